@@ -1,0 +1,42 @@
+# `make demo` and `make test` need nothing but Python >= 3.10, pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-slow lint types bench clean
+
+demo: $(VENV)/.runtime
+	$(BIN)/gedi demo
+
+test: $(VENV)/.develop
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.develop
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.develop
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+
+types: $(VENV)/.develop
+	$(BIN)/mypy
+
+bench: $(VENV)/.develop
+	$(BIN)/python benchmarks/toy_step.py
+	$(BIN)/python benchmarks/sampling_memory.py
+	$(BIN)/python benchmarks/startup.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.develop: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[test]'
+	touch $@ $(VENV)/.runtime

@@ -1,0 +1,261 @@
+"""Every setting with its default, its meaning and its symbol in the paper, stated once.
+
+`Settings` is what a run directory keeps as `config.yaml`, what a preset fills, and what
+`gedi fit --set section.name=value` changes; the estimator's constructor takes its defaults and its
+documentation from here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from gedilearn.errors import InputError
+
+
+def _points(value: Any) -> Any:
+    """A number stays a number; pairs become a tuple of (progress, value) points."""
+    if isinstance(value, list | tuple):
+        return tuple(tuple(point) for point in value)
+    return value
+
+
+Schedule = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_points)]
+
+
+def at(schedule: float | tuple[tuple[float, float], ...], progress: float) -> float:
+    """The value at `progress` in [0, 1]: linear between the points of a schedule, flat outside."""
+    if not isinstance(schedule, tuple):
+        return float(schedule)
+    before = schedule[0]
+    for point in schedule:
+        if progress < point[0]:
+            share = (progress - before[0]) / (point[0] - before[0]) if point != before else 0.0
+            return before[1] + share * (point[1] - before[1])
+        before = point
+    return before[1]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Network(Section):
+    """The encoder enc and the head f."""
+
+    hidden: tuple[int, ...] = Field(
+        (100, 100), description="Widths of the encoder's hidden layers."
+    )
+    features: int | None = Field(
+        None,
+        ge=1,
+        description="Width h of the representation enc(x), made by one more linear layer; None "
+        "takes the last hidden layer as the representation.",
+    )
+    head: tuple[int, ...] = Field((), description="Widths of the hidden layers of the head f.")
+    activation: Literal["leaky_relu", "relu", "silu", "tanh"] = Field(
+        "leaky_relu", description="Activation between layers (slope 0.2 for leaky_relu)."
+    )
+    temperature: float = Field(
+        1.0, gt=0, description="The temperature tau that divides the logits."
+    )
+
+
+class Views(Section):
+    """The view distribution T(x'|x)."""
+
+    kind: Literal["auto", "walk", "noise", "image"] = Field(
+        "auto",
+        description="How a view x' is drawn from T(x'|x). 'noise': x plus Gaussian noise, as in "
+        "the paper; 'walk': the end of a random walk on the nearest-neighbour graph, long walks "
+        "first; 'image': small affine changes and noise. 'auto': 'walk' for vectors, 'image' for "
+        "images.",
+    )
+    noise: float = Field(
+        0.03,
+        ge=0,
+        description="Standard deviation sigma of the Gaussian noise of 'noise' and 'image' views, "
+        "in the network's units.",
+    )
+    walk_noise: float = Field(
+        0.7,
+        ge=0,
+        description="Length of the noise of 'walk' views, in units of the end point's distance to "
+        "its last neighbour.",
+    )
+    n_neighbors: int = Field(10, ge=1, description="Neighbours of a point in the graph of 'walk'.")
+
+
+class Weights(Section):
+    """What multiplies each term; a number, or (progress, weight) points joined by lines."""
+
+    gen: Schedule = Field(1.0, description="Weight of GEN, -L_GEN.")
+    inv: Schedule = Field(50.0, description="Weight of INV, -L_INV.")
+    prior: Schedule = Field(
+        ((0.0, 200.0), (0.25, 50.0), (1.0, 200.0)),
+        description="Weight of PRIOR, -L_PRIOR. A weight below that of INV makes the constant "
+        "prediction unstable towards collapse, hence the default.",
+    )
+    energy: Schedule = Field(
+        0.01,
+        description="Weight of the mean squared log-density of data and samples, which keeps "
+        "energies from drifting (not in the paper; 0 turns it off).",
+    )
+
+
+class Sampler(Section):
+    """Stochastic gradient Langevin dynamics and its replay buffer."""
+
+    steps: int = Field(1, ge=1, description="Langevin steps T in each iteration.")
+    step_size: float = Field(0.005, gt=0, description="SGLD step size: multiplies the gradient.")
+    noise: float = Field(0.1, ge=0, description="SGLD noise: standard deviation added in a step.")
+    buffer: int = Field(10_000, ge=1, description="Chains |B| in the replay buffer.")
+    restart: float = Field(
+        0.05, ge=0, le=1, description="Reinitialisation frequency: chance that a chain restarts."
+    )
+    clamp: bool = Field(True, description="Keep chains inside the data's bounding box.")
+    max_move: float | None = Field(
+        None, gt=0, description="Largest move of a coordinate along the gradient in one step."
+    )
+
+
+class Optimizer(Section):
+    """Adam."""
+
+    learning_rate: float = Field(1e-3, gt=0, description="Adam's learning rate.")
+    betas: tuple[float, float] = Field((0.9, 0.999), description="Adam's beta_1 and beta_2.")
+    batch_size: int = Field(400, ge=2, description="Points in a batch (all points if fewer).")
+    grad_clip: float | None = Field(
+        None, gt=0, description="Largest gradient norm of a member; longer ones are shortened."
+    )
+
+
+class Training(Section):
+    """How long, how often, and when to stop."""
+
+    max_iter: int = Field(2000, ge=1, description="Most iterations (Iters of Algorithm 1).")
+    n_init: int = Field(
+        1,
+        ge=1,
+        description="Initialisations trained at once; the one with the smallest gap is kept.",
+    )
+    tol: float = Field(
+        0.002,
+        ge=0,
+        description="Training ends, and the result is certified, when the gap to the optimum of "
+        "Proposition 1 falls below this many nats.",
+    )
+    check_every: int = Field(100, ge=1, description="Iterations between two looks at the gap.")
+    checkpoint_every: float = Field(
+        20.0, ge=0, description="Seconds between two checkpoints of a run directory."
+    )
+    seed: int = Field(0, ge=0, description="Seed of all randomness.")
+
+
+class Device(Section):
+    """Where and in what precision, in Lightning Fabric's words."""
+
+    accelerator: str = Field("auto", description="'auto', 'cpu', 'cuda', 'mps', ...")
+    devices: int | str = Field(1, description="Number of devices (ranks), or 'auto'.")
+    num_nodes: int = Field(1, ge=1, description="Number of machines.")
+    precision: str = Field("32-true", description="'32-true', '64-true', 'bf16-mixed', ...")
+
+
+class Settings(Section):
+    """All of it."""
+
+    n_clusters: int = Field(
+        2,
+        ge=1,
+        description="Number of clusters c; 1 trains the density alone.",
+    )
+    prior: tuple[float, ...] | None = Field(
+        None, description="The distribution p(y) over clusters; None is uniform."
+    )
+    scaling: Literal["standard", "none"] = Field(
+        "standard",
+        description="'standard': columns to mean 0 and deviation 1, images to [-1, 1]; 'none': "
+        "data as it comes.",
+    )
+    network: Network = Network()
+    views: Views = Views()
+    weights: Weights = Weights()
+    sampler: Sampler = Sampler()
+    optimizer: Optimizer = Optimizer()
+    training: Training = Training()
+    device: Device = Device()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if self.prior is not None:
+            check_prior(self.prior, self.n_clusters)
+        if self.sampler.buffer < self.optimizer.batch_size:
+            raise ValueError(
+                f"sampler.buffer={self.sampler.buffer} is smaller than "
+                f"optimizer.batch_size={self.optimizer.batch_size}: each point needs a chain"
+            )
+        return self
+
+
+def check_prior(prior: tuple[float, ...], n_clusters: int) -> None:
+    """Refuse what is not a distribution over the clusters."""
+    if len(prior) != n_clusters:
+        raise ValueError(f"prior has {len(prior)} entries for n_clusters={n_clusters}")
+    if not all(p > 0 for p in prior) or abs(sum(prior) - 1) > 1e-6:
+        raise ValueError(f"prior={prior}: entries must be positive and sum to 1")
+
+
+def build(values: dict[str, Any]) -> Settings:
+    """Settings from nested values, or one line that names the wrong one."""
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise InputError(_one_line(error)) from None
+
+
+def assign(values: dict[str, Any], path: str, value: Any) -> None:
+    """Set `a.b` in nested values; an unknown name is refused with the nearest known one."""
+    known = known_paths()
+    if path not in known:
+        raise InputError(f"unknown setting {path!r}{suggestion(path, known)}")
+    *sections, name = path.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+    values[name] = value
+
+
+def known_paths() -> dict[str, str]:
+    """Every setting's dotted name and what it means."""
+    paths = {}
+    for name, field in Settings.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, Section):
+            for inner, inner_field in section.model_fields.items():
+                paths[f"{name}.{inner}"] = inner_field.description or ""
+        else:
+            paths[name] = field.description or ""
+    return paths
+
+
+def suggestion(name: str, known: Any) -> str:
+    """' (did you mean ...?)' with the nearest known name, or the known names when none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    if near:
+        return f" (did you mean {near[0]!r}?)"
+    return f" (known: {', '.join(known)})"
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(
+        str(part) for part in first["loc"] if not str(part).startswith(("tuple", "float"))
+    )
+    if first["type"] == "extra_forbidden":
+        known = known_paths()
+        return f"unknown setting {where!r}{suggestion(where, known)}"
+    message = first["msg"].removeprefix("Value error, ")
+    if not where:
+        return message
+    return f"{where}={first['input']!r}: {message[0].lower()}{message[1:]}"
