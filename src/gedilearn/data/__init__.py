@@ -1,0 +1,1 @@
+"""Data sets: built-in, from files, and as checked and scaled arrays."""

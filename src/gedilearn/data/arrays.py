@@ -1,0 +1,259 @@
+"""Arrays from strangers: are they numbers, are they finite, and how to scale them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gedilearn.errors import InputError
+
+CHANNELS = (1, 3, 4)
+LARGEST = 1e300  # twice this is still finite, so differences of two values never overflow
+_CHUNK_VALUES = 2**22
+
+
+def row_chunks(x: np.ndarray) -> Iterator[slice]:
+    """Slices along the first axis that bound the memory of whatever is computed per slice."""
+    step = max(1, _CHUNK_VALUES // max(1, x[:1].size))
+    for start in range(0, len(x), step):
+        yield slice(start, start + step)
+
+
+def listing(items: Sequence[object], limit: int = 3) -> str:
+    """``3, 17, 20 and 4 more``: enough to find the trouble without flooding one line."""
+    shown = ", ".join(str(item) for item in items[:limit])
+    return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
+
+
+def row_listing(rows: Sequence[int]) -> str:
+    return f"{'row' if len(rows) == 1 else 'rows'} {listing(rows)}"
+
+
+def check_finite(x: np.ndarray, where: str) -> None:
+    """Raise an `InputError` that counts the NaN and infinite values and names their rows."""
+    if x.dtype.kind != "f":
+        return
+    count = 0
+    rows: list[int] = []
+    for chunk in row_chunks(x):
+        finite = np.isfinite(x[chunk])
+        if finite.all():
+            continue
+        bad = ~finite.reshape(len(finite), -1)
+        count += int(bad.sum())
+        rows += (np.flatnonzero(bad.any(axis=1)) + chunk.start).tolist()
+    if count:
+        values = "value" if count == 1 else "values"
+        raise InputError(
+            f"{where}: {count} NaN or infinite {values} in {row_listing(rows)} "
+            "(counted from 0); drop these rows or fill in the values"
+        )
+
+
+def as_numbers(x: np.ndarray, where: str) -> np.ndarray:
+    """Check that ``x`` is vectors (n, d) or images (n, c, h, w) of finite real numbers.
+
+    Returns it as float32 where that is exact (booleans, 8- and 16-bit integers, half and single
+    precision) and as float64 otherwise.
+    """
+    kind = x.dtype.kind
+    if kind == "O":
+        raise InputError(
+            f"{where}: holds Python objects, which only pickle can read, and pickle can run code; "
+            "save plain numbers, e.g. x.astype(float)"
+        )
+    if kind == "c":
+        raise InputError(f"{where}: complex numbers; give real and imaginary part as columns")
+    if kind not in "biuf":
+        raise InputError(f"{where}: dtype {x.dtype} is not numbers; encode it as numbers")
+    _check_shape(x.shape, where)
+    wide = x.dtype.itemsize > 8 or np.result_type(x.dtype, np.float32) != np.float32
+    with np.errstate(over="ignore"):  # an extended-precision overflow is reported as infinite
+        x = np.ascontiguousarray(x, dtype=np.float64 if wide else np.float32)
+    check_finite(x, where)
+    return x
+
+
+def _check_shape(shape: tuple[int, ...], where: str) -> None:
+    hints = {
+        1: "for one column use x.reshape(-1, 1)",
+        3: "for grey images (n, h, w) use x[:, None], for sequences x.reshape(len(x), -1)",
+    }
+    if len(shape) not in (2, 4):
+        hint = hints.get(len(shape), "reshape it")
+        raise InputError(
+            f"{where}: shape {shape}, expected vectors (n, d) or images (n, c, h, w); {hint}"
+        )
+    if 0 in shape:
+        what = "rows" if shape[0] == 0 else "columns" if len(shape) == 2 else "pixels"
+        raise InputError(f"{where}: shape {shape} has no {what}; give at least one")
+    if len(shape) == 4 and shape[1] not in CHANNELS:
+        last = shape[3] in CHANNELS
+        raise InputError(
+            f"{where}: shape {shape} read as (n, c, h, w) has {shape[1]} channels, expected 1, 3 "
+            f"or 4; {'channels are last: ' if last else 'if channels are last, '}"
+            "use x.transpose(0, 3, 1, 2)"
+        )
+
+
+def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
+    """Whole numbers become integers, however they were written; other text stays text."""
+    y = np.asarray(values)
+    if y.dtype.kind == "O":
+        raise InputError(f"{where}: labels are Python objects; save them as integers or text")
+    if y.dtype.kind == "S":
+        y = np.char.decode(y, "utf-8")
+    numbers = y
+    if y.dtype.kind == "U":
+        try:
+            numbers = y.astype(np.float64)
+        except ValueError:
+            return y
+        if not np.isfinite(numbers).all():
+            return y
+    check_finite(numbers, f"{where}: labels")
+    if numbers.dtype.kind not in "bf":
+        return numbers
+    whole = np.all(numbers == np.round(numbers)) and np.all(np.abs(numbers) < 2**53)
+    return numbers.astype(np.int64) if whole else numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """The affine map between the user's units and the network's: ``z = (x - offset) / scale``.
+
+    Vectors are standardised column by column; images keep their contrasts, so one offset and one
+    scale map the range of the training data to [-1, 1].
+
+    Attributes
+    ----------
+    offset, scale: float64, shape (d,) for vectors and (1, 1, 1) for images
+    constant_columns: columns without any spread; their scale is 1, so they map to 0
+    """
+
+    offset: np.ndarray
+    scale: np.ndarray
+    constant_columns: tuple[int, ...]
+
+    @classmethod
+    def fit(cls, x: np.ndarray) -> Scaling:
+        """Measure vectors (n, d) or images (n, c, h, w)."""
+        if x.dtype.kind not in "biuf":
+            raise InputError(f"x: dtype {x.dtype} is not real numbers; encode it as numbers")
+        _check_shape(x.shape, "x")
+        check_finite(x, "x")
+        low, high = x.min(axis=0), x.max(axis=0)
+        largest = max(abs(float(low.min())), abs(float(high.max())))
+        if largest > LARGEST:
+            raise InputError(f"x: reaches {largest:.3g}, beyond {LARGEST:g}; rescale the data")
+        if x.ndim == 4:
+            return cls._fit_range(float(low.min()), float(high.max()))
+        return cls._fit_columns(x)
+
+    @classmethod
+    def identity(cls, x: np.ndarray) -> Scaling:
+        """No scaling at all, for data like ``x``."""
+        shape = x.shape[1:] if x.ndim == 2 else (1, 1, 1)
+        return cls(np.zeros(shape), np.ones(shape), ())
+
+    @classmethod
+    def _fit_range(cls, low: float, high: float) -> Scaling:
+        shape = (1, 1, 1)
+        half = (high - low) / 2
+        if half < np.finfo(np.float64).tiny:
+            return cls(np.full(shape, low), np.ones(shape), ())
+        return cls(np.full(shape, low + half), np.full(shape, half), ())
+
+    @classmethod
+    def _fit_columns(cls, x: np.ndarray) -> Scaling:
+        # Deviations from the first row keep the digits that a huge common offset would swallow;
+        # dividing by the largest of them keeps the squares from overflowing.
+        first = x[0].astype(np.float64)
+        deviation = np.subtract(x, first, dtype=np.float64)
+        spread = np.maximum(deviation.max(axis=0), -deviation.min(axis=0))
+        # A spread of a few rounding errors is no spread: 0.3 beside 0.1 + 0.2.
+        limits = np.finfo(np.float64)
+        varies = spread >= np.maximum(limits.tiny, 8 * limits.eps * np.abs(first))
+        deviation /= np.where(varies, spread, 1.0)
+        mean = deviation.mean(axis=0)
+        deviation -= mean
+        np.square(deviation, out=deviation)
+        scale = spread * np.sqrt(deviation.mean(axis=0))
+        varies &= scale >= limits.tiny
+        return cls(
+            offset=np.where(varies, first + spread * mean, first),
+            scale=np.where(varies, scale, 1.0),
+            constant_columns=tuple(np.flatnonzero(~varies).tolist()),
+        )
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        """From the user's units to the network's, float32; any leading axes."""
+        self._check_fits(x)
+        z = np.empty(x.shape, dtype=np.float32)
+        limit = float(np.finfo(np.float32).max)
+        for chunk in self._chunks(x):
+            with np.errstate(over="ignore"):  # reported below, with a way out
+                exact = (x[chunk].astype(np.float64) - self.offset) / self.scale
+            if exact.size and np.abs(exact).max() > limit:
+                raise InputError(
+                    f"x: a value lies more than {limit:.0e} scales from the training data; "
+                    "check its units"
+                )
+            z[chunk] = exact
+        return z
+
+    def undo(self, z: np.ndarray) -> np.ndarray:
+        """From the network's units back to the user's, float64; any leading axes."""
+        self._check_fits(z)
+        x = z.astype(np.float64)
+        x *= self.scale
+        x += self.offset
+        return x
+
+    def to_json(self) -> str:
+        """JSON text; Python writes floats with as many digits as an exact round trip needs."""
+        return json.dumps(
+            {
+                "offset": self.offset.tolist(),
+                "scale": self.scale.tolist(),
+                "constant_columns": list(self.constant_columns),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Scaling:
+        """Read what `to_json` wrote; anything else is an `InputError`."""
+        try:
+            fields = json.loads(text)
+            offset = np.array(fields["offset"], dtype=np.float64)
+            scale = np.array(fields["scale"], dtype=np.float64)
+            constant = tuple(_as_index(item, len(offset)) for item in fields["constant_columns"])
+        except (ValueError, TypeError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"scaling: not written by Scaling.to_json ({reason})") from error
+        sound = np.isfinite(offset).all() and np.isfinite(scale).all() and (scale > 0).all()
+        if offset.shape != scale.shape or offset.ndim not in (1, 3) or not sound:
+            raise InputError("scaling: offset and scale must match, be finite, and scale positive")
+        return cls(offset, scale, constant)
+
+    def _check_fits(self, x: np.ndarray) -> None:
+        if self.offset.ndim == 3:
+            if x.ndim < 3:
+                raise InputError(f"x: shape {x.shape}, but the scaling was fitted to images")
+        elif x.ndim == 0 or x.shape[-1] != len(self.offset):
+            raise InputError(
+                f"x: shape {x.shape}, but the scaling was fitted to {len(self.offset)} columns"
+            )
+
+    def _chunks(self, x: np.ndarray) -> Iterable[slice]:
+        # One vector or one image has no rows to walk along.
+        return row_chunks(x) if x.ndim > self.offset.ndim else (slice(None),)
+
+
+def _as_index(item: object, columns: int) -> int:
+    if not isinstance(item, int) or not 0 <= item < columns:
+        raise ValueError(f"constant column {item!r} of {columns}")
+    return item

@@ -1,0 +1,49 @@
+"""What every reader returns, and the fingerprint that ties a run to its data."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from gedilearn.data.arrays import row_chunks
+from gedilearn.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Data ready for training.
+
+    Compared by identity: element-wise ``==`` of the arrays has no single truth value.
+
+    Attributes
+    ----------
+    name: short name for titles and run directories
+    x: vectors (n, d) or images (n, c, h, w), floating point and finite
+    y: labels (n,) where they are known, for evaluation only
+    columns: the names of the d columns where the source has them
+    source: the path as given, or ``built-in``
+    """
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray | None
+    columns: tuple[str, ...] | None
+    source: str
+
+
+def fingerprint(x: np.ndarray) -> str:
+    """SHA-256 over dtype, shape and the values in C order, whatever the memory layout.
+
+    Read in chunks of rows, so that a strided or memory-mapped array is never copied whole.
+    """
+    if x.dtype.hasobject:
+        raise InputError(
+            "x holds Python objects, which have no stable bytes; convert it to numbers"
+        )
+    digest = hashlib.sha256(f"{x.dtype.str} {x.shape}".encode())
+    rows = np.atleast_1d(x)
+    for chunk in row_chunks(rows):
+        digest.update(np.ascontiguousarray(rows[chunk]).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

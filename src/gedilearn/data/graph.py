@@ -1,0 +1,272 @@
+"""Random walks on the k-nearest-neighbour graph of the data, stored as tables of end points.
+
+The views x' of a point x can be the ends of t-step walks from x. Long walks forget everything but
+the few slowest modes of the graph, which are its clusters; short walks see local detail. Training
+needs walks of many lengths from any point at any moment, so they are sampled once and looked up
+later: a table of ``width`` end points a node for each length 1, 2, 4, 8, ... Memory is
+``levels * n * width`` integers; no n x n matrix is ever formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gedilearn.errors import InputError
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+Floats = npt.NDArray[Any]
+Ints = npt.NDArray[np.int32]
+
+# Walks up to 2**5 steps are walked step by step, each on its own; only longer ones are spliced
+# from shorter ones. Splicing one-step tables would be cheaper, but the same few sampled steps
+# would then be walked again and again: on thin shapes their chance preferences add up to a drift.
+_WALKED_LEVELS = 6
+
+# The neighbour lists are grown only while they hold fewer links than this (about 100 MB).
+_MAX_LINKS = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class WalkTables:
+    """Sampled end points of random walks from every node.
+
+    ends: (levels, n, width) int32, ``ends[j, i]`` are end points of 2**j-step walks from node i.
+    radius: (n,) float32, distance from point i to its k-th neighbour (0 among duplicates).
+    n_neighbors: the k finally used.
+    n_components: connected components of the graph; a walk never leaves its own.
+    traces: for each level the trace of the walk matrix P**(2**j), the expected number of returns
+        summed over the nodes. It counts the modes that a walk of that length still tells apart.
+        Exact at level 0, estimated above (see `return_trace`).
+    """
+
+    ends: torch.Tensor
+    radius: torch.Tensor
+    n_neighbors: int
+    n_components: int
+    traces: tuple[float, ...]
+
+    @property
+    def longest(self) -> int:
+        """Number of steps of the longest tabled walk."""
+        return 1 << (self.ends.shape[0] - 1)
+
+    def to(self, device: torch.device) -> WalkTables:
+        """The same tables on another device."""
+        return replace(self, ends=self.ends.to(device), radius=self.radius.to(device))
+
+
+def neighbour_graph(x: Floats, n_neighbors: int) -> tuple[scipy.sparse.csr_matrix, Floats]:
+    """Adjacency of the k-nearest-neighbour graph of ``x`` (n, d), and every k-th distance (n,).
+
+    i and j are linked when either is among the other's k nearest, and every node is linked to
+    itself: a symmetric matrix of ones with a full diagonal. The self-loop keeps walks on
+    two-sided graphs from alternating for ever. k is capped at n - 1.
+    """
+    from scipy.sparse import csr_matrix, identity
+    from sklearn.neighbors import NearestNeighbors
+
+    x = _points(x)
+    if n_neighbors < 1:
+        raise InputError(f"n_neighbors={n_neighbors}: the graph needs at least 1 neighbour a point")
+    n = len(x)
+    k = min(n_neighbors, n - 1)
+    # Called without arguments, kneighbors leaves out the point itself by its index and not by its
+    # distance, so duplicates are proper neighbours of each other.
+    distance, neighbour = NearestNeighbors(n_neighbors=k, n_jobs=1).fit(x).kneighbors()
+    row_starts = np.arange(0, n * k + 1, k)
+    links = csr_matrix((np.ones(n * k, np.float32), neighbour.ravel(), row_starts), shape=(n, n))
+    graph = csr_matrix(links + links.T + identity(n, np.float32, format="csr"))
+    graph.data[:] = 1.0
+    return graph, distance[:, -1]
+
+
+def walk_tables(
+    x: Floats,
+    n_clusters: int,
+    *,
+    n_neighbors: int = 10,
+    width: int = 64,
+    max_levels: int = 16,
+    random_state: int = 0,
+) -> WalkTables:
+    """Tables of random walks on the neighbour graph of the standardised data ``x`` (n, d).
+
+    The graph is made connected enough first: at most ``n_clusters`` components. Then walks are
+    doubled in length until the trace of the walk matrix is at most ``n_clusters + 0.5``, that is
+    until hardly more modes than clusters survive, or until there are ``max_levels`` lengths. The
+    trace falls towards the number of components, which is at most ``n_clusters``, so given enough
+    levels the first rule always ends it.
+    """
+    x = _points(x)
+    if n_clusters < 1:
+        raise InputError(f"n_clusters={n_clusters}: the walks need at least 1 cluster")
+    if width < 2:
+        raise InputError(f"width={width}: splicing walks needs at least 2 end points a node")
+    if not 1 <= max_levels <= 31:
+        raise InputError(f"max_levels={max_levels}: give 1 to 31 (walks of 2**(levels-1) steps)")
+    graph, radius, k, n_components = _joined_graph(x, n_clusters, n_neighbors)
+
+    rng = np.random.default_rng(random_state)
+    ends = [_walk(graph, 1, width, rng)]
+    traces = [float(np.sum(1.0 / np.diff(graph.indptr)))]
+    while traces[-1] > n_clusters + 0.5 and len(ends) < max_levels:
+        level = len(ends)
+        traces.append(return_trace(ends[-1]))
+        walked = level < _WALKED_LEVELS
+        ends.append(_walk(graph, 1 << level, width, rng) if walked else _double(ends[-1], rng))
+    return WalkTables(
+        ends=torch.from_numpy(np.stack(ends)),
+        radius=torch.from_numpy(radius.astype(np.float32)),
+        n_neighbors=k,
+        n_components=n_components,
+        traces=tuple(traces),
+    )
+
+
+def draw(
+    tables: WalkTables,
+    index: torch.Tensor,
+    steps: int,
+    generator: torch.Generator | None = None,
+) -> torch.Tensor:
+    """End nodes of walks of exactly ``steps`` steps from the nodes ``index`` (any shape, int64).
+
+    ``steps`` is split into powers of two; for each, the walk jumps to a random end point in that
+    level's table at the node it has reached. ``steps=0`` stays.
+    """
+    levels, _, width = tables.ends.shape
+    if not 0 <= steps < 1 << levels:
+        raise InputError(
+            f"steps={steps}: these tables of {levels} levels hold walks of 0 to "
+            f"{(1 << levels) - 1} steps; raise max_levels for longer ones"
+        )
+    node = index.long()
+    for level in range(levels):
+        if steps >> level & 1:
+            column = torch.randint(
+                width, node.shape, generator=generator, device=tables.ends.device
+            )
+            node = tables.ends[level, node, column].long()
+    return node
+
+
+def return_trace(ends: Ints) -> float:
+    """Estimate tr(P**2t) from ``ends`` (n, width), end points of t-step walks.
+
+    tr(P**2t) = sum over i, k of P**t(i, k) P**t(k, i): count the pairs of walks that run i -> k
+    and k -> i. There are width**2 of them for each two nodes, so the standard error is about
+    sqrt(2 tr) / width, where counting the returns of 2t-step walks gives sqrt(tr / width): 0.03
+    against 0.2 at trace 2 and width 64. A walk is never paired with itself (i = k), which makes
+    the estimate unbiased for independent walks. Pairs of walks from one node that meet would, by
+    reversibility, serve as well, but they also meet where spliced walks share a piece, and so
+    overestimate the trace of long walks.
+    """
+    from scipy.sparse import csr_matrix
+
+    n, width = ends.shape
+    row_starts = np.arange(0, ends.size + 1, width)
+    # flatten copies: sum_duplicates works in place, and the table itself must stay as it is.
+    count = csr_matrix((np.ones(ends.size), ends.flatten(), row_starts), shape=(n, n))
+    count.sum_duplicates()
+    back = count.diagonal()
+    there_and_back = count.multiply(count.T).sum() - back @ back
+    return float(there_and_back / width**2 + back @ (back - 1.0) / (width * (width - 1)))
+
+
+def _points(x: Floats) -> Floats:
+    x = np.asarray(x, dtype=np.float64)
+    if x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
+        raise InputError(f"x of shape {x.shape}: the neighbour graph needs (n >= 2 points, d >= 1)")
+    if not np.isfinite(x).all():
+        raise InputError("x holds NaN or infinite values: remove or fill them before the graph")
+    return x
+
+
+def _joined_graph(
+    x: Floats, n_clusters: int, n_neighbors: int
+) -> tuple[scipy.sparse.csr_matrix, Floats, int, int]:
+    """Graph of at most ``n_clusters`` components, its radius, the k used, and the components.
+
+    k doubles until that holds. A group of m far or identical points joins another only at k >= m,
+    so with large groups the neighbour lists would fill the memory: from `_MAX_LINKS` on, the
+    groups are bridged instead.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(x)
+    k = min(n_neighbors, n - 1)
+    largest = min(n - 1, max(k, _MAX_LINKS // n))
+    while True:
+        graph, radius = neighbour_graph(x, k)
+        n_components, label = connected_components(graph, directed=False)
+        if n_components <= n_clusters:
+            return graph, radius, k, int(n_components)
+        if k == largest:
+            return _bridged(x, graph, label, n_clusters, k), radius, k, n_clusters
+        k = min(2 * k, largest)
+
+
+def _bridged(
+    x: Floats, graph: scipy.sparse.csr_matrix, label: Ints, n_components: int, n_links: int
+) -> scipy.sparse.csr_matrix:
+    """Join the smallest component to its nearest neighbour until ``n_components`` are left.
+
+    The ``n_links`` shortest links to that neighbour are added, so that a bridge is about as wide
+    as the neighbourhood of a point.
+    """
+    from scipy.sparse import csr_matrix
+    from sklearn.neighbors import NearestNeighbors
+
+    label = label.copy()
+    starts, stops = [], []
+    for _ in range(len(np.unique(label)) - n_components):
+        names, sizes = np.unique(label, return_counts=True)
+        inside = label == names[sizes.argmin()]
+        here, there = np.flatnonzero(inside), np.flatnonzero(~inside)
+        search = NearestNeighbors(n_neighbors=1, n_jobs=1).fit(x[there])
+        distance, nearest = (found[:, 0] for found in search.kneighbors(x[here]))
+        nearest = there[nearest]
+        other = label[nearest[distance.argmin()]]
+        towards = np.flatnonzero(label[nearest] == other)
+        chosen = towards[np.argsort(distance[towards], kind="stable")[:n_links]]
+        starts.append(here[chosen])
+        stops.append(nearest[chosen])
+        label[inside] = other
+    start, stop = np.concatenate(starts), np.concatenate(stops)
+    links = csr_matrix((np.ones(len(start), np.float32), (start, stop)), shape=graph.shape)
+    graph = csr_matrix(graph + links + links.T)
+    graph.data[:] = 1.0
+    return graph
+
+
+def _walk(graph: scipy.sparse.csr_matrix, steps: int, width: int, rng: np.random.Generator) -> Ints:
+    """Ends (n, width) of independent walks, each step to a uniformly chosen neighbour."""
+    n = graph.shape[0]
+    degree = np.diff(graph.indptr).astype(np.float32)
+    node = np.repeat(np.arange(n, dtype=np.int32), width)
+    for _ in range(steps):
+        # The product stays below the degree: a float32 drawn here is at most 1 - 2**-24.
+        choice = rng.random(node.size, dtype=np.float32) * degree[node]
+        node = graph.indices[graph.indptr[node] + choice.astype(np.int32)]
+    return node.reshape(n, width).astype(np.int32, copy=False)
+
+
+def _double(ends: Ints, rng: np.random.Generator) -> Ints:
+    """Splice walks of length t into walks of length 2t: (n, width) to (n, width).
+
+    Column w at node i goes on, from the end of its own walk, with a walk in column w + s_i, where
+    s_i != 0 is random. The shift keeps a walk from being its own second half, and two walks of
+    one node from sharing theirs, so the first splice of independent walks is unbiased. Further
+    splices meet pieces they have used with a chance of order 1/width. Walks from different nodes
+    do share pieces: averages over nodes stay right and vary a little more.
+    """
+    n, width = ends.shape
+    shift = rng.integers(1, width, size=(n, 1))
+    return np.asarray(ends[ends, (np.arange(width) + shift) % width])

@@ -1,0 +1,152 @@
+"""Views x -> x': the distribution T(x'|x) under which predictions must not change.
+
+All views work on data in the network's units, in batches, on the data's device, and draw from
+torch's global generators, which training seeds and restores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gedilearn.data.graph import WalkTables, draw, walk_tables
+from gedilearn.errors import InputError
+from gedilearn.settings import Views as ViewSettings
+
+
+class Views(Protocol):
+    """Draws one view for each point of a batch of the data set it was made for.
+
+    `annealed` says whether the distribution changes with the training's progress.
+    """
+
+    annealed: bool
+
+    def draw(self, index: Tensor, x: Tensor, progress: float) -> Tensor:
+        """Views of x = data[index], (batch, ...), at `progress` in [0, 1] of the training."""
+        ...
+
+    def certify(self, index: Tensor, x: Tensor) -> Tensor:
+        """Views under which the certificate is measured: the same from first to last."""
+        ...
+
+
+class CallableViews:
+    """Any function x -> x' of a batch."""
+
+    annealed = False
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        self.function = function
+
+    def draw(self, index: Tensor, x: Tensor, progress: float) -> Tensor:
+        view = self.function(x)
+        if not isinstance(view, Tensor) or view.shape != x.shape:
+            got = tuple(view.shape) if isinstance(view, Tensor) else type(view).__name__
+            raise InputError(
+                f"views: the function must return a tensor of the batch's shape {tuple(x.shape)}, "
+                f"got {got}"
+            )
+        return view
+
+    def certify(self, index: Tensor, x: Tensor) -> Tensor:
+        return self.draw(index, x, 0.0)
+
+
+def noise_views(sigma: float) -> CallableViews:
+    """x' = x + sigma * standard normal noise: the toy views of the paper."""
+    return CallableViews(lambda x: x + sigma * torch.randn_like(x))
+
+
+# A walk this long for the first quarter of the training, then halved stage by stage.
+HOLD = 0.25
+
+
+class WalkViews:
+    """x' = the end of a random walk on the nearest-neighbour graph, plus a little noise.
+
+    Near the uniform prediction, INV amplifies every split that survives a walk with correlation
+    above 1/2. Small noise keeps nearly all smooth splits, so the smoothest one wins, right or
+    wrong; a walk so long that only about as many modes as clusters survive leaves the true ones
+    alone. It is then halved until single steps draw the boundary. The certificate is measured under
+    the long walk, where a wrong split cannot hide, and without noise: between points of the data.
+
+    `noise` is the length of the noise vector in units of the end point's distance to its last
+    neighbour: in many dimensions the same noise in every coordinate would carry a view far off the
+    data, where the network can tell views from points and cheat.
+    """
+
+    annealed = True
+
+    def __init__(self, data: Tensor, tables: WalkTables, noise: float) -> None:
+        self.data = data
+        self.tables = tables
+        self.spread = (noise * tables.radius / math.sqrt(data.shape[1]))[:, None]
+
+    def steps(self, progress: float) -> int:
+        """The length of walks at `progress`: the longest, then half of it, ..., 1."""
+        if progress < HOLD:
+            return self.tables.longest
+        levels = self.tables.longest.bit_length()
+        stage = int((progress - HOLD) / (1 - HOLD) * levels) + 1
+        return max(self.tables.longest >> stage, 1)
+
+    def draw(self, index: Tensor, x: Tensor, progress: float) -> Tensor:
+        end = draw(self.tables, index, self.steps(progress))
+        return self.data[end] + self.spread[end] * torch.randn_like(x)
+
+    def certify(self, index: Tensor, x: Tensor) -> Tensor:
+        return self.data[draw(self.tables, index, self.tables.longest)]
+
+
+def image_views(noise: float) -> CallableViews:
+    """Small rotations, shifts, scalings and shears, then noise; pixels stay within [-1, 1]."""
+    from kornia.augmentation import RandomAffine
+
+    affine: nn.Module = RandomAffine(
+        degrees=10.0,
+        translate=(0.06, 0.06),
+        scale=(0.85, 1.15),
+        shear=(-11.0, 11.0),
+        padding_mode="border",
+        p=1.0,
+    )
+
+    def function(x: Tensor) -> Tensor:
+        moved: Tensor = affine(x)
+        return (moved + noise * torch.randn_like(moved)).clamp(-1, 1)
+
+    return CallableViews(function)
+
+
+def make_views(
+    settings: ViewSettings,
+    data: Tensor,
+    n_clusters: int,
+    seed: int,
+    function: Callable[[Tensor], Tensor] | None = None,
+) -> Views:
+    """The views that the settings ask for, ready for this data set.  data: (n, ...)."""
+    if function is not None:
+        return CallableViews(function)
+    kind = settings.kind
+    if kind == "auto":
+        kind = "walk" if data.dim() == 2 else "image"
+    if kind == "noise":
+        return noise_views(settings.noise)
+    if kind == "image":
+        if data.dim() != 4:
+            raise InputError(
+                f"views.kind='image' needs images (n, c, h, w), got {tuple(data.shape)}"
+            )
+        return image_views(settings.noise)
+    if data.dim() != 2:
+        raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
+    tables = walk_tables(
+        data.cpu().numpy(), n_clusters, n_neighbors=settings.n_neighbors, random_state=seed
+    )
+    return WalkViews(data, tables.to(data.device), settings.walk_noise)

@@ -1,0 +1,274 @@
+"""Checks and scaling of arrays."""
+
+from __future__ import annotations
+
+import fractions
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from gedilearn.data.arrays import Scaling, as_labels, as_numbers, check_finite, row_chunks
+from gedilearn.data.dataset import fingerprint
+from gedilearn.errors import InputError
+
+RNG = np.random.default_rng(0)
+
+
+def test_non_finite_values_are_counted_and_their_rows_named():
+    x = np.zeros((30, 2))
+    for row in (3, 17, 20, 21, 22, 23, 29):
+        x[row, 0] = np.nan
+    x[3, 1] = np.inf
+    with pytest.raises(InputError, match=r"^mine: 8 .* in rows 3, 17, 20 and 4 more \(counted"):
+        check_finite(x, "mine")
+
+
+def test_one_bad_row_is_named_in_the_singular():
+    with pytest.raises(InputError, match="1 NaN or infinite value in row 1 "):
+        check_finite(np.array([[1.0], [np.inf]]), "x")
+
+
+def test_rows_are_named_by_their_place_in_the_whole_array_when_it_is_read_in_chunks():
+    x = np.zeros((3, 2**21), dtype=np.float32)
+    assert len(list(row_chunks(x))) == 2
+    x[2, 5] = np.nan
+    with pytest.raises(InputError, match="in row 2 "):
+        check_finite(x, "x")
+
+
+def test_finite_numbers_integers_and_booleans_pass():
+    for x in (np.full((2, 2), 1e308), np.ones((2, 2), int), np.ones((2, 2), bool)):
+        check_finite(x, "x")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("?", "f4"), ("u1", "f4"), ("i2", "f4"), ("f2", "f4"), ("f4", "f4"),
+        ("i4", "f8"), ("i8", "f8"), ("u8", "f8"), ("f8", "f8"), (">f8", "f8"), ("g", "f8"),
+    ],
+)  # fmt: skip
+def test_numbers_become_the_smallest_native_float_that_holds_them(given, kept):
+    x = as_numbers(np.array([[0, 1], [1, 0]]).astype(given), "x")
+    assert x.dtype == np.dtype(kept)
+    assert x.dtype.isnative
+    assert x.tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.array([[None]]), "pickle"),
+        (np.array([[1j]]), "complex"),
+        (np.array([["a"]]), "not numbers"),
+        (np.array([["2020-01-01"]], dtype="M8[D]"), "not numbers"),
+        (np.zeros(3), r"reshape\(-1, 1\)"),
+        (np.zeros(()), "reshape it"),
+        (np.zeros((2, 8, 8)), r"x\[:, None\]"),
+        (np.zeros((2, 1, 1, 1, 1)), "reshape it"),
+        (np.zeros((0, 3)), "no rows"),
+        (np.zeros((3, 0)), "no columns"),
+        (np.zeros((3, 1, 0, 2)), "no pixels"),
+        (np.zeros((2, 8, 8, 3)), r"channels are last: use x.transpose\(0, 3, 1, 2\)"),
+        (np.zeros((2, 2, 8, 8)), "has 2 channels"),
+    ],
+)
+def test_what_is_not_vectors_or_images_of_numbers_is_refused_in_one_line(x, message):
+    with pytest.raises(InputError, match=message) as caught:
+        as_numbers(x, "x")
+    assert "\n" not in str(caught.value)
+
+
+def test_whole_labels_become_integers_and_other_text_stays():
+    assert as_labels(["1", "2.0"], "y").tolist() == [1, 2]
+    assert as_labels(["1", "2.0"], "y").dtype == np.int64
+    assert as_labels(["cat", "1"], "y").tolist() == ["cat", "1"]
+    assert as_labels(["nan", "1"], "y").tolist() == ["nan", "1"]
+    assert as_labels(np.array([0.5, 1.0]), "y").tolist() == [0.5, 1.0]
+    assert as_labels(np.array([b"caf\xc3\xa9"]), "y").tolist() == ["café"]
+    with pytest.raises(InputError, match="labels"):
+        as_labels(np.array([np.nan, 1.0]), "y")
+
+
+def test_standardising_gives_mean_zero_and_deviation_one_in_every_column():
+    x = RNG.normal([5, -3, 0], [2, 1e-5, 1e5], size=(500, 3))
+    z = Scaling.fit(x).apply(x)
+    assert z.dtype == np.float32
+    np.testing.assert_allclose(z.mean(axis=0, dtype=np.float64), 0, atol=1e-6)
+    np.testing.assert_allclose(z.std(axis=0, dtype=np.float64), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_statistics_agree_with_exact_fractions_under_a_huge_offset(dtype):
+    x = (1e6 + RNG.normal(size=(50, 1))).astype(dtype)
+    exact = [fractions.Fraction(float(value)) for value in x[:, 0]]
+    mean = sum(exact) / len(exact)
+    variance = sum((value - mean) ** 2 for value in exact) / len(exact)
+    scaling = Scaling.fit(x)
+    assert scaling.offset[0] == pytest.approx(float(mean), rel=1e-15)
+    assert scaling.scale[0] == pytest.approx(float(variance) ** 0.5, rel=1e-12)
+
+
+def test_small_differences_on_a_huge_offset_survive_in_single_precision_output():
+    x = 1e9 + np.array([[0.0], [1e-3], [2e-3], [3e-3]])
+    z = Scaling.fit(x).apply(x)[:, 0]
+    np.testing.assert_allclose(z, np.array([-3, -1, 1, 3]) / np.sqrt(5), rtol=1e-3)
+
+
+def test_values_up_to_1e300_keep_finite_statistics():
+    x = np.array([[1e300, 1e-300], [-1e300, 3e-300], [1e300, 1e-300], [-1e300, 3e-300]])
+    with np.errstate(all="raise", under="ignore"):
+        scaling = Scaling.fit(x)
+    np.testing.assert_allclose(scaling.scale, [1e300, 1e-300], rtol=1e-12)
+    np.testing.assert_allclose(scaling.apply(x), [[1, -1], [-1, 1]] * 2, rtol=1e-6)
+
+
+def test_values_beyond_1e300_are_refused():
+    with pytest.raises(InputError, match="rescale"):
+        Scaling.fit(np.array([[1e301], [0.0]]))
+
+
+def test_a_constant_column_maps_to_zero_and_is_named():
+    x = np.column_stack([np.full(5, 0.1), np.arange(5.0), np.full(5, 1e300)])
+    scaling = Scaling.fit(x)
+    assert scaling.constant_columns == (0, 2)
+    assert scaling.scale[[0, 2]].tolist() == [1, 1]
+    assert scaling.apply(x)[:, [0, 2]].tolist() == [[0, 0]] * 5
+
+
+def test_a_spread_too_small_for_a_normal_number_counts_as_constant():
+    scaling = Scaling.fit(np.array([[0.0], [5e-324]]))
+    assert scaling.constant_columns == (0,)
+    assert Scaling.fit(np.ones((1, 3))).constant_columns == (0, 1, 2)
+    # The spread is a normal number here, half of it no longer is.
+    assert Scaling.fit(np.array([[0.0], [3e-308]])).constant_columns == (0,)
+
+
+def test_images_map_the_range_of_the_data_to_plus_minus_one():
+    x = RNG.integers(10, 200, size=(4, 3, 5, 5)).astype(np.uint8)
+    scaling = Scaling.fit(x)
+    z = scaling.apply(x)
+    assert (z.min(), z.max()) == (-1, 1)
+    expected = 2 * (x - float(x.min())) / (float(x.max()) - float(x.min())) - 1
+    np.testing.assert_allclose(z, expected, atol=1e-6)
+    assert scaling.constant_columns == ()
+    np.testing.assert_array_equal(scaling.apply(x[0]), z[0])
+
+
+def test_constant_images_map_to_zero():
+    assert not Scaling.fit(np.full((2, 1, 2, 2), 7.0)).apply(np.full((2, 1, 2, 2), 7.0)).any()
+
+
+@pytest.mark.parametrize("shape", [(20, 3), (6, 1, 4, 4)])
+def test_undo_returns_to_the_units_of_the_user(shape):
+    x = 100 + RNG.normal(size=shape)
+    scaling = Scaling.fit(x)
+    back = scaling.undo(scaling.apply(x))
+    assert back.dtype == np.float64
+    np.testing.assert_allclose(back, x, atol=1e-5)
+
+
+def test_leading_axes_are_carried_along():
+    x = RNG.normal(size=(2, 7, 3))
+    scaling = Scaling.fit(x[0])
+    np.testing.assert_array_equal(scaling.apply(x)[1], scaling.apply(x[1]))
+    np.testing.assert_array_equal(scaling.apply(x[0, 0]), scaling.apply(x[0])[0])
+    np.testing.assert_array_equal(scaling.undo(x)[1], scaling.undo(x[1]))
+
+
+def test_boolean_and_integer_data_are_scaled_like_their_float_copies():
+    for dtype in (bool, np.uint8, np.int64):
+        x = RNG.integers(0, 2, size=(20, 2)).astype(dtype)
+        as_float = Scaling.fit(x.astype(np.float64)).apply(x.astype(np.float64))
+        np.testing.assert_array_equal(Scaling.fit(x).apply(x), as_float)
+
+
+@pytest.mark.parametrize("shape", [(9, 4), (3, 3, 2, 2)])
+def test_json_round_trip_is_exact(shape):
+    x = RNG.normal(size=shape) * 1e-7 + np.pi
+    x[:, 0] = 0.1 + 0.2
+    scaling = Scaling.fit(x)
+    again = Scaling.from_json(scaling.to_json())
+    for name in ("offset", "scale"):
+        ours, theirs = getattr(scaling, name), getattr(again, name)
+        assert ours.dtype == theirs.dtype
+        assert ours.shape == theirs.shape
+        assert ours.tobytes() == theirs.tobytes()
+    assert again.constant_columns == scaling.constant_columns
+    assert again.to_json() == scaling.to_json()
+
+
+GOOD = {"offset": [0.0, 1.0], "scale": [1.0, 1.0], "constant_columns": []}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scale": [1.0]}, {"scale": [0.0, 1.0]}, {"scale": [-1.0, 1.0]},
+        {"offset": [float("nan"), 0.0]}, {"offset": 1.0}, {"offset": "a"}, {"offset": [[1], 2]},
+        {"constant_columns": [2]}, {"constant_columns": ["0"]}, {"constant_columns": None},
+    ],
+)  # fmt: skip
+def test_a_damaged_scaling_is_refused(change):
+    Scaling.from_json(json.dumps(GOOD))
+    with pytest.raises(InputError, match="scaling"):
+        Scaling.from_json(json.dumps(GOOD | change))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null"])
+def test_other_json_is_not_a_scaling(text):
+    with pytest.raises(InputError, match="scaling"):
+        Scaling.from_json(text)
+
+
+def test_data_of_another_width_or_kind_is_refused_instead_of_broadcast():
+    scaling = Scaling.fit(RNG.normal(size=(5, 3)))
+    for x in (np.zeros((5, 1)), np.zeros((5, 2)), np.zeros(())):
+        with pytest.raises(InputError, match="3 columns"):
+            scaling.apply(x)
+    images = Scaling.fit(RNG.normal(size=(5, 1, 2, 2)))
+    with pytest.raises(InputError, match="images"):
+        images.undo(np.zeros((5, 4)))
+
+
+def test_fit_refuses_what_has_no_statistics():
+    for x in (np.array([[np.nan]]), np.zeros((0, 2)), np.array([["a"]]), np.zeros(4)):
+        with pytest.raises(InputError):
+            Scaling.fit(x)
+
+
+def test_a_point_too_far_for_single_precision_is_refused_not_infinite():
+    scaling = Scaling.fit(np.array([[0.0], [1.0]]))
+    with pytest.raises(InputError, match="units"):
+        scaling.apply(np.array([[1e300]]))
+
+
+def test_fingerprint_is_the_hash_of_dtype_shape_and_bytes():
+    x = RNG.normal(size=(7, 3))
+    direct = hashlib.sha256(b"<f8 (7, 3)" + x.tobytes()).hexdigest()
+    assert fingerprint(x) == direct
+    assert fingerprint(np.asfortranarray(x)) == direct
+    assert fingerprint(np.repeat(x, 2, axis=0)[::2]) == direct
+
+
+def test_fingerprint_tells_values_shape_and_dtype_apart():
+    x = np.zeros((4, 2))
+    changed = x.copy()
+    changed[3, 1] = 1e-300
+    variants = [x, changed, x.reshape(2, 4), x.astype(np.float32), x.astype(np.int64), x[:0]]
+    assert len({fingerprint(variant) for variant in variants}) == len(variants)
+
+
+def test_fingerprint_in_chunks_equals_fingerprint_at_once(monkeypatch):
+    x = RNG.normal(size=(10, 4))
+    whole = fingerprint(x)
+    monkeypatch.setattr("gedilearn.data.arrays._CHUNK_VALUES", 12)
+    assert len(list(row_chunks(x))) == 4
+    assert fingerprint(x) == whole
+
+
+def test_objects_have_no_fingerprint():
+    with pytest.raises(InputError, match="objects"):
+        fingerprint(np.array([object()]))

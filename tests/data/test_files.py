@@ -1,0 +1,539 @@
+"""Reading data from paths: what comes out, and what each kind of bad file says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from gedilearn.data import files
+from gedilearn.data.files import known_formats, load
+from gedilearn.errors import InputError
+
+RNG = np.random.default_rng(0)
+
+
+def refusal(source: object, **options: object) -> str:
+    with pytest.raises(InputError) as caught:
+        load(source, **options)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str | bytes, name: str = "t.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def save(tmp_path):
+    def save(x: np.ndarray, name: str = "x.npy") -> Path:
+        np.save(tmp_path / name, x)
+        return tmp_path / name
+
+    return save
+
+
+# --- paths --------------------------------------------------------------------------------------
+
+
+def test_a_missing_file_suggests_the_nearest_file_beside_it(write):
+    path = write("1,2\n", "iris.csv")
+    message = refusal(path.with_name("iris.cvs"))
+    assert "no such file" in message
+    assert f"did you mean {path}?" in message
+
+
+def test_a_misspelt_builtin_is_suggested(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "did you mean moons (built-in)?" in refusal("moon")
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    assert f"no folder {tmp_path / 'no'} either" in refusal(tmp_path / "no" / "x.csv")
+
+
+def test_a_file_named_like_a_builtin_needs_a_dot_and_slash(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "moons").mkdir()
+    Image.new("L", (2, 2)).save(tmp_path / "moons" / "a.png")
+    assert load("moons").x.shape == (1000, 2)
+    assert load("./moons").x.shape == (1, 1, 2, 2)
+    assert load(Path("moons")).x.shape == (1, 1, 2, 2)
+
+
+def test_an_unknown_extension_lists_the_known(write):
+    message = refusal(write("1", "x.xlsx"))
+    assert "'.xlsx'" in message
+    assert known_formats() in message
+
+
+def test_known_formats_names_every_builtin_and_suffix():
+    for word in ("moons", "circles", "digits", ".npy", ".npz", ".csv", ".tsv", ".parquet", "webp"):
+        assert word in known_formats()
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.tsv", "x.parquet"])
+def test_an_empty_file_is_called_empty(write, name):
+    assert "the file is empty" in refusal(write("", name))
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.parquet"])
+def test_random_bytes_are_called_corrupt(write, name):
+    assert "truncated or corrupt" in refusal(write(RNG.bytes(300), name))
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.parquet"])
+def test_a_file_cut_short_anywhere_is_refused(tmp_path, name):
+    path = tmp_path / name
+    x = RNG.normal(size=(20, 3))
+    if name == "x.npy":
+        np.save(path, x)
+    elif name == "x.npz":
+        np.savez_compressed(path, x=x)
+    else:
+        pd.DataFrame(x, columns=list("abc")).to_parquet(path)
+    whole = path.read_bytes()
+    for length in (1, 5, 40, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert str(path) in refusal(path)
+
+
+def test_permission_denied_is_said(save, monkeypatch):
+    path = save(np.ones((2, 2)))
+
+    def deny(*args, **kwargs):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", deny)
+    assert refusal(path) == f"{path}: permission denied; make it readable"
+
+
+def test_something_that_is_no_path_is_refused():
+    assert "give a path" in refusal(3)
+    assert "give a path" in refusal("")
+
+
+def test_loading_leaves_the_file_as_it_was(write):
+    path = write("a,b\n1,2\n3,4\n")
+    before = (path.read_bytes(), path.stat().st_mtime_ns)
+    load(path)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert [entry.name for entry in path.parent.iterdir()] == ["t.csv"]
+
+
+@pytest.mark.parametrize("source", ["moons", "x.npy", "x.npz"])
+def test_a_label_column_is_for_tables_only(source):
+    assert "label_column is for tables" in refusal(source, label_column="y")
+
+
+# --- npy, npz -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", ">f8", "i8", "u1", "?"])
+def test_npy_gives_back_the_saved_numbers(save, dtype):
+    x = RNG.integers(0, 2, size=(6, 3)).astype(dtype)
+    data = load(save(x))
+    assert data.x.dtype.kind == "f"
+    np.testing.assert_array_equal(data.x, x)
+    assert (data.name, data.y, data.columns) == ("x", None, None)
+
+
+def test_npy_in_fortran_order_is_read_in_the_same_order(save):
+    x = np.asfortranarray(RNG.normal(size=(5, 4)))
+    np.testing.assert_array_equal(load(save(x)).x, x)
+
+
+def test_four_dimensions_are_channels_first_images(save):
+    x = RNG.normal(size=(2, 3, 5, 6))
+    np.testing.assert_array_equal(load(save(x)).x, x)
+    assert "transpose(0, 3, 1, 2)" in refusal(save(x.transpose(0, 2, 3, 1).astype("u1")))
+
+
+def test_object_arrays_are_refused_without_unpickling(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    np.save(tmp_path / "x.npy", np.array([[Bomb()]]), allow_pickle=True)
+    np.savez(tmp_path / "x.npz", x=np.array([[Bomb()]]))
+    assert "pickle" in refusal(tmp_path / "x.npy")
+    assert "x.npz[x]: " in refusal(tmp_path / "x.npz")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_nan_in_an_array_names_the_rows(save):
+    x = np.zeros((9, 2))
+    x[[1, 2, 5, 8], 1] = np.nan
+    assert "4 NaN or infinite values in rows 1, 2, 5 and 1 more" in refusal(save(x))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "x", "y"),
+    [
+        ({"anything": [[1, 2]]}, [[1, 2]], None),
+        ({"X": [[1], [2]], "y": [0, 1]}, [[1], [2]], [0, 1]),
+        ({"data": [[1], [2]], "labels": ["a", "b"], "extra": [1]}, [[1], [2]], ["a", "b"]),
+        ({"train": [[1], [2]], "y": [[0.0], [1.0]]}, [[1], [2]], [0, 1]),
+    ],
+)
+def test_npz_finds_the_data_and_the_labels(tmp_path, arrays, x, y):
+    np.savez(tmp_path / "a.npz", **{key: np.array(value) for key, value in arrays.items()})
+    data = load(tmp_path / "a.npz")
+    assert data.x.tolist() == x
+    assert (data.y if data.y is None else data.y.tolist()) == y
+
+
+@pytest.mark.parametrize("keys", [("a", "b"), ("x", "X"), ("x", "y", "labels"), ()])
+def test_npz_with_unclear_arrays_lists_the_keys(tmp_path, keys):
+    np.savez(tmp_path / "a.npz", **dict.fromkeys(keys, np.ones((2, 1))))
+    assert (", ".join(keys) or "none") in refusal(tmp_path / "a.npz")
+
+
+def test_npz_labels_must_match_the_rows(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 1)), y=np.ones(2))
+    assert "[y]: shape (2,) for 3 rows" in refusal(tmp_path / "a.npz")
+
+
+def test_an_npy_renamed_to_npz_is_refused(save, tmp_path):
+    save(np.ones((2, 2))).rename(tmp_path / "b.npz")
+    assert "not an .npz archive" in refusal(tmp_path / "b.npz")
+
+
+# --- csv, tsv -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("header", ["", "a,b\n", "0,1\n", '"a, b",c\n', "\n\na,b\n"])
+def test_csv_detects_the_header(write, header, start, newline):
+    text = (start + header + "1.5,2\n-3,4e2\n").replace("\n", newline)
+    data = load(write(text))
+    assert data.x.tolist() == [[1.5, 2], [-3, 400]]
+    assert (data.columns is None) == (header == "")
+
+
+def test_column_names_come_without_quotes_and_blanks(write):
+    assert load(write('"a, b", c ,\n1,2,3\n')).columns == ("a, b", "c", "column 3")
+
+
+def test_an_all_integer_first_row_is_a_point_not_a_header(write):
+    assert load(write("0,1\n1,1\n")).x.tolist() == [[0, 1], [1, 1]]
+    assert load(write("3,1\n0.5,1\n")).x.tolist() == [[3, 1], [0.5, 1]]
+
+
+def test_the_columns_of_a_nameless_data_frame_are_a_header(tmp_path):
+    x = RNG.normal(size=(4, 3))
+    pd.DataFrame(x).to_csv(tmp_path / "t.csv", index=False)
+    np.testing.assert_array_equal(load(tmp_path / "t.csv").x, x)
+
+
+def test_tsv_is_separated_by_tabs(write):
+    data = load(write("a\tb\n1\t2\n", "t.tsv"))
+    assert data.columns == ("a", "b")
+    assert data.x.tolist() == [[1, 2]]
+
+
+def test_the_fast_and_the_careful_way_agree_with_pandas(tmp_path, monkeypatch):
+    frame = pd.DataFrame(RNG.normal(size=(50, 4)) * 10.0 ** RNG.integers(-9, 9, size=(50, 4)))
+    frame.columns = list("abcd")
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    fast = load(path).x
+    monkeypatch.setattr(files, "_plain_numbers", lambda *_: None)
+    np.testing.assert_array_equal(fast, frame.to_numpy())
+    np.testing.assert_array_equal(load(path).x, fast)
+
+
+def test_plain_numbers_take_the_fast_way(write, monkeypatch):
+    monkeypatch.setattr(files, "_parse_cells", lambda *_: pytest.fail("slow"))
+    assert load(write("a,b\n1,2\n")).x.tolist() == [[1, 2]]
+
+
+def test_quoted_numbers_are_numbers(write):
+    assert load(write('"a","b"\n"1","2"\n3, 4\n')).x.tolist() == [[1, 2], [3, 4]]
+
+
+def test_blank_lines_are_skipped_and_still_counted(write):
+    assert load(write("1,2\n\n3,4\n\n")).x.tolist() == [[1, 2], [3, 4]]
+    assert "line 4, column 2: 'x' is not a number" in refusal(write("1,2\n\n3,4\n4,x\n5,6\n"))
+
+
+def test_the_first_bad_cell_is_named_by_line_and_column(write):
+    message = refusal(write("a,b\n1,2\n3,4\n5,6\n7,8x\n9z,1\n"))
+    assert "line 5, column 'b': '8x' is not a number" in message
+    message = refusal(write('a,b\n"1",2\n"3\n",4\n5,oops\n6,7\n7,8\n'))
+    assert "line 5, column 'b': 'oops'" in message
+    message = refusal(write('a,b\n1,2\noops,"3\n"\n4,5\n6,7\n'))
+    assert "line 3, column 'a': 'oops'" in message
+    assert "line 2, column 'a': '1_000'" in refusal(write("a,b\n1_000,2\n3,4\n"))
+
+
+def test_a_bad_cell_in_a_first_row_of_numbers_is_no_header(write):
+    message = refusal(write("1,2x\n3,4\n5,6\n"))
+    assert "line 1, column 2: '2x' is not a number" in message
+    assert "header" in message
+
+
+@pytest.mark.parametrize("gap", ["", " ", "nan", "NaN", '""', "inf", "1e999"])
+def test_missing_and_infinite_cells_are_named_by_line(write, gap):
+    message = refusal(write(f"a,b\n1,2\n3,{gap}\n5,6\n"))
+    assert "1 missing or infinite cell in row 3 (line numbers in the file)" in message
+    assert "first in column 'b'" in message
+
+
+def test_many_missing_cells_are_counted_per_cell_and_listed_per_row(write):
+    message = refusal(write("a,b\n,\n1,2\n,2\n3,\n,4\n"))
+    assert "5 missing or infinite cells in rows 2, 4, 5 and 1 more" in message
+
+
+def test_text_columns_are_named_with_the_way_out(write):
+    message = refusal(write("a,kind,b,name\n1,x,2,u\n3,y,4,v\n"))
+    assert "columns 'kind', 'name' not numbers" in message
+    assert "encode" in message
+    assert "drop" in message
+
+
+@pytest.mark.parametrize("row", ["3", "3,4,5", "3,4,"])
+def test_ragged_rows_are_named(write, row):
+    count = row.count(",") + 1
+    message = refusal(write(f"a,b\n1,2\n{row}\n5,6\n"))
+    assert f"line 3 has {count} cells, line 1 has 2" in message
+
+
+def test_a_header_of_another_width_is_ragged(write):
+    assert "line 2 has 3 cells, line 1 has 2" in refusal(write("a,b\n1,2,3\n4,5,6\n"))
+
+
+def test_a_text_label_column_becomes_y(write):
+    data = load(write('a,kind,b\n1,"x, y",2\n3,z,4\n'), label_column="kind")
+    assert data.x.tolist() == [[1, 2], [3, 4]]
+    assert data.y.tolist() == ["x, y", "z"]
+    assert data.columns == ("a", "b")
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_numeric_label_column_becomes_integers_on_either_way(write, quote):
+    data = load(write(f"label,0,1\n1,{quote}5{quote},6\n0.0,7,8\n"), label_column="label")
+    assert data.x.tolist() == [[5, 6], [7, 8]]
+    assert data.y.tolist() == [1, 0]
+    assert data.y.dtype == np.int64
+
+
+def test_an_unknown_label_column_suggests_the_nearest(write):
+    path = write("a,kind\n1,x\n")
+    assert "no column is named 'knd'; did you mean 'kind'?" in refusal(path, label_column="knd")
+    assert "2 columns are named" in refusal(write("a,b,b\n1,2,3\n"), label_column="b")
+
+
+def test_a_row_without_its_label_is_named(write):
+    assert "line 3 has no label" in refusal(write("a,y\n1,u\n2,\n"), label_column="y")
+
+
+def test_a_table_of_labels_alone_has_no_columns(write):
+    assert "zero columns" in refusal(write("y\n1\n2\n"), label_column="y")
+
+
+def test_tables_without_rows_are_refused(write):
+    assert "zero rows" in refusal(write("a,b\n"))
+    assert "blank lines" in refusal(write("\n\n"))
+    assert "blank lines" in refusal(write("\ufeff"))
+
+
+def test_text_that_is_not_utf8_is_said(write):
+    assert "not UTF-8" in refusal(write("größe,b\n1,2\n".encode("latin-1")))
+    assert "not UTF-8" in refusal(write("a,b\n1,2\n".encode("utf-16")))
+    late = b"a,b\n" + b"1,2\n" * 50_000 + b"\xff,1\n"
+    assert "not UTF-8" in refusal(write(late))
+
+
+def test_an_open_quote_is_named_by_its_line(write):
+    assert "line 3: unexpected end of data" in refusal(write('a,b\n1,2\n3,"4\n5,6\n'))
+
+
+def test_another_separator_is_named(write):
+    assert "separated by ';'" in refusal(write("a;b\n1;2\n"))
+    assert "separated by ','" in refusal(write("a,b\n1,2\n", "t.tsv"))
+
+
+def test_one_column_and_one_row_are_enough(write):
+    assert load(write("1\n2\n")).x.tolist() == [[1], [2]]
+    assert load(write("1,2")).x.tolist() == [[1, 2]]
+
+
+# --- parquet ------------------------------------------------------------------------------------
+
+
+def test_parquet_columns_of_every_number_type_are_read(tmp_path):
+    frame = pd.DataFrame({"i": [1, 2], "f": np.float32([0.5, 1.5]), "b": [True, False]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    data = load(tmp_path / "t.parquet")
+    assert data.x.tolist() == [[1, 0.5, 1], [2, 1.5, 0]]
+    assert data.columns == ("i", "f", "b")
+
+
+def test_parquet_takes_labels_out_and_leaves_the_index_aside(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0], "kind": ["u", "v"], "c": [3, 4]}, index=[7, 9])
+    frame.to_parquet(tmp_path / "t.parquet")
+    data = load(tmp_path / "t.parquet", label_column="kind")
+    assert data.x.tolist() == [[1, 3], [2, 4]]
+    assert data.y.tolist() == ["u", "v"]
+    assert data.columns == ("a", "c")
+    assert load(tmp_path / "t.parquet", label_column="kind").x.dtype == np.float64
+
+
+def test_parquet_refuses_text_gaps_and_emptiness(tmp_path):
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"a": [1.0], "when": pd.to_datetime(["2020"]), "s": ["x"]}).to_parquet(path)
+    assert "columns 'when', 's' not numbers" in refusal(path)
+    assert "did you mean 'when'" in refusal(path, label_column="whem")
+    pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64")}).to_parquet(path)
+    assert "in row 1 " in refusal(path)
+    pd.DataFrame({"a": [1.0, 2.0], "y": ["u", None]}).to_parquet(path)
+    assert "1 rows without a label" in refusal(path, label_column="y")
+    pd.DataFrame({"a": np.zeros(0)}).to_parquet(path)
+    assert "zero rows" in refusal(path)
+    pd.DataFrame({"y": [1, 2]}).to_parquet(path)
+    assert "zero columns" in refusal(path, label_column="y")
+
+
+def test_without_pyarrow_the_extra_is_named(write, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert 'pip install "gedi-learn[parquet]"' in refusal(write("PAR1", "t.parquet"))
+
+
+# --- folders of images --------------------------------------------------------------------------
+
+
+def picture(path: Path, mode: str = "RGB", size: tuple[int, int] = (4, 3), **options) -> np.ndarray:
+    channels = len(Image.new(mode, (1, 1)).getbands())
+    pixels = RNG.integers(0, 256, size=(size[1], size[0], channels)).astype(np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.squeeze(2) if channels == 1 else pixels, mode).save(path, **options)
+    return pixels
+
+
+@pytest.mark.parametrize("suffix", ["png", "bmp", "webp", "PNG"])
+def test_a_flat_folder_of_colour_images_is_read_in_order(tmp_path, suffix):
+    options = {"lossless": True} if suffix == "webp" else {}
+    b = picture(tmp_path / f"b.{suffix}", **options)
+    a = picture(tmp_path / f"a.{suffix}", **options)
+    (tmp_path / "notes.txt").write_text("not an image")
+    (tmp_path / ".hidden.png").write_text("not an image")
+    data = load(tmp_path)
+    assert data.x.dtype == np.float32
+    assert data.y is None
+    expected = np.stack([a, b]).transpose(0, 3, 1, 2) / 255
+    np.testing.assert_allclose(data.x, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "jpeg", "gif"])
+def test_lossy_and_palette_images_keep_a_plain_colour(tmp_path, suffix):
+    Image.new("RGB", (8, 8), (200, 100, 50)).save(tmp_path / f"a.{suffix}")
+    x = load(tmp_path).x
+    assert x.shape == (1, 3, 8, 8)
+    np.testing.assert_allclose(x[0, :, 4, 4] * 255, [200, 100, 50], atol=3)
+
+
+def test_only_the_first_frame_of_a_gif_is_read(tmp_path):
+    frames = [Image.new("RGB", (2, 2), colour) for colour in ("red", "blue")]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    np.testing.assert_allclose(load(tmp_path).x[0, :, 0, 0], [1, 0, 0])
+
+
+def test_grey_images_have_one_channel_until_one_is_in_colour(tmp_path):
+    grey = picture(tmp_path / "a.png", "L")
+    picture(tmp_path / "b.png", "LA")
+    Image.new("1", (4, 3), 1).save(tmp_path / "c.png")
+    x = load(tmp_path).x
+    assert x.shape == (3, 1, 3, 4)
+    assert (x[2] == 1).all()
+    picture(tmp_path / "d.png", "RGBA")
+    x = load(tmp_path).x
+    assert x.shape == (4, 3, 3, 4)
+    np.testing.assert_allclose(x[0], np.repeat(grey.transpose(2, 0, 1), 3, axis=0) / 255, atol=1e-7)
+
+
+def test_sixteen_bit_grey_is_scaled_not_clipped(tmp_path):
+    pixels = np.array([[0, 300], [40000, 65535]], dtype=np.uint16)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    np.testing.assert_allclose(load(tmp_path).x[0, 0], pixels / 65535, atol=1e-7)
+
+
+def test_a_palette_with_transparency_is_read_as_colour(tmp_path):
+    image = Image.new("P", (2, 2), 1)
+    image.putpalette([0, 0, 0, 255, 0, 255])
+    image.save(tmp_path / "a.png", transparency=b"\x00\xff")
+    np.testing.assert_allclose(load(tmp_path).x[0, :, 0, 0], [1, 0, 1])
+
+
+def test_exif_orientation_is_applied(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: show rotated clockwise
+    pixels = picture(tmp_path / "a.png", size=(4, 3), exif=exif)
+    x = load(tmp_path).x
+    np.testing.assert_allclose(x[0], np.rot90(pixels, -1).transpose(2, 0, 1) / 255, atol=1e-7)
+
+
+def test_sub_folders_are_classes(tmp_path):
+    for name in ("dog/1.png", "cat/2.png", "cat/1.png"):
+        picture(tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    data = load(tmp_path)
+    assert data.y.tolist() == ["cat", "cat", "dog"]
+    assert data.x.shape == (3, 3, 3, 4)
+    (tmp_path / "cat").rename(tmp_path / "0")
+    (tmp_path / "dog").rename(tmp_path / "1")
+    assert load(tmp_path).y.tolist() == [0, 0, 1]
+
+
+def test_unclear_folders_are_refused(tmp_path):
+    assert "without images" in refusal(tmp_path)
+    picture(tmp_path / "cat" / "deep" / "a.png")
+    assert "without images" in refusal(tmp_path)
+    picture(tmp_path / "cat" / "a.png")
+    assert "one level deep" in refusal(tmp_path)
+    picture(tmp_path / "a.png")
+    assert "both beside and inside" in refusal(tmp_path)
+
+
+def test_the_first_two_images_of_different_size_are_named(tmp_path):
+    picture(tmp_path / "a.png", size=(4, 3))
+    picture(tmp_path / "b.png", size=(4, 3))
+    picture(tmp_path / "c.png", size=(5, 3))
+    message = refusal(tmp_path)
+    assert "c.png: 5x3 pixels" in message
+    assert "a.png has 4x3" in message
+    assert "resize" in message
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp"])
+def test_a_broken_image_is_named(tmp_path, suffix):
+    picture(tmp_path / "a.png", size=(40, 30))
+    path = tmp_path / f"b.{suffix}"
+    picture(path, size=(40, 30))
+    whole = path.read_bytes()
+    for content in (b"", b"junk", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        assert str(path) in refusal(tmp_path)
+
+
+def test_an_image_in_another_format_is_not_opened_by_its_name(tmp_path):
+    Image.new("RGB", (2, 2)).save(tmp_path / "a.tiff")
+    (tmp_path / "a.tiff").rename(tmp_path / "a.png")
+    assert "a.png" in refusal(tmp_path)
+
+
+def test_a_single_image_is_sent_to_its_folder(tmp_path):
+    picture(tmp_path / "a.png")
+    assert "give the folder" in refusal(tmp_path / "a.png")

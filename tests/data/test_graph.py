@@ -1,0 +1,270 @@
+"""The walk tables against dense float64 powers of the walk matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+from sklearn.metrics import pairwise_distances
+
+from gedilearn.data import graph as graph_module
+from gedilearn.data.graph import WalkTables, draw, neighbour_graph, return_trace, walk_tables
+from gedilearn.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+def ring(n: int, seed: int = 0) -> Array:
+    """A thin ring: it mixes slowly, so walks of neighbouring lengths differ visibly."""
+    rng = np.random.default_rng(seed)
+    angle = rng.uniform(0, 2 * np.pi, n)
+    return np.c_[np.cos(angle), np.sin(angle)] + 0.02 * rng.normal(size=(n, 2))
+
+
+def groups(sizes: list[int], distance: float, seed: int = 0) -> tuple[Array, NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    label = np.repeat(np.arange(len(sizes)), sizes)
+    return rng.normal(size=(len(label), 2)) + distance * label[:, None], label
+
+
+def walk_matrix(x: Array, k: int) -> Array:
+    """The dense P, from all pairwise distances and without the sparse code."""
+    distance = pairwise_distances(x)
+    np.fill_diagonal(distance, np.inf)
+    near = np.zeros(distance.shape, dtype=bool)
+    np.put_along_axis(near, np.argsort(distance, axis=1)[:, :k], True, axis=1)
+    linked = near | near.T | np.eye(len(x), dtype=bool)
+    return linked / linked.sum(axis=1, keepdims=True)
+
+
+def drawn_distribution(
+    x: Array, k: int, steps: list[int], seeds: range, width: int, repeats: int
+) -> dict[int, Array]:
+    """For each number of steps the (n, n) frequencies of ends, averaged over fresh tables."""
+    n = len(x)
+    start = torch.arange(n)[:, None].expand(n, repeats)
+    counts = {t: np.zeros((n, n)) for t in steps}
+    for seed in seeds:
+        tables = walk_tables(x, 1, n_neighbors=k, width=width, random_state=seed)
+        generator = torch.Generator().manual_seed(seed)
+        for t in steps:
+            pair = start * n + draw(tables, start, t, generator)
+            counts[t] += torch.bincount(pair.flatten(), minlength=n * n).view(n, n).numpy()
+    return {t: count / (len(seeds) * repeats) for t, count in counts.items()}
+
+
+def mean_total_variation(p: Array, q: Array) -> float:
+    return float(0.5 * np.abs(p - q).sum(axis=1).mean())
+
+
+def expected_total_variation(p: Array, samples: float) -> float:
+    """Mean TV between p and frequencies of that many draws: E|N(0, s)| = s sqrt(2 / pi)."""
+    return float(np.sqrt(p * (1 - p) / (2 * np.pi * samples)).sum(axis=1).mean())
+
+
+def test_the_graph_links_each_point_to_its_nearest_and_to_itself() -> None:
+    x = np.random.default_rng(0).normal(size=(80, 3))
+    graph, radius = neighbour_graph(x, 7)
+    np.testing.assert_array_equal(graph.toarray(), walk_matrix(x, 7) > 0)
+    np.testing.assert_allclose(radius, np.sort(pairwise_distances(x), axis=1)[:, 7])
+
+
+def test_drawn_walks_follow_the_matrix_power_of_exactly_that_many_steps() -> None:
+    x, k, steps = ring(60), 4, [1, 2, 3, 5, 8]
+    seeds, width, repeats = range(8), 2048, 4096
+    p = walk_matrix(x, k)
+    assert connected_components(p)[0] == 1
+    drawn = drawn_distribution(x, k, steps, seeds, width, repeats)
+    for t in steps:
+        exact = np.linalg.matrix_power(p, t)
+        # Two sources of noise: the table's columns, at most once for each level passed, and the
+        # draws from them.
+        passed = bin(t).count("1")
+        samples = len(seeds) / (passed / width + 1 / repeats)
+        # The mean over 60 nodes of the TV lies within a few per cent of its expectation.
+        tolerance = 1.1 * expected_total_variation(exact, samples)
+        assert mean_total_variation(drawn[t], exact) < tolerance
+        for wrong in (t - 1, t + 1):
+            other = np.linalg.matrix_power(p, wrong)
+            assert mean_total_variation(drawn[t], other) > 1.5 * tolerance
+
+
+def test_spliced_long_walks_follow_the_matrix_power() -> None:
+    x, k, steps = ring(100), 4, [64, 128, 256]
+    seeds, width, repeats = range(40), 128, 512
+    p = walk_matrix(x, k)
+    assert connected_components(p)[0] == 1
+    drawn = drawn_distribution(x, k, steps, seeds, width, repeats)
+    for t in steps:
+        exact = np.linalg.matrix_power(p, t)
+        # As above: from one node, spliced walks must be as good as independent ones.
+        samples = len(seeds) / (1 / width + 1 / repeats)
+        tolerance = 1.1 * expected_total_variation(exact, samples)
+        assert mean_total_variation(drawn[t], exact) < tolerance
+        for wrong in (t // 2, 2 * t):
+            other = np.linalg.matrix_power(p, wrong)
+            assert mean_total_variation(drawn[t], other) > 1.5 * tolerance
+
+
+def test_traces_agree_with_the_eigenvalues_and_lengthening_stops_at_the_first_low_one() -> None:
+    x, width = ring(150), 64
+    eigenvalue = np.linalg.eigvals(walk_matrix(x, 6)).real
+    runs = [walk_tables(x, 1, n_neighbors=6, width=width, random_state=s) for s in range(8)]
+    for tables in runs:
+        assert len(tables.traces) == tables.ends.shape[0]
+        assert tables.traces[-1] <= 1.5 < min(tables.traces[:-1])
+    levels = min(len(tables.traces) for tables in runs)
+    assert 2 ** (levels - 1) > 64  # spliced walks are among them
+    for j in range(levels):
+        exact = (eigenvalue**2**j).sum()
+        estimate = np.mean([tables.traces[j] for tables in runs])
+        error = np.sqrt(2 * exact) / width / np.sqrt(len(runs))
+        # 4 standard errors, and 1 % for spliced walks, which are not quite independent.
+        assert abs(estimate - exact) < 4 * error + (0.01 * exact if j > 6 else 0)
+
+
+def test_the_trace_estimate_is_steadier_than_counting_returns() -> None:
+    x, level = ring(150), 5
+    runs = [walk_tables(x, 1, n_neighbors=6, random_state=s) for s in range(30)]
+    node = torch.arange(150)[:, None]
+    returns = [(t.ends[level] == node).double().mean(1).sum().item() for t in runs]
+    assert np.std([t.traces[level] for t in runs]) < np.std(returns) / 3
+
+
+def test_estimating_a_trace_leaves_the_table_as_it_was_and_matches_a_loop() -> None:
+    n, width = 12, 5
+    ends = np.random.default_rng(0).integers(0, n, (n, width)).astype(np.int32)
+    before = ends.copy()
+    estimate = return_trace(ends)
+    np.testing.assert_array_equal(ends, before)
+    expected = 0.0
+    for i in range(n):
+        for k in range(n):
+            pairs = [
+                ends[i, v] == k and ends[k, w] == i
+                for v in range(width)
+                for w in range(width)
+                if (i, v) != (k, w)
+            ]
+            expected += np.mean(pairs)
+    assert estimate == pytest.approx(expected)
+
+
+def test_walks_stay_in_their_component_and_two_far_blobs_are_two() -> None:
+    x, label = groups([70, 50], 100.0)
+    tables = walk_tables(x, 2)
+    assert tables.n_components == 2
+    assert tables.n_neighbors == 10
+    assert (label[tables.ends.numpy()] == label[None, :, None]).all()
+    # The trace's limit is the number of components, within 4 standard errors.
+    assert abs(tables.traces[-1] - 2) < 0.5 + 4 * np.sqrt(2 * 2.5) / 64
+
+
+def test_neighbourhoods_grow_until_there_are_at_most_as_many_components_as_clusters() -> None:
+    x, label = groups([12, 12, 12], 1000.0)
+    assert walk_tables(x, 3).n_neighbors == 10
+    tables = walk_tables(x, 2)
+    assert tables.n_neighbors == 20
+    assert tables.n_components <= 2
+    np.testing.assert_allclose(
+        tables.radius.numpy(), np.sort(pairwise_distances(x), axis=1)[:, 20], rtol=1e-5
+    )
+    crossings = label[draw(tables, torch.arange(36), tables.longest).numpy()] != label
+    assert crossings.any()
+
+
+def test_large_far_groups_are_bridged_where_growing_would_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, label = groups([40, 60, 60, 40], 100.0)
+    monkeypatch.setattr(graph_module, "_MAX_LINKS", 200 * 8)
+    tables = walk_tables(x, 2, n_neighbors=5)
+    assert (tables.n_neighbors, tables.n_components) == (8, 2)
+    # Groups lie on a line, so the two small outer ones join the large ones beside them.
+    ends = label[tables.ends.numpy()]
+    assert np.isin(ends[:, label < 2], [0, 1]).all()
+    assert np.isin(ends[:, label >= 2], [2, 3]).all()
+    assert (ends[-1][label == 0] == 1).any()
+    assert (ends[-1][label == 3] == 2).any()
+
+
+@pytest.mark.parametrize("max_links", [4_000_000, 1])
+def test_a_heap_of_identical_points_is_joined_to_the_rest(
+    max_links: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_module, "_MAX_LINKS", max_links)
+    x = np.r_[np.zeros((40, 2)), 5 + np.random.default_rng(0).normal(size=(40, 2))]
+    tables = walk_tables(x, 1, n_neighbors=5)
+    assert tables.n_components == 1
+    assert torch.isfinite(tables.radius).all()
+    start = torch.zeros(4000, dtype=torch.long)
+    reached = draw(tables, start, 2 * tables.longest - 1, torch.Generator().manual_seed(0))
+    assert (reached >= 40).any()
+
+
+def test_all_points_identical_or_fewer_points_than_neighbours_still_work() -> None:
+    same = walk_tables(np.ones((30, 3)), 2)
+    assert same.n_components <= 2
+    assert (same.radius == 0).all()
+    few = walk_tables(np.array([[0.0], [1.0], [3.0]]), 2, n_neighbors=10)
+    assert few.n_neighbors == 2
+    assert few.traces == (pytest.approx(1.0),)
+    assert few.longest == 1
+    np.testing.assert_allclose(few.radius.numpy(), [3.0, 2.0, 3.0])
+
+
+def test_the_same_random_state_gives_the_same_tables_and_global_state_is_untouched() -> None:
+    x = ring(80)
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1]
+
+    def once(random_state: int) -> tuple[WalkTables, torch.Tensor]:
+        tables = walk_tables(x, 1, n_neighbors=5, random_state=random_state)
+        generator = torch.Generator().manual_seed(0)
+        return tables, draw(tables, torch.arange(80), 13, generator)
+
+    (first, ends), (again, same_ends), (other, _) = once(0), once(0), once(1)
+    assert torch.equal(first.ends, again.ends)
+    assert first.traces == again.traces
+    assert torch.equal(ends, same_ends)
+    assert not torch.equal(first.ends[0], other.ends[0])
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state)
+
+
+def test_shapes_types_and_the_longest_walk() -> None:
+    tables = walk_tables(ring(80), 1, n_neighbors=5, width=7, max_levels=4)
+    assert tables.ends.shape == (4, 80, 7)
+    assert tables.ends.dtype == torch.int32
+    assert tables.radius.dtype == torch.float32
+    assert tables.longest == 8
+    index = torch.arange(6).view(2, 3)
+    assert torch.equal(draw(tables, index, 0), index)
+    drawn = draw(tables, index, 15)
+    assert drawn.shape == (2, 3)
+    assert drawn.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("x", "options", "named"),
+    [
+        (np.zeros(5), {}, "shape"),
+        (np.zeros((1, 2)), {}, "shape"),
+        (np.array([[0.0], [np.nan]]), {}, "NaN"),
+        (np.eye(4), {"n_neighbors": 0}, "n_neighbors=0"),
+        (np.eye(4), {"width": 1}, "width=1"),
+        (np.eye(4), {"max_levels": 0}, "max_levels=0"),
+        (np.eye(4), {"n_clusters": 0}, "n_clusters=0"),
+    ],
+)
+def test_bad_input_is_named(x: Array, options: dict[str, int], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        walk_tables(x, **{"n_clusters": 2, **options})
+
+
+@pytest.mark.parametrize("steps", [-1, 16])
+def test_more_steps_than_the_tables_hold_are_refused(steps: int) -> None:
+    tables = walk_tables(ring(80), 1, n_neighbors=5, max_levels=4)
+    with pytest.raises(InputError, match=f"steps={steps}"):
+        draw(tables, torch.arange(3), steps)
