@@ -1,0 +1,1 @@
+"""Objectives: a batch in, named loss terms out."""

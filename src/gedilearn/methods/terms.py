@@ -1,0 +1,91 @@
+"""The three terms of GEDI and the bound of Proposition 1, as pure functions of logits.
+
+Logits are (..., batch, clusters). Every term is the quantity to **minimise**: it reduces over the
+last two axes and leaves the rest, so the same functions serve one network and many members. All of
+it stays in the log domain: logits of +-1e4 neither overflow nor turn into NaN.
+
+Paper's words: L_GEN, L_INV and L_PRIOR are the negatives of these, and sums over the data set where
+these are means.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gedilearn.models.energy import log_density, log_posterior
+
+
+def generative(logits_data: Tensor, logits_samples: Tensor) -> Tensor:
+    """Contrastive estimate of -L_GEN = CE(p, p_Theta), Eq. 6: (..., batch, clusters) -> (...).
+
+    Its gradient is that of the cross-entropy when `logits_samples` come from p_Theta; its value is
+    the energy gap between samples and data, near 0 for a model in balance.
+    """
+    return log_density(logits_samples).mean(-1) - log_density(logits_data).mean(-1)
+
+
+def invariance(logits: Tensor, logits_view: Tensor) -> Tensor:
+    """-L_INV = mean over the batch of CE(p(y|x'), p(y|x)), Eq. 3: (..., batch, clusters) -> (...).
+
+    One direction, gradients through both sides, as in the paper. It contains the entropy of
+    p(y|x'), so it is 0 only for predictions that agree *and* are confident.
+    """
+    return _cross_entropy(log_posterior(logits_view).exp(), log_posterior(logits)).mean(-1)
+
+
+def prior(logits: Tensor, target: Tensor | None = None) -> Tensor:
+    """-L_PRIOR = CE(p(y), q(y)) with q the batch mean of p(y|x), Eq. 3: (..., b, c) -> (...).
+
+    `target` is p(y), any distribution over the clusters; uniform when not given. The minimum is the
+    entropy of the target, reached when q equals it.
+    """
+    log_q = log_marginal(logits)
+    if target is None:
+        return -log_q.mean(-1)
+    return _cross_entropy(target.to(log_q), log_q)
+
+
+def log_marginal(logits: Tensor) -> Tensor:
+    """log q(y), q the batch mean of p(y|x): (..., batch, clusters) -> (..., clusters)."""
+    return torch.logsumexp(log_posterior(logits), dim=-2) - math.log(logits.shape[-2])
+
+
+def energy_scale(logits_data: Tensor, logits_samples: Tensor) -> Tensor:
+    """Mean squared log-density of data and samples, (..., batch, clusters) -> (...).
+
+    Not in the paper. p_Theta does not change when a constant is added to log p(x), so nothing in
+    GEN keeps energies from drifting, and chains that hardly move leave it unbounded: a small
+    multiple of this holds both.
+    """
+    data, samples = log_density(logits_data), log_density(logits_samples)
+    return data.square().mean(-1) + samples.square().mean(-1)
+
+
+def target_entropy(target: Tensor | None, n_clusters: int) -> float:
+    """H(p(y)): the least value of `prior`; log(clusters) for the uniform distribution."""
+    if target is None:
+        return math.log(n_clusters)
+    return float(torch.special.entr(target.double()).sum())
+
+
+def bound_gap(logits: Tensor, logits_view: Tensor, target: Tensor | None = None) -> Tensor:
+    """Distance in nats to the optimum of Proposition 1: (..., batch, clusters) -> (...).
+
+    The proposition bounds L_INV + L_PRIOR by -H(p(y)), so
+
+        gap = invariance + (prior - H(target)) >= 0,
+
+    with equality only for predictions that are confident, invariant and in the target's
+    proportions. It needs no labels, and weights play no part in it: gaps of different training
+    settings compare.
+    """
+    excess = prior(logits, target) - target_entropy(target, logits.shape[-1])
+    return invariance(logits, logits_view) + excess.clamp_min(0)
+
+
+def _cross_entropy(p: Tensor, log_q: Tensor) -> Tensor:
+    """-sum_y p log q. `log_q` is finite for finite logits, so p = 0 contributes exactly 0."""
+    return -(p * log_q).sum(-1)

@@ -1,0 +1,1 @@
+"""Networks, and the one place that reads a classifier as an energy-based model."""

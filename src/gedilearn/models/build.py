@@ -1,0 +1,76 @@
+"""From settings and the data's shape to a model with the right number of members."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from gedilearn.errors import InputError
+from gedilearn.models.conv import SmallConvNet
+from gedilearn.models.energy import EnergyModel
+from gedilearn.models.members import MemberModule, Members
+from gedilearn.models.mlp import MLP
+from gedilearn.settings import Network
+
+
+def build_model(
+    network: Network,
+    point_shape: tuple[int, ...],
+    n_clusters: int,
+    n_members: int,
+    encoder: nn.Module | None = None,
+) -> EnergyModel:
+    """An energy model for points of this shape: (d,) or (channels, height, width).
+
+    A given `encoder` replaces the network of the settings: the first member starts from its weights
+    as they are, the others from copies whose layers are initialised anew. It is never changed
+    itself.
+    """
+    if encoder is not None:
+        wrapped: MemberModule = Members(_copies(encoder, n_members))
+        width = _output_width(wrapped, point_shape)
+    elif len(point_shape) == 3:
+        if min(point_shape[1:]) < 4:
+            raise InputError(f"images of {point_shape[1]}x{point_shape[2]}: at least 4x4 is needed")
+        wrapped = Members(SmallConvNet(point_shape[0]) for _ in range(n_members))
+        width = _output_width(wrapped, point_shape)
+    else:
+        widths = [point_shape[0], *network.hidden]
+        if network.features is not None:
+            widths.append(network.features)
+        if len(widths) == 1:
+            raise InputError(
+                "network.hidden=(): give at least one hidden layer, or network.features"
+            )
+        wrapped = MLP(widths, n_members, network.activation, network.features is None)
+        width = widths[-1]
+    head = MLP([width, *network.head, n_clusters], n_members, network.activation)
+    return EnergyModel(wrapped, head, network.temperature)
+
+
+def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:
+    if not isinstance(encoder, nn.Module):
+        raise InputError(f"encoder must be a torch.nn.Module, got {type(encoder).__name__}")
+    copies = [copy.deepcopy(encoder) for _ in range(n_members)]
+    for other in copies[1:]:
+        for layer in other.modules():
+            reset = getattr(layer, "reset_parameters", None)
+            if callable(reset):
+                reset()
+    return copies
+
+
+def _output_width(encoder: MemberModule, point_shape: tuple[int, ...]) -> int:
+    first = next(encoder.parameters(), torch.zeros(()))
+    probe = torch.zeros(encoder.n_members, 2, *point_shape, dtype=first.dtype, device=first.device)
+    encoder.eval()
+    try:
+        with torch.no_grad():
+            return int(encoder(probe).shape[-1])
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"encoder does not take points of shape {point_shape}: {reason}") from None
+    finally:
+        encoder.train()

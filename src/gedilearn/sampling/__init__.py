@@ -1,0 +1,1 @@
+"""Drawing from the energy-based model: the Langevin step and the replay buffer."""
