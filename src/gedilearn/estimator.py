@@ -1,0 +1,569 @@
+"""The front door for programs: a scikit-learn estimator around `training.loop.Trainer`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import textwrap
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+import torch
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from gedilearn.data.arrays import Scaling, as_numbers
+from gedilearn.data.dataset import fingerprint
+from gedilearn.data.views import make_views
+from gedilearn.errors import InputError
+from gedilearn.evaluation.inference import gradient_norms, outputs
+from gedilearn.models.build import build_model
+from gedilearn.models.energy import log_density, posterior
+from gedilearn.sampling.langevin import Box, Kernel, run
+from gedilearn.settings import Schedule, Settings, assign, build, known_paths
+from gedilearn.training.certificate import examine
+from gedilearn.training.loop import Trainer
+from gedilearn.training.modelfile import load_model, save_model
+from gedilearn.training.monitor import Diagnosis
+from gedilearn.training.rundir import RunDirectory, is_first_process, read_config
+
+DEFAULT = Settings()
+
+# Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
+PARAMETERS = {
+    "n_clusters": "n_clusters",
+    "w_gen": "weights.gen",
+    "w_inv": "weights.inv",
+    "w_prior": "weights.prior",
+    "w_energy": "weights.energy",
+    "prior": "prior",
+    "temperature": "network.temperature",
+    "hidden": "network.hidden",
+    "features": "network.features",
+    "head": "network.head",
+    "activation": "network.activation",
+    "scaling": "scaling",
+    "views": "views.kind",
+    "view_noise": "views.noise",
+    "walk_noise": "views.walk_noise",
+    "n_neighbors": "views.n_neighbors",
+    "sgld_steps": "sampler.steps",
+    "sgld_step_size": "sampler.step_size",
+    "sgld_noise": "sampler.noise",
+    "sgld_max_move": "sampler.max_move",
+    "buffer_size": "sampler.buffer",
+    "restart": "sampler.restart",
+    "clamp": "sampler.clamp",
+    "learning_rate": "optimizer.learning_rate",
+    "betas": "optimizer.betas",
+    "batch_size": "optimizer.batch_size",
+    "grad_clip": "optimizer.grad_clip",
+    "max_iter": "training.max_iter",
+    "n_init": "training.n_init",
+    "tol": "training.tol",
+    "check_every": "training.check_every",
+    "checkpoint_every": "training.checkpoint_every",
+    "device": "device.accelerator",
+    "n_devices": "device.devices",
+    "n_nodes": "device.num_nodes",
+    "precision": "device.precision",
+}
+
+Score = Literal["log_density", "gradient_norm", "confidence"]
+Self = TypeVar("Self", bound="GEDI")
+
+
+class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Clusters unlabelled data with a neural network, and says whether to trust the result.
+
+    One ordinary network is trained with the sum of three terms: GEN (the classifier read as an
+    energy-based model of the data), INV (predictions equal under views x' of x) and PRIOR (clusters
+    in the proportions of a prior), after *The Triad of Failure Modes and a Possible Way Out*. The
+    fitted network clusters new points, scores how likely they are, and generates more.
+
+    Data of any scale and offset will do: it is standardised inside, and samples mapped back.
+
+    Parameters
+    ----------
+    {parameters}
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each training point.
+    certificate_gap_ : float
+        Distance in nats to the optimum of Proposition 1, measured on the training data without
+        labels. 0 is reached only by confident, invariant clusterings in the prior's proportions.
+    converged_ : bool
+        Whether the gap fell below `tol`: the clustering is certified.
+    verdict_ : str
+        The result in one sentence, failure modes named.
+    diagnosis_ : Diagnosis
+        The findings of the triad monitor behind the verdict.
+    n_iter_ : int
+        Iterations done.
+    seconds_ : float
+        Time taken by training.
+    stopped_ : {'certified', 'budget', 'diverged'}
+        Why training ended.
+    model_ : EnergyModel
+        The trained network, a torch module.
+    scaling_ : Scaling
+        The map between the data's units and the network's.
+    settings_ : Settings
+        All settings as used.
+    n_features_in_ : int
+        Columns (channels of images) seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, when `X` had some.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from gedilearn import GEDI
+    >>> X, _ = make_moons(400, noise=0.05, random_state=0)
+    >>> model = GEDI(n_clusters=2, random_state=0).fit(X)
+    >>> model.predict(X[:3]).shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = DEFAULT.n_clusters,
+        *,
+        w_gen: Schedule = DEFAULT.weights.gen,
+        w_inv: Schedule = DEFAULT.weights.inv,
+        w_prior: Schedule = DEFAULT.weights.prior,
+        w_energy: Schedule = DEFAULT.weights.energy,
+        prior: tuple[float, ...] | None = DEFAULT.prior,
+        temperature: float = DEFAULT.network.temperature,
+        encoder: nn.Module | None = None,
+        hidden: tuple[int, ...] = DEFAULT.network.hidden,
+        features: int | None = DEFAULT.network.features,
+        head: tuple[int, ...] = DEFAULT.network.head,
+        activation: str = DEFAULT.network.activation,
+        scaling: str = DEFAULT.scaling,
+        views: str | Callable[[Tensor], Tensor] = DEFAULT.views.kind,
+        view_noise: float = DEFAULT.views.noise,
+        walk_noise: float = DEFAULT.views.walk_noise,
+        n_neighbors: int = DEFAULT.views.n_neighbors,
+        sgld_steps: int = DEFAULT.sampler.steps,
+        sgld_step_size: float = DEFAULT.sampler.step_size,
+        sgld_noise: float = DEFAULT.sampler.noise,
+        sgld_max_move: float | None = DEFAULT.sampler.max_move,
+        buffer_size: int = DEFAULT.sampler.buffer,
+        restart: float = DEFAULT.sampler.restart,
+        clamp: bool = DEFAULT.sampler.clamp,
+        learning_rate: float = DEFAULT.optimizer.learning_rate,
+        betas: tuple[float, float] = DEFAULT.optimizer.betas,
+        batch_size: int = DEFAULT.optimizer.batch_size,
+        grad_clip: float | None = DEFAULT.optimizer.grad_clip,
+        max_iter: int = DEFAULT.training.max_iter,
+        n_init: int = DEFAULT.training.n_init,
+        tol: float = DEFAULT.training.tol,
+        check_every: int = DEFAULT.training.check_every,
+        checkpoint_every: float = DEFAULT.training.checkpoint_every,
+        device: str = DEFAULT.device.accelerator,
+        n_devices: int | str = DEFAULT.device.devices,
+        n_nodes: int = DEFAULT.device.num_nodes,
+        precision: str = DEFAULT.device.precision,
+        random_state: int | np.random.RandomState | None = None,
+        run_dir: str | Path | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.w_gen = w_gen
+        self.w_inv = w_inv
+        self.w_prior = w_prior
+        self.w_energy = w_energy
+        self.prior = prior
+        self.temperature = temperature
+        self.encoder = encoder
+        self.hidden = hidden
+        self.features = features
+        self.head = head
+        self.activation = activation
+        self.scaling = scaling
+        self.views = views
+        self.view_noise = view_noise
+        self.walk_noise = walk_noise
+        self.n_neighbors = n_neighbors
+        self.sgld_steps = sgld_steps
+        self.sgld_step_size = sgld_step_size
+        self.sgld_noise = sgld_noise
+        self.sgld_max_move = sgld_max_move
+        self.buffer_size = buffer_size
+        self.restart = restart
+        self.clamp = clamp
+        self.learning_rate = learning_rate
+        self.betas = betas
+        self.batch_size = batch_size
+        self.grad_clip = grad_clip
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.tol = tol
+        self.check_every = check_every
+        self.checkpoint_every = checkpoint_every
+        self.device = device
+        self.n_devices = n_devices
+        self.n_nodes = n_nodes
+        self.precision = precision
+        self.random_state = random_state
+        self.run_dir = run_dir
+        self.verbose = verbose
+
+    @classmethod
+    def from_settings(cls: type[Self], settings: Settings, **others: Any) -> Self:
+        """An estimator with these settings; `others` are further constructor arguments."""
+        values = settings.model_dump()
+        arguments = {name: _look_up(values, path) for name, path in PARAMETERS.items()}
+        return cls(**(arguments | {"random_state": settings.training.seed} | others))
+
+    # --- fitting -----------------------------------------------------------------------------
+
+    def fit(self: Self, X: Any, y: Any = None) -> Self:
+        """Cluster `X`: (n_samples, n_features), or images (n_samples, channels, height, width).
+
+        Arrays, tensors and data frames will do; `y` is ignored. With `run_dir`, the folder must be
+        new or empty and receives the run; continue an interrupted one with `GEDI.resume`.
+        """
+        return self._fit(X, self.run_dir, None)
+
+    @classmethod
+    def resume(cls: type[Self], run_dir: str | Path, X: Any, **others: Any) -> Self:
+        """Continue an interrupted fit of the same `X`; a finished one is read back.
+
+        An encoder, or views given as a function, must be given again in `others`.
+        """
+        config = read_config(run_dir)
+        settings = build(config.get("settings", {}))
+        for name in config.get("objects", []):
+            if name not in others:
+                raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
+        model = cls.from_settings(settings, run_dir=run_dir, **others)
+        expected = config.get("data", {}).get("fingerprint")
+        data = model._validate(X, reset=True)
+        if expected != fingerprint(data):
+            raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
+        return model._train(data, settings, RunDirectory(Path(run_dir)))
+
+    def _fit(self: Self, X: Any, run_dir: str | Path | None, source: dict[str, Any] | None) -> Self:
+        settings = self._settings()
+        data = self._validate(X, reset=True)
+        _check_enough(data, settings.n_clusters)
+        if settings.n_clusters == 1:
+            warnings.warn(
+                "n_clusters=1: nothing to cluster, the network only learns the density",
+                stacklevel=3,
+            )
+        directory = None
+        if run_dir is not None:
+            config = {
+                "settings": json.loads(settings.model_dump_json()),
+                "objects": self._objects(),
+                "data": (source or {"source": None})
+                | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
+            }
+            directory = RunDirectory.create(run_dir, config)
+        return self._train(data, settings, directory)
+
+    def _train(
+        self: Self, data: np.ndarray, settings: Settings, directory: RunDirectory | None
+    ) -> Self:
+        scaling = Scaling.fit(data) if settings.scaling == "standard" else Scaling.identity(data)
+        scaled = torch.from_numpy(scaling.apply(data))
+        trainer = Trainer(
+            scaled,
+            settings,
+            encoder=self.encoder,
+            view_function=self.views if callable(self.views) else None,
+            run=directory,
+            verbose=self.verbose,
+        )
+        result = trainer.fit()
+        self.settings_ = settings
+        self.scaling_ = scaling
+        self.model_ = result.model
+        self.box_ = Box.around(scaled)
+        self.diagnosis_ = result.diagnosis
+        self.certificate_gap_ = result.diagnosis.gap
+        self.converged_ = result.diagnosis.certified
+        self.verdict_ = result.diagnosis.verdict
+        self.n_iter_ = result.iterations
+        self.seconds_ = result.seconds
+        self.stopped_ = result.stopped
+        self._n_features_out = result.model.n_features
+        self.labels_ = self._labels(scaled)
+        if directory is not None and is_first_process():
+            self.save(directory.path / "model.safetensors", overwrite=True)
+            directory.preview(data, self.labels_)
+            directory.summary(self.summary())
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+        """Fit to `X` and return the cluster of each point."""
+        return self.fit(X).labels_
+
+    # --- using a fitted model ----------------------------------------------------------------
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most likely cluster of each point: (n_samples,)."""
+        return self._labels(self._prepare(X))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """p(y|x): (n_samples, n_clusters)."""
+        x = self._prepare(X)
+        return posterior(outputs(self.model_, x).logits).numpy()
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The representation enc(x): (n_samples, h)."""
+        x = self._prepare(X)
+        return outputs(self.model_, x).features.numpy()
+
+    def score_samples(self, X: Any, kind: Score = "log_density") -> np.ndarray:
+        """How typical each point is, higher for more: (n_samples,).
+
+        'log_density': log p(x) up to a constant. 'gradient_norm': -||d log p(x) / dx||, in the
+        network's units, the out-of-distribution score of the paper. 'confidence': the largest
+        p(y|x).
+        """
+        x = self._prepare(X)
+        if kind not in get_args(Score):
+            raise InputError(f"kind={kind!r}: expected one of {', '.join(get_args(Score))}")
+        if kind == "log_density":
+            return log_density(outputs(self.model_, x).logits).numpy()
+        if kind == "confidence":
+            return posterior(outputs(self.model_, x).logits).amax(-1).numpy()
+        return -gradient_norms(self.model_, x).numpy()
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the certificate's gap on `X`: 0 at best, no labels needed; for model selection."""
+        return -self.diagnose(X).gap
+
+    def sample(
+        self, n_samples: int = 1, *, steps: int = 500, random_state: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """New points, in the data's units, and their clusters.
+
+        Langevin chains of `steps` steps from uniform points of the data's bounding box.
+        """
+        check_is_fitted(self)
+        if n_samples < 1:
+            raise InputError(f"n_samples={n_samples}: at least 1 is needed")
+        sampler = self.settings_.sampler
+        kernel = Kernel(
+            sampler.step_size, sampler.noise, sampler.max_move, self.box_ if sampler.clamp else None
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(_seed(random_state))
+            position = self.box_.uniform(1, n_samples)
+            position = run(position, self.model_.log_density, kernel, steps)[0]
+        return self.scaling_.undo(position.numpy()), self._labels(position)
+
+    def diagnose(self, X: Any) -> Diagnosis:
+        """The triad monitor and the certificate on `X`, which may be new data."""
+        x = self._prepare(X)
+        settings = self.settings_
+        with torch.random.fork_rng():
+            torch.manual_seed(settings.training.seed)
+            function = self.views if callable(self.views) else None
+            views = make_views(
+                settings.views, x, settings.n_clusters, settings.training.seed, function
+            )
+            target = None if settings.prior is None else torch.tensor(settings.prior)
+            return examine(self.model_, x, views, target, settings.training.tol)
+
+    def summary(self) -> dict[str, Any]:
+        """The result in plain numbers and words."""
+        check_is_fitted(self)
+        return {
+            "n_samples": len(self.labels_),
+            "n_clusters": self.settings_.n_clusters,
+            "cluster_sizes": np.bincount(
+                self.labels_, minlength=self.settings_.n_clusters
+            ).tolist(),
+            "gap": self.certificate_gap_,
+            "certified": self.converged_,
+            "verdict": self.verdict_,
+            "stopped": self.stopped_,
+            "iterations": self.n_iter_,
+            "seconds": round(self.seconds_, 3),
+            "diagnosis": self.diagnosis_.to_json(),
+        }
+
+    # --- saving ------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the fitted model to one safetensors file; no pickle."""
+        check_is_fitted(self)
+        path = Path(path)
+        if path.exists() and not overwrite:
+            raise InputError(f"{path} exists already: choose another path, or overwrite=True")
+        tensors = {f"model.{name}": t for name, t in self.model_.state_dict().items()}
+        tensors |= {"box.low": self.box_.low, "box.high": self.box_.high}
+        tensors["labels"] = torch.from_numpy(self.labels_)
+        header = {
+            "settings": json.loads(self.settings_.model_dump_json()),
+            "objects": self._objects(),
+            "scaling": self.scaling_.to_json(),
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
+            "summary": self.summary(),
+        }
+        save_model(path, tensors, header)
+
+    @classmethod
+    def load(cls: type[Self], path: str | Path, **others: Any) -> Self:
+        """Read a model that `save` wrote.
+
+        An encoder, or views given as a function, must be given again in `others`.
+        """
+        tensors, header = load_model(Path(path))
+        try:
+            return cls._from_file(tensors, header, others)
+        except (KeyError, TypeError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{path} is not a complete model of gedi-learn ({reason})") from None
+
+    @classmethod
+    def _from_file(
+        cls: type[Self], tensors: dict[str, Tensor], header: dict[str, Any], others: dict[str, Any]
+    ) -> Self:
+        settings = build(header["settings"])
+        if "encoder" in header["objects"] and "encoder" not in others:
+            raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
+        model = cls.from_settings(settings, **others)
+        summary = header["summary"]
+        model.settings_ = settings
+        model.scaling_ = Scaling.from_json(header["scaling"])
+        model.box_ = Box(tensors["box.low"], tensors["box.high"])
+        network = build_model(
+            settings.network, tuple(model.box_.low.shape), settings.n_clusters, 1, model.encoder
+        )
+        prefix = "model."
+        network.load_state_dict(
+            {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+        )
+        model.model_ = network.eval()
+        model.labels_ = tensors["labels"].numpy()
+        model.diagnosis_ = Diagnosis.from_json(summary["diagnosis"])
+        model.certificate_gap_ = model.diagnosis_.gap
+        model.converged_ = model.diagnosis_.certified
+        model.verdict_ = model.diagnosis_.verdict
+        model.n_iter_ = summary["iterations"]
+        model.seconds_ = summary["seconds"]
+        model.stopped_ = summary["stopped"]
+        model.n_features_in_ = header["n_features_in"]
+        if header["feature_names_in"]:
+            model.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
+        model._n_features_out = network.n_features
+        return model
+
+    # --- helpers -----------------------------------------------------------------------------
+
+    def _settings(self) -> Settings:
+        values: dict[str, Any] = {}
+        for name, path in PARAMETERS.items():
+            value = getattr(self, name)
+            if not (name == "views" and callable(value)):
+                assign(values, path, value)
+        assign(values, "training.seed", _seed(self.random_state))
+        return build(values)
+
+    def _objects(self) -> list[str]:
+        """The arguments that no file can hold."""
+        given = {"encoder": self.encoder is not None, "views": callable(self.views)}
+        return [name for name, present in given.items() if present]
+
+    def _validate(self, X: Any, reset: bool) -> np.ndarray:
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        array = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype="numeric",
+            allow_nd=True,
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+        return as_numbers(array, "X")
+
+    def _prepare(self, X: Any) -> Tensor:
+        """New data in the network's units."""
+        check_is_fitted(self)
+        array = self._validate(X, reset=False)
+        if array.shape[1:] != tuple(self.box_.low.shape):
+            raise InputError(
+                f"X has points of shape {array.shape[1:]}, "
+                f"but the model was fitted to {tuple(self.box_.low.shape)}"
+            )
+        return torch.from_numpy(self.scaling_.apply(array))
+
+    def _labels(self, x: Tensor) -> np.ndarray:
+        return outputs(self.model_, x).logits.argmax(-1).numpy()
+
+
+def _seed(random_state: Any) -> int:
+    """An integer seed; an integer stands for itself."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _check_enough(data: np.ndarray, n_clusters: int) -> None:
+    """Refuse fewer points, or fewer distinct points, than clusters."""
+    shape = f"X of shape {data.shape}"
+    if len(data) < n_clusters:
+        raise InputError(f"n_clusters={n_clusters} for {len(data)} points ({shape})")
+    # Nearly always the first rows settle it.
+    for rows in (data[: 10 * n_clusters], data):
+        distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
+        if distinct >= n_clusters:
+            return
+    raise InputError(
+        f"n_clusters={n_clusters}, but {shape} has only {distinct} distinct points: "
+        "give more varied data or ask for fewer clusters"
+    )
+
+
+def _look_up(values: dict[str, Any], path: str) -> Any:
+    for name in path.split("."):
+        values = values[name]
+    return values
+
+
+def _document_parameters() -> str:
+    """The Parameters section of the class, from the settings' own descriptions."""
+    meaning = known_paths()
+    own = {
+        "encoder": "A torch module that replaces the encoder enc; it maps a batch to vectors. The "
+        "first initialisation starts from its weights, further ones from fresh ones. It is copied, "
+        "never changed. Not saved: give it again to `load`.",
+        "random_state": "Seed of all randomness; None takes a new one.",
+        "run_dir": "Folder for the run: settings, metrics, events, checkpoints, model.",
+        "verbose": "Show a progress bar.",
+    }
+    lines = []
+    for name, parameter in inspect.signature(GEDI.__init__).parameters.items():
+        if name == "self":
+            continue
+        text = own[name] if name in own else meaning[PARAMETERS[name]]
+        if name == "views":
+            text += " Also any function that maps a batch of scaled points to views of it."
+        lines.append(f"    {name} : default {parameter.default!r}")
+        lines += textwrap.wrap(text, 92, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    return "\n".join(lines) + "\n"
+
+
+if GEDI.__doc__:  # absent under python -OO
+    GEDI.__doc__ = GEDI.__doc__.replace("    {parameters}\n", _document_parameters())

@@ -1,0 +1,1 @@
+"""The loop, the members and their certificate, checkpoints, and the triad monitor."""

@@ -1,0 +1,121 @@
+"""Checkpoints: safetensors + JSON, written so that a kill at any moment leaves a readable one.
+
+A checkpoint is a folder `step-000000123` of files; `latest.json` names the newest complete one and
+is replaced atomically after everything it names is on the disk. Nothing here is pickled: a
+checkpoint from a stranger cannot run code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from gedilearn.errors import InputError
+
+FORMAT = 1
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file's content: readers and a crash see the old text or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.part")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def write_tensors(
+    path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Replace a safetensors file in the same way."""
+    temporary = path.with_name(f".{path.name}.part")
+    owned = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    try:
+        save_file(owned, temporary, metadata)
+    except SafetensorError as error:  # how safetensors reports a full disk
+        raise OSError(f"cannot write {path}: {error}") from None
+    with open(temporary, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def save_tree(folder: Path, name: str, tree: Any) -> None:
+    """Write nested dicts and lists: tensors to `name`.safetensors, the rest to `name`.json."""
+    tensors: dict[str, torch.Tensor] = {}
+    described = _take_out(tree, "", tensors)
+    write_tensors(folder / f"{name}.safetensors", tensors)
+    write_text(folder / f"{name}.json", json.dumps(described))
+
+
+def load_tree(folder: Path, name: str) -> Any:
+    """What `save_tree` wrote."""
+    try:
+        described = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        return _put_back(described, load_file(folder / f"{name}.safetensors"))
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise InputError(
+            f"checkpoint {folder} is damaged ({error}): remove it and fit anew"
+        ) from None
+
+
+def publish(root: Path, step: int) -> None:
+    """Name `step` the newest checkpoint, then remove the older ones."""
+    folder = step_folder(root, step)
+    write_text(root / "latest.json", json.dumps({"format": FORMAT, "folder": folder.name}))
+    for other in root.glob("step-*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def step_folder(root: Path, step: int) -> Path:
+    return root / f"step-{step:09d}"
+
+
+def latest(root: Path) -> Path | None:
+    """The newest complete checkpoint, or None when there is none yet."""
+    pointer = root / "latest.json"
+    if not pointer.exists():
+        return None
+    try:
+        named = json.loads(pointer.read_text(encoding="utf-8"))
+        form, folder = named["format"], root / str(named["folder"])
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{pointer} is damaged: remove {root} and fit anew") from None
+    if form != FORMAT:
+        raise InputError(
+            f"{pointer} has format {form}, this version reads {FORMAT}: "
+            "resume with the version of gedi-learn that wrote it"
+        )
+    return folder
+
+
+def _take_out(tree: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(tree, torch.Tensor):
+        tensors[path] = tree
+        return {"tensor": path}
+    if isinstance(tree, dict):
+        # Keys may be integers (Adam's state), which JSON would turn into text.
+        items = [[k, _take_out(v, f"{path}/{k}", tensors)] for k, v in tree.items()]
+        return {"dict": items}
+    if isinstance(tree, list | tuple):
+        return {"list": [_take_out(v, f"{path}/{i}", tensors) for i, v in enumerate(tree)]}
+    return {"value": tree}
+
+
+def _put_back(described: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    (kind, content) = next(iter(described.items()))
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {k: _put_back(v, tensors) for k, v in content}
+    if kind == "list":
+        return [_put_back(v, tensors) for v in content]
+    return content

@@ -1,0 +1,347 @@
+"""The training loop: Algorithm 1 for all members at once, watched by certificate and monitor."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from gedilearn.data.views import Views, make_views
+from gedilearn.methods.gedi import GEDI
+from gedilearn.models.build import build_model
+from gedilearn.models.energy import EnergyModel
+from gedilearn.sampling.buffer import ReplayBuffer
+from gedilearn.sampling.chains import PersistentChains
+from gedilearn.sampling.langevin import Box, Kernel
+from gedilearn.settings import Settings
+from gedilearn.training import checkpoint
+from gedilearn.training.batches import Batches
+from gedilearn.training.certificate import REPEATS, examine, measure
+from gedilearn.training.interrupt import Interruptible
+from gedilearn.training.monitor import Diagnosis, diagnose
+from gedilearn.training.progress import Display
+from gedilearn.training.rundir import RunDirectory
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+@dataclass(frozen=True)
+class Result:
+    """The best member that training found, and how it ended."""
+
+    model: EnergyModel
+    diagnosis: Diagnosis
+    iterations: int
+    seconds: float
+    stopped: str  # 'certified', 'budget' or 'diverged'
+
+
+class Trainer:
+    """Trains `settings.training.n_init` members on `data`, (n, ...), in the network's units.
+
+    All randomness comes from torch's global generators: they are seeded here, saved with every
+    checkpoint, and put back as they were when `fit` returns.
+    """
+
+    def __init__(
+        self,
+        data: Tensor,
+        settings: Settings,
+        *,
+        encoder: nn.Module | None = None,
+        view_function: Callable[[Tensor], Tensor] | None = None,
+        run: RunDirectory | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.encoder = encoder
+        self.view_function = view_function
+        self.run = run
+        self.display = Display(settings.training.max_iter) if verbose else None
+        self.data = data
+        self.iteration = 0
+        self.stopped: str | None = None  # why training ended
+        self.best: dict[str, Tensor] | None = None  # the best member's parameters
+        self.best_score = math.inf  # its gap under the views of its moment
+        self.best_gap = math.inf  # its gap under the certifying views
+        self.reported: set[str] = set()  # findings that stand
+        self.elapsed_before = 0.0  # seconds of the run before a resume
+
+    def fit(self) -> Result:
+        """Train until certified or to the end of the budget, from the newest checkpoint if any."""
+        fabric = launch(self.settings)
+        with torch.random.fork_rng(), Interruptible(self.run is not None) as interrupt:
+            self._set_up(fabric)
+            self._restore()
+            budget, every = self.settings.training.max_iter, self.settings.training.check_every
+            if self.display:
+                self.display.start(self.iteration)
+            try:
+                while self.stopped is None:
+                    self.iteration += 1
+                    terms = self._step()
+                    if self.iteration % every == 0 or self.iteration == budget:
+                        self._check(terms)
+                    if interrupt.asked and self.stopped is None:
+                        self._checkpoint()
+                        raise KeyboardInterrupt
+            finally:
+                if self.display:
+                    self.display.stop()
+            self._checkpoint()
+            return self._result()
+
+    # --- one iteration -----------------------------------------------------------------------
+
+    def _step(self) -> dict[str, Tensor]:
+        progress = self.iteration / self.settings.training.max_iter
+        index = self.batches.next().to(self.data.device)
+        x = self.data[index]
+        view = self.views.draw(index, x, progress)
+        with self.fabric.autocast():
+            terms = self.method.terms(self.forward, self.model, x, view, self._gather)
+            loss = self.method.total(terms, progress).sum()
+        self.optimizer.zero_grad()
+        self.fabric.backward(loss)
+        self._clip()
+        self.optimizer.step()
+        terms = {name: term.detach() for name, term in terms.items()}
+        if self.display:
+            self.display.step(self.iteration, terms, self.best_gap)
+        return terms
+
+    def _clip(self) -> None:
+        largest = self.settings.optimizer.grad_clip
+        if largest is not None:
+            self.model.scale_gradients((largest / self.model.gradient_norms()).clamp(max=1))
+
+    def _gather(self, logits: Tensor) -> Tensor:
+        """Join all ranks' logits, with gradients: (members, batch, c) -> (members, R * batch, c).
+
+        Every rank then computes the same loss of the joined batch; the sum over ranks in the
+        gradient of the gathering cancels the mean over ranks of the distributed backward pass.
+        """
+        if self.fabric.world_size == 1:
+            return logits
+        joined = self.fabric.all_gather(logits, sync_grads=True)
+        return joined.movedim(0, 1).flatten(1, 2)  # type: ignore[union-attr]
+
+    # --- every now and then ------------------------------------------------------------------
+
+    def _check(self, terms: dict[str, Tensor]) -> None:
+        """Measure the gap, keep the best member, log, and decide whether to stop."""
+        seen = measure(self.model, self.data, self.views, self.target)
+        tol = self.settings.training.tol
+        if float(seen.gap.min()) < tol:
+            # The lucky draw of one among many looks is no certificate: look again, closely.
+            seen = measure(self.model, self.data, self.views, self.target, repeats=REPEATS)
+        now = seen
+        if self.views.annealed and float(seen.gap.min()) >= tol:
+            # Uncertified members are compared under the views of the moment: under wide ones, an
+            # undecided clustering looks better than a sharp one of overlapping clusters.
+            progress = self.iteration / self.settings.training.max_iter
+            now = measure(self.model, self.data, self.views, self.target, progress)
+        best = int(now.gap.argmin())
+        diagnosis = diagnose(
+            now.features[best],
+            now.logits[best],
+            now.logits_view[best],
+            self.target,
+            float(seen.gap[best]),
+            tol,
+        )
+        # While views are annealed, scores of different moments do not compare: the latest wins.
+        better = float(now.gap[best]) < self.best_score or self.views.annealed
+        if (better and math.isfinite(now.gap[best])) or self.best is None:
+            self.best_score = float(now.gap[best])
+            self.best_gap = float(seen.gap[best])
+            self.best = _snapshot(self.model, best)
+        gaps = seen.gap.tolist()
+        self._log(terms, gaps, diagnosis)
+        if not any(math.isfinite(g) for g in gaps):
+            self.stopped = "diverged"
+            self._event("diverged", f"every member is non-finite at iteration {self.iteration}")
+        elif diagnosis.certified:
+            self.stopped = "certified"
+            self._event("certified", f"gap {self.best_gap:.5f} is below {tol:g} nats")
+        elif self.iteration >= self.settings.training.max_iter:
+            self.stopped = "budget"
+            self._event("budget", f"{self.iteration} iterations done, gap {self.best_gap:.5f} nats")
+        if self._checkpoint_is_due():
+            self._checkpoint()
+
+    def _log(self, terms: dict[str, Tensor], gaps: list[float], diagnosis: Diagnosis) -> None:
+        if self.run is None or self.fabric.global_rank != 0:
+            return
+        row: dict[str, Any] = {"iteration": self.iteration, "seconds": round(self._elapsed(), 3)}
+        row |= {name: term.tolist() for name, term in terms.items()}
+        row |= {"gap": gaps, "best_gap": self.best_gap, "best_score": self.best_score}
+        row |= {f.name: f.value for f in diagnosis.findings}
+        self.run.metric(row)
+        present = {f.name: f for f in diagnosis.problems}
+        for name in present.keys() - self.reported:
+            finding = present[name]
+            self._event("finding", finding.words, mode=finding.mode, value=finding.value)
+        for name in self.reported - present.keys():
+            self._event("mended", diagnosis[name].words, value=diagnosis[name].value)
+        self.reported = set(present)
+
+    def _event(self, kind: str, message: str, **details: Any) -> None:
+        if self.run is not None and self.fabric.global_rank == 0:
+            self.run.event(kind, message, iteration=self.iteration, **details)
+
+    # --- set-up, checkpoint, result ----------------------------------------------------------
+
+    def _set_up(self, fabric: Fabric) -> None:
+        settings, seed = self.settings, self.settings.training.seed
+        self.fabric = fabric
+        self.started = time.perf_counter()
+        torch.manual_seed(seed)
+        point_shape = tuple(self.data.shape[1:])
+        members = settings.training.n_init
+        self.model = build_model(
+            settings.network, point_shape, settings.n_clusters, members, self.encoder
+        )
+        adam = torch.optim.Adam(
+            self.model.parameters(),
+            lr=settings.optimizer.learning_rate,
+            betas=settings.optimizer.betas,
+            fused=True,
+        )
+        self.forward, self.optimizer = fabric.setup(self.model, adam)
+        self.data = self.data.to(fabric.device, _dtype(settings))
+        self.target = None
+        if settings.prior is not None:
+            self.target = torch.tensor(settings.prior, device=fabric.device)
+        self.views: Views = make_views(
+            settings.views, self.data, settings.n_clusters, seed, self.view_function
+        )
+        self.batches = Batches(
+            len(self.data),
+            settings.optimizer.batch_size,
+            seed,
+            fabric.global_rank,
+            fabric.world_size,
+        )
+        # From here on ranks draw different views and chains.
+        torch.manual_seed(seed + 1_000_003 * (1 + fabric.global_rank))
+        self.method = GEDI(settings.weights, self.target, self._chains())
+        self.last_checkpoint = time.perf_counter()
+
+    def _chains(self) -> PersistentChains | None:
+        sampler = self.settings.sampler
+        if not self.settings.weights.gen:
+            return None
+        box = Box.around(self.data)
+        size = max(sampler.buffer // self.fabric.world_size, self.batches.size)
+        buffer = ReplayBuffer(self.model.n_members, size, sampler.restart, box.uniform)
+        limits = box if sampler.clamp else None
+        kernel = Kernel(sampler.step_size, sampler.noise, sampler.max_move, limits)
+        return PersistentChains(buffer, kernel, sampler.steps)
+
+    def _elapsed(self) -> float:
+        return self.elapsed_before + time.perf_counter() - self.started
+
+    def _checkpoint_is_due(self) -> bool:
+        if self.run is None:
+            return False
+        waited = time.perf_counter() - self.last_checkpoint
+        due = waited >= self.settings.training.checkpoint_every
+        return bool(self.fabric.broadcast(due)) if self.fabric.world_size > 1 else due
+
+    def _checkpoint(self) -> None:
+        """Write all that a resume needs; the newest complete checkpoint is never touched before."""
+        if self.run is None:
+            return
+        folder = checkpoint.step_folder(self.run.checkpoints, self.iteration)
+        folder.mkdir(exist_ok=True)
+        rank = self.fabric.global_rank
+        own = {"rng": torch.get_rng_state(), "batches": self.batches.state()}
+        if self.fabric.device.type == "cuda":
+            own["cuda_rng"] = torch.cuda.get_rng_state(self.fabric.device)
+        if self.method.chains is not None:
+            own["buffer"] = self.method.chains.buffer.positions
+        checkpoint.save_tree(folder, f"rank-{rank}", own)
+        if rank == 0:
+            shared = {
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "best": self.best,
+                "best_score": self.best_score,
+                "best_gap": self.best_gap,
+                "reported": sorted(self.reported),
+                "iteration": self.iteration,
+                "stopped": self.stopped,
+                "elapsed": self._elapsed(),
+            }
+            checkpoint.save_tree(folder, "shared", shared)
+        self.fabric.barrier()
+        if rank == 0:
+            checkpoint.publish(self.run.checkpoints, self.iteration)
+        self.last_checkpoint = time.perf_counter()
+
+    def _restore(self) -> None:
+        """Continue from the newest checkpoint, if there is one."""
+        if self.run is None:
+            return
+        folder = checkpoint.latest(self.run.checkpoints)
+        if folder is None:
+            if self.fabric.global_rank == 0:
+                self.run.rewind(0)
+            return
+        shared = checkpoint.load_tree(folder, "shared")
+        own = checkpoint.load_tree(folder, f"rank-{self.fabric.global_rank}")
+        self.model.load_state_dict(shared["model"])
+        self.optimizer.load_state_dict(shared["optimizer"])
+        self.best = shared["best"]
+        self.best_score, self.best_gap = shared["best_score"], shared["best_gap"]
+        self.reported = set(shared["reported"])
+        self.iteration, self.stopped = shared["iteration"], shared["stopped"]
+        self.elapsed_before = shared["elapsed"]
+        self.batches.restore(own["batches"])
+        if self.method.chains is not None:
+            self.method.chains.buffer.positions = own["buffer"].to(self.data)
+        torch.set_rng_state(own["rng"])
+        if "cuda_rng" in own:
+            torch.cuda.set_rng_state(own["cuda_rng"], self.fabric.device)
+        if self.fabric.global_rank == 0:
+            self.run.rewind(self.iteration)
+
+    def _result(self) -> Result:
+        assert self.best is not None and self.stopped is not None
+        model = self.model.select([0])
+        model.load_state_dict(self.best)
+        model.eval()
+        tol = self.settings.training.tol
+        diagnosis = examine(model, self.data, self.views, self.target, tol, self.best_gap)
+        return Result(model.cpu(), diagnosis, self.iteration, self._elapsed(), self.stopped)
+
+
+def launch(settings: Settings) -> Fabric:
+    """Lightning Fabric for the device settings, with its processes started."""
+    from lightning_fabric import Fabric
+
+    device = settings.device
+    fabric = Fabric(
+        accelerator=device.accelerator,
+        devices=device.devices,
+        num_nodes=device.num_nodes,
+        precision=device.precision,  # type: ignore[arg-type]
+    )
+    fabric.launch()
+    return fabric
+
+
+def _dtype(settings: Settings) -> torch.dtype:
+    return torch.float64 if settings.device.precision.startswith("64") else torch.float32
+
+
+def _snapshot(model: EnergyModel, member: int) -> dict[str, Tensor]:
+    """One member's parameters, copied."""
+    return {k: v.detach().clone() for k, v in model.select([member]).state_dict().items()}

@@ -1,0 +1,224 @@
+"""The triad monitor: names the failure mode from the model and the data alone.
+
+Each finding is a number, the threshold it is held against, and a sentence. The thresholds separate
+the exact failure of the definitions from anything a trained network does; they are not tuned to a
+data set.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gedilearn.methods.terms import invariance, log_marginal, target_entropy
+from gedilearn.models.energy import log_density, posterior
+
+REPRESENTATION = "representation collapse"
+CLUSTERS = "cluster collapse"
+PERMUTATION = "label permutation"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One number, and what it means."""
+
+    name: str
+    value: float
+    threshold: float
+    ok: bool
+    words: str
+    mode: str | None = None  # the failure mode that it is evidence of
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All findings on one model and one data set, and the gap to Proposition 1's optimum."""
+
+    findings: tuple[Finding, ...]
+    gap: float  # nats, under the certifying views
+    tol: float  # below this gap, the clustering is certified
+
+    def __getitem__(self, name: str) -> Finding:
+        return next(f for f in self.findings if f.name == name)
+
+    @property
+    def failure_modes(self) -> tuple[str, ...]:
+        """The modes of the triad that are present, each once."""
+        return tuple(dict.fromkeys(f.mode for f in self.findings if f.mode and not f.ok))
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if not f.ok)
+
+    @property
+    def certified(self) -> bool:
+        return self.gap < self.tol
+
+    @property
+    def verdict(self) -> str:
+        """The whole result in one sentence."""
+        if self.certified:
+            head = f"certified: gap {self.gap:.4f} < {self.tol:g} nats"
+        elif math.isfinite(self.gap):
+            head = f"not certified: gap {self.gap:.4f} nats, tolerance {self.tol:g}"
+        else:
+            head = "not certified: the network's output is not finite"
+        reasons = ", ".join(f.words for f in self.problems)
+        if not reasons:
+            return f"{head}; no failure mode"
+        modes = " and ".join(self.failure_modes)
+        return f"{head}; {modes}: {reasons}" if modes else f"{head}; {reasons}"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"certified": self.certified, "verdict": self.verdict}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Diagnosis:
+        findings = tuple(Finding(**f) for f in content["findings"])
+        return cls(findings, float(content["gap"]), float(content["tol"]))
+
+
+def diagnose(
+    features: Tensor,
+    logits: Tensor,
+    logits_view: Tensor,
+    target: Tensor | None,
+    gap: float,
+    tol: float,
+) -> Diagnosis:
+    """Findings on one member.  features: (n, h); logits, logits_view: (n, clusters)."""
+    n_clusters = logits.shape[-1]
+    findings = [feature_spread(features), effective_rank(features, n_clusters)]
+    if n_clusters == 1:  # a density alone: nothing to cluster, nothing to certify
+        return Diagnosis((*findings, energy_level(logits)), gap, tol=0.0)
+    findings += [
+        clusters_in_use(logits, target),
+        marginal_entropy(logits, target),
+        permutation_notice(logits, logits_view),
+        agreement(logits, logits_view),
+        confidence(logits),
+        energy_level(logits),
+    ]
+    return Diagnosis(tuple(findings), gap, tol)
+
+
+def feature_spread(features: Tensor) -> Finding:
+    """Failure mode 1: enc(x) = k for all x.
+
+    Root mean square distance of the features from their mean, over their root mean square length:
+    0 for a constant encoder, of the order of 1 for any network at its initialisation. Below 0.01 a
+    head must magnify differences a hundredfold to tell points apart.
+    """
+    centred = features - features.mean(0)
+    length = features.square().sum(-1).mean().sqrt()
+    spread = float(centred.square().sum(-1).mean().sqrt() / length) if length > 0 else 0.0
+    ok = spread >= 0.01
+    words = (
+        "the encoder tells points apart"
+        if ok
+        else "the encoder maps all points to about one vector"
+    )
+    return Finding("feature spread", spread, 0.01, ok, words, REPRESENTATION)
+
+
+def effective_rank(features: Tensor, n_clusters: int) -> Finding:
+    """Failure mode 1, the milder form: features on a line.
+
+    The exponential of the entropy of the covariance's normalised eigenvalues: the number of
+    directions that the features really use. Two clusters need one direction; more clusters on
+    a single line (below 1.05) can only be cut in its order.
+    """
+    centred = (features - features.mean(0)).double()
+    values = torch.zeros(1)
+    if centred.isfinite().all():
+        values = torch.linalg.eigvalsh(centred.mT @ centred).clamp_min(0)
+    total = values.sum()
+    rank = float(torch.special.entr(values / total).sum().exp()) if total > 0 else 0.0
+    threshold = 1.05 if n_clusters > 2 and features.shape[-1] > 1 else 0.99
+    ok = rank >= threshold
+    words = f"the features use about {rank:.1f} directions"
+    return Finding("effective rank", rank, threshold, ok, words, REPRESENTATION)
+
+
+def clusters_in_use(logits: Tensor, target: Tensor | None = None) -> Finding:
+    """Failure mode 2: p(y=j|x) = 1 for all x, and its partial forms.
+
+    A cluster is in use when it is the most likely one for at least a tenth of the share of points
+    that the prior gives it.
+    """
+    n, c = logits.shape
+    share = torch.bincount(logits.argmax(-1), minlength=c) / n
+    fair = torch.full_like(share, 1 / c) if target is None else target.to(share)
+    used = int((share >= fair / 10).sum())
+    ok = used == c
+    words = f"{used} of {c} clusters are in use"
+    return Finding("clusters in use", used, c, ok, words, CLUSTERS)
+
+
+def marginal_entropy(logits: Tensor, target: Tensor | None = None) -> Finding:
+    """Failure mode 2, seen in the average prediction q(y).
+
+    The entropy of q as a share of the prior's: 0 when one cluster takes all, 1 in balance. Two
+    clusters that hold everything where there should be four give 0.5.
+    """
+    q = log_marginal(logits).exp()
+    share = float(torch.special.entr(q).sum()) / target_entropy(target, logits.shape[-1])
+    ok = share >= 0.5
+    words = f"the average prediction has {share:.0%} of the prior's entropy"
+    return Finding("marginal entropy", share, 0.5, ok, words, CLUSTERS)
+
+
+def permutation_notice(logits: Tensor, logits_view: Tensor) -> Finding:
+    """Failure mode 3: the loss does not change when assignments are permuted among points.
+
+    How much INV rises when the predictions are handed to other points, in units of log c. 0 for a
+    constant or collapsed prediction; above 1 for a confident and balanced one. Below 0.1, INV
+    hardly sees which point has which label.
+    """
+    n, c = logits.shape
+    # Every cyclic shift is a permutation; a few spread-out ones stand for the rest.
+    shifts = sorted({max(1, n * k // 5) for k in range(1, 5)})
+    permuted = torch.stack([invariance(logits.roll(s, 0), logits_view) for s in shifts]).mean()
+    rise = float(permuted - invariance(logits, logits_view)) / math.log(c)
+    ok = rise >= 0.1
+    words = (
+        "the loss notices permuted assignments"
+        if ok
+        else "the loss hardly notices when assignments are permuted"
+    )
+    return Finding("permutation notice", rise, 0.1, ok, words, PERMUTATION)
+
+
+def agreement(logits: Tensor, logits_view: Tensor) -> Finding:
+    """Failure mode 3, seen in the labels: the share of points that keep theirs under a view.
+
+    Below 0.9, one point in ten changes its cluster when it is replaced by a view of itself.
+    """
+    share = float((logits.argmax(-1) == logits_view.argmax(-1)).double().mean())
+    ok = share >= 0.9
+    words = f"{share:.1%} of points keep their cluster under a view"
+    return Finding("agreement", share, 0.9, ok, words, PERMUTATION)
+
+
+def confidence(logits: Tensor) -> Finding:
+    """Mean of the largest p(y|x). Not a failure mode: below 0.9 the clusters are undecided."""
+    mean = float(posterior(logits).amax(-1).mean())
+    ok = mean >= 0.9
+    words = "predictions are confident" if ok else "many predictions are undecided"
+    return Finding("confidence", mean, 0.9, ok, words)
+
+
+def energy_level(logits: Tensor) -> Finding:
+    """Largest |log p(x)| (unnormalised) on the data.
+
+    Energies are free up to a constant, but float32 has seven digits: from 1000 on, differences
+    between points drown, and training that gets there is usually on its way to infinity.
+    """
+    level = float(log_density(logits).abs().amax())
+    ok = level <= 1000
+    words = "energies are in range" if ok else "energies have run away"
+    return Finding("energy level", level, 1000, ok, words)

@@ -1,0 +1,42 @@
+"""The progress bar: the terms, the gap, and the time left."""
+
+from __future__ import annotations
+
+import time
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+
+class Display:
+    """A line on the terminal, refreshed twice a second so that it costs nothing."""
+
+    def __init__(self, total: int) -> None:
+        self.progress = Progress(
+            TextColumn("{task.completed}/{task.total}"),
+            BarColumn(bar_width=24),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            auto_refresh=False,
+            transient=True,
+        )
+        self.total = total
+        self.task = TaskID(0)
+        self.shown = 0.0
+
+    def start(self, iteration: int) -> None:
+        self.task = self.progress.add_task("", total=self.total, completed=iteration)
+        self.progress.start()
+
+    def step(self, iteration: int, terms: dict[str, Tensor], gap: float) -> None:
+        """Terms are (members,); the bar shows their means."""
+        now = time.perf_counter()
+        if now - self.shown < 0.5:
+            return
+        self.shown = now
+        words = "  ".join(f"{name} {float(term.mean()):.3f}" for name, term in terms.items())
+        self.progress.update(self.task, completed=iteration, description=f"{words}  gap {gap:.4f}")
+        self.progress.refresh()
+
+    def stop(self) -> None:
+        self.progress.stop()
