@@ -303,6 +303,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.stopped_ = result.stopped
         self._n_features_out = result.model.n_features
         self.labels_ = self._labels(scaled)
+        if result.stopped == "diverged":
+            warnings.warn(f"training diverged: {self.verdict_}", RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
             self.save(directory.path / "model.safetensors", overwrite=True)
             directory.preview(data, self.labels_)
@@ -477,7 +479,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             if not (name == "views" and callable(value)):
                 assign(values, path, value)
         assign(values, "training.seed", _seed(self.random_state))
-        return build(values)
+        try:
+            return build(values)
+        except InputError as error:
+            raise InputError(_in_arguments(str(error))) from None
 
     def _objects(self) -> list[str]:
         """The arguments that no file can hold."""
@@ -534,6 +539,14 @@ def _check_enough(data: np.ndarray, n_clusters: int) -> None:
         f"n_clusters={n_clusters}, but {shape} has only {distinct} distinct points: "
         "give more varied data or ask for fewer clusters"
     )
+
+
+def _in_arguments(message: str) -> str:
+    """A message about settings in the words of the constructor: w_gen, not weights.gen."""
+    for name, path in PARAMETERS.items():
+        if "." in path:
+            message = message.replace(f"{path}=", f"{name}=")
+    return message
 
 
 def _look_up(values: dict[str, Any], path: str) -> Any:

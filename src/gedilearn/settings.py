@@ -160,7 +160,9 @@ class Device(Section):
     accelerator: str = Field("auto", description="'auto', 'cpu', 'cuda', 'mps', ...")
     devices: int | str = Field(1, description="Number of devices (ranks), or 'auto'.")
     num_nodes: int = Field(1, ge=1, description="Number of machines.")
-    precision: str = Field("32-true", description="'32-true', '64-true', 'bf16-mixed', ...")
+    precision: Literal["32-true", "64-true", "bf16-mixed"] = Field(
+        "32-true", description="'32-true', '64-true' or 'bf16-mixed'."
+    )
 
 
 class Settings(Section):

@@ -1,6 +1,6 @@
 """A classifier read as an energy-based model: the only file that knows the two identities.
 
-With logits f_y(enc(x)) / tau (Eq. 5 of the paper):
+With logits f_y(enc(x)) / tau (Eq. 6 of the paper):
 
     p(y | x)  = softmax over y of the logits
     log p(x)  = logsumexp over y of the logits - log Gamma

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gedilearn.data.views import Views, make_views
+from gedilearn.errors import InputError
 from gedilearn.methods.gedi import GEDI
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
@@ -19,10 +20,10 @@ from gedilearn.sampling.buffer import ReplayBuffer
 from gedilearn.sampling.chains import PersistentChains
 from gedilearn.sampling.langevin import Box, Kernel
 from gedilearn.settings import Settings
-from gedilearn.training import checkpoint
 from gedilearn.training.batches import Batches
-from gedilearn.training.certificate import REPEATS, examine, measure
+from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
 from gedilearn.training.interrupt import Interruptible
+from gedilearn.training.keeper import Keeper
 from gedilearn.training.monitor import Diagnosis, diagnose
 from gedilearn.training.progress import Display
 from gedilearn.training.rundir import RunDirectory
@@ -72,13 +73,14 @@ class Trainer:
         self.best_gap = math.inf  # its gap under the certifying views
         self.reported: set[str] = set()  # findings that stand
         self.elapsed_before = 0.0  # seconds of the run before a resume
+        self.keeper = Keeper(self)
 
     def fit(self) -> Result:
         """Train until certified or to the end of the budget, from the newest checkpoint if any."""
         fabric = launch(self.settings)
         with torch.random.fork_rng(), Interruptible(self.run is not None) as interrupt:
             self._set_up(fabric)
-            self._restore()
+            self.keeper.restore()
             budget, every = self.settings.training.max_iter, self.settings.training.check_every
             if self.display:
                 self.display.start(self.iteration)
@@ -88,13 +90,14 @@ class Trainer:
                     terms = self._step()
                     if self.iteration % every == 0 or self.iteration == budget:
                         self._check(terms)
-                    if interrupt.asked and self.stopped is None:
-                        self._checkpoint()
+                        self.keeper.save_if_due()
+                    if self._all_agree(interrupt.asked):
+                        self.keeper.save()
                         raise KeyboardInterrupt
             finally:
                 if self.display:
                     self.display.stop()
-            self._checkpoint()
+            self.keeper.save()
             return self._result()
 
     # --- one iteration -----------------------------------------------------------------------
@@ -136,17 +139,16 @@ class Trainer:
 
     def _check(self, terms: dict[str, Tensor]) -> None:
         """Measure the gap, keep the best member, log, and decide whether to stop."""
-        seen = measure(self.model, self.data, self.views, self.target)
         tol = self.settings.training.tol
+        seen = self._measure()
         if float(seen.gap.min()) < tol:
             # The lucky draw of one among many looks is no certificate: look again, closely.
-            seen = measure(self.model, self.data, self.views, self.target, repeats=REPEATS)
+            seen = self._measure(repeats=REPEATS)
         now = seen
         if self.views.annealed and float(seen.gap.min()) >= tol:
             # Uncertified members are compared under the views of the moment: under wide ones, an
             # undecided clustering looks better than a sharp one of overlapping clusters.
-            progress = self.iteration / self.settings.training.max_iter
-            now = measure(self.model, self.data, self.views, self.target, progress)
+            now = self._measure(self.iteration / self.settings.training.max_iter)
         best = int(now.gap.argmin())
         diagnosis = diagnose(
             now.features[best],
@@ -173,30 +175,40 @@ class Trainer:
         elif self.iteration >= self.settings.training.max_iter:
             self.stopped = "budget"
             self._event("budget", f"{self.iteration} iterations done, gap {self.best_gap:.5f} nats")
-        if self._checkpoint_is_due():
-            self._checkpoint()
+
+    def _measure(self, progress: float | None = None, repeats: int = 1) -> Measurement:
+        """What rank 0 measures, on every rank, so that all decide alike."""
+        seen = measure(self.model, self.data, self.views, self.target, progress, repeats)
+        return seen._replace(gap=self.fabric.broadcast(seen.gap))
 
     def _log(self, terms: dict[str, Tensor], gaps: list[float], diagnosis: Diagnosis) -> None:
         if self.run is None or self.fabric.global_rank != 0:
             return
-        row: dict[str, Any] = {"iteration": self.iteration, "seconds": round(self._elapsed(), 3)}
+        row: dict[str, Any] = {"iteration": self.iteration, "seconds": round(self.elapsed(), 3)}
         row |= {name: term.tolist() for name, term in terms.items()}
         row |= {"gap": gaps, "best_gap": self.best_gap, "best_score": self.best_score}
         row |= {f.name: f.value for f in diagnosis.findings}
         self.run.metric(row)
-        present = {f.name: f for f in diagnosis.problems}
-        for name in present.keys() - self.reported:
-            finding = present[name]
-            self._event("finding", finding.words, mode=finding.mode, value=finding.value)
-        for name in self.reported - present.keys():
-            self._event("mended", diagnosis[name].words, value=diagnosis[name].value)
-        self.reported = set(present)
+        for finding in diagnosis.findings:
+            if finding.ok == (finding.name in self.reported):
+                kind = "mended" if finding.ok else "finding"
+                self._event(kind, finding.words, mode=finding.mode, value=finding.value)
+        self.reported = {finding.name for finding in diagnosis.problems}
 
     def _event(self, kind: str, message: str, **details: Any) -> None:
         if self.run is not None and self.fabric.global_rank == 0:
             self.run.event(kind, message, iteration=self.iteration, **details)
 
-    # --- set-up, checkpoint, result ----------------------------------------------------------
+    def _all_agree(self, asked: bool) -> bool:
+        """Whether to end here; several ranks settle it when they all look, or one would hang."""
+        if self.stopped is not None or self.fabric.world_size == 1:
+            return asked and self.stopped is None
+        if self.iteration % self.settings.training.check_every:
+            return False
+        votes = self.fabric.all_reduce(torch.tensor(float(asked)), reduce_op="sum")
+        return bool(votes > 0)  # type: ignore[operator]
+
+    # --- set-up and result -------------------------------------------------------------------
 
     def _set_up(self, fabric: Fabric) -> None:
         settings, seed = self.settings, self.settings.training.seed
@@ -212,7 +224,7 @@ class Trainer:
             self.model.parameters(),
             lr=settings.optimizer.learning_rate,
             betas=settings.optimizer.betas,
-            fused=True,
+            fused=fabric.device.type in ("cpu", "cuda"),
         )
         self.forward, self.optimizer = fabric.setup(self.model, adam)
         self.data = self.data.to(fabric.device, _dtype(settings))
@@ -232,7 +244,6 @@ class Trainer:
         # From here on ranks draw different views and chains.
         torch.manual_seed(seed + 1_000_003 * (1 + fabric.global_rank))
         self.method = GEDI(settings.weights, self.target, self._chains())
-        self.last_checkpoint = time.perf_counter()
 
     def _chains(self) -> PersistentChains | None:
         sampler = self.settings.sampler
@@ -245,73 +256,8 @@ class Trainer:
         kernel = Kernel(sampler.step_size, sampler.noise, sampler.max_move, limits)
         return PersistentChains(buffer, kernel, sampler.steps)
 
-    def _elapsed(self) -> float:
+    def elapsed(self) -> float:
         return self.elapsed_before + time.perf_counter() - self.started
-
-    def _checkpoint_is_due(self) -> bool:
-        if self.run is None:
-            return False
-        waited = time.perf_counter() - self.last_checkpoint
-        due = waited >= self.settings.training.checkpoint_every
-        return bool(self.fabric.broadcast(due)) if self.fabric.world_size > 1 else due
-
-    def _checkpoint(self) -> None:
-        """Write all that a resume needs; the newest complete checkpoint is never touched before."""
-        if self.run is None:
-            return
-        folder = checkpoint.step_folder(self.run.checkpoints, self.iteration)
-        folder.mkdir(exist_ok=True)
-        rank = self.fabric.global_rank
-        own = {"rng": torch.get_rng_state(), "batches": self.batches.state()}
-        if self.fabric.device.type == "cuda":
-            own["cuda_rng"] = torch.cuda.get_rng_state(self.fabric.device)
-        if self.method.chains is not None:
-            own["buffer"] = self.method.chains.buffer.positions
-        checkpoint.save_tree(folder, f"rank-{rank}", own)
-        if rank == 0:
-            shared = {
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "best": self.best,
-                "best_score": self.best_score,
-                "best_gap": self.best_gap,
-                "reported": sorted(self.reported),
-                "iteration": self.iteration,
-                "stopped": self.stopped,
-                "elapsed": self._elapsed(),
-            }
-            checkpoint.save_tree(folder, "shared", shared)
-        self.fabric.barrier()
-        if rank == 0:
-            checkpoint.publish(self.run.checkpoints, self.iteration)
-        self.last_checkpoint = time.perf_counter()
-
-    def _restore(self) -> None:
-        """Continue from the newest checkpoint, if there is one."""
-        if self.run is None:
-            return
-        folder = checkpoint.latest(self.run.checkpoints)
-        if folder is None:
-            if self.fabric.global_rank == 0:
-                self.run.rewind(0)
-            return
-        shared = checkpoint.load_tree(folder, "shared")
-        own = checkpoint.load_tree(folder, f"rank-{self.fabric.global_rank}")
-        self.model.load_state_dict(shared["model"])
-        self.optimizer.load_state_dict(shared["optimizer"])
-        self.best = shared["best"]
-        self.best_score, self.best_gap = shared["best_score"], shared["best_gap"]
-        self.reported = set(shared["reported"])
-        self.iteration, self.stopped = shared["iteration"], shared["stopped"]
-        self.elapsed_before = shared["elapsed"]
-        self.batches.restore(own["batches"])
-        if self.method.chains is not None:
-            self.method.chains.buffer.positions = own["buffer"].to(self.data)
-        torch.set_rng_state(own["rng"])
-        if "cuda_rng" in own:
-            torch.cuda.set_rng_state(own["cuda_rng"], self.fabric.device)
-        if self.fabric.global_rank == 0:
-            self.run.rewind(self.iteration)
 
     def _result(self) -> Result:
         assert self.best is not None and self.stopped is not None
@@ -320,20 +266,25 @@ class Trainer:
         model.eval()
         tol = self.settings.training.tol
         diagnosis = examine(model, self.data, self.views, self.target, tol, self.best_gap)
-        return Result(model.cpu(), diagnosis, self.iteration, self._elapsed(), self.stopped)
+        return Result(model.cpu(), diagnosis, self.iteration, self.elapsed(), self.stopped)
 
 
 def launch(settings: Settings) -> Fabric:
     """Lightning Fabric for the device settings, with its processes started."""
     from lightning_fabric import Fabric
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
 
     device = settings.device
-    fabric = Fabric(
-        accelerator=device.accelerator,
-        devices=device.devices,
-        num_nodes=device.num_nodes,
-        precision=device.precision,  # type: ignore[arg-type]
-    )
+    try:
+        fabric = Fabric(
+            accelerator=device.accelerator,
+            devices=device.devices,
+            num_nodes=device.num_nodes,
+            precision=device.precision,
+        )
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device.accelerator={device.accelerator!r}: {reason}") from None
     fabric.launch()
     return fabric
 

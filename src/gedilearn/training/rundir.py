@@ -46,12 +46,11 @@ class RunDirectory:
         path = Path(path)
         if not is_first_process():
             return cls(path)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and not (path.is_dir() and _is_empty(path)):
             raise InputError(
                 f"{path} exists already: choose another folder, or continue it: gedi resume {path}"
             )
         path.mkdir(parents=True, exist_ok=True)
-        (path / "checkpoint").mkdir()
         head = {"format": FORMAT, "version": __version__}
         write_text(path / "config.yaml", yaml.safe_dump(head | config, sort_keys=False))
         return cls(path)
@@ -115,6 +114,11 @@ def read_config(path: str | Path) -> dict[str, Any]:
             f"{config.get('version', 'unknown')}; version {__version__} reads format {FORMAT}"
         )
     return config
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether nothing but the leftover of an interrupted write is in a folder."""
+    return all(entry.name == ".config.yaml.part" for entry in path.iterdir())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

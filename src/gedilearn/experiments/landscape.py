@@ -1,0 +1,364 @@
+"""Theorem 1 and Table 1 of the paper, measured: which term penalises which failure mode.
+
+Every failure mode is built as a function x -> logits on two moons whose density p is known, and
+every term is evaluated there against its optimum:
+
+    GEN    CE(p, p_Theta) >= H(p)     both by quadrature on one grid over the data's box
+    INV    CE(p(y|x'), p(y|x)) >= 0   over the 400 points and their views
+    PRIOR  CE(p(y), q(y)) >= log c    over the 400 points
+
+A term *admits* a mode if one construction of the mode reaches the term's optimum, and penalises it
+if none does: a cell of the table is the verdict over all of its rows. Numbers prove a No; a Yes is
+measured for the constructions below, and is the paper's to prove for the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from gedilearn.data.arrays import Scaling
+from gedilearn.data.toy import moons
+from gedilearn.data.views import noise_views
+from gedilearn.methods.terms import invariance, prior, target_entropy
+from gedilearn.models.energy import EnergyModel, log_density
+from gedilearn.models.mlp import MLP
+from gedilearn.sampling.langevin import Box
+
+Logits = Callable[[Tensor], Tensor]  # (n, 2) -> (n, clusters)
+Row = dict[str, Any]
+
+N_POINTS = 400
+NOISE = 0.05  # of the moons, before they are standardised
+VIEW_NOISE = 0.03
+NODES = 100  # a side; one to three for each standard deviation of the noise
+CLUSTERS = 2
+# Stands for the infinite f_j - f_y of the definitions: exp(-50) is below float64's resolution.
+GAP = 50.0
+TOLERANCE = 1e-3  # nats
+
+GEN, INV, PRIOR, GEDI = "GEN", "INV", "PRIOR", "GEDI"  # GEDI: the sum of the three, Eq. 5
+TERMS = (GEN, INV, PRIOR, GEDI)
+REPRESENTATION, CLUSTER, PERMUTATION = "Repr. collapse", "Clus. collapse", "Perm. inv."
+MODES = (REPRESENTATION, CLUSTER, PERMUTATION)
+NO_FAILURE, FOOTNOTE = "No failure", "Perm., collapsed"  # beside Table 1, not in it
+
+PAPER = {
+    GEN: {REPRESENTATION: "Yes", CLUSTER: "No", PERMUTATION: "No"},
+    INV: {REPRESENTATION: "No", CLUSTER: "No", PERMUTATION: "Yes"},
+    PRIOR: {REPRESENTATION: "No", CLUSTER: "Yes", PERMUTATION: "No"},
+    GEDI: {REPRESENTATION: "Yes", CLUSTER: "Yes", PERMUTATION: "Yes"},
+}
+
+# Where the paper's argument needs a word more: (term, mode, construction).
+REMARKS = {
+    (GEN, REPRESENTATION, "uniform"): "p_Theta is uniform, so CE is the log-volume of the box: "
+    "penalised unless the data are uniform as well. On all of R^d, a constant has no density.",
+    (INV, REPRESENTATION, "uniform"): "INV contains an entropy: a constant encoder is optimal only "
+    "if its output is one-hot, the proof's 'proper choice of k'. This one pays log c.",
+    (
+        PRIOR,
+        REPRESENTATION,
+        "confident",
+    ): "The proof has enc(x) = k make p(y|x) uniform; it makes it "
+    "constant. So no single constant encoder is optimal for both INV and PRIOR.",
+    (GEDI, REPRESENTATION, "uniform"): "For c = 2, INV and PRIOR alone hold every constant output "
+    "at least log 2 above their joint optimum.",
+    (GEN, CLUSTER, "f_j = log p"): "p_Theta = p although one cluster takes all.",
+    (PRIOR, CLUSTER, "f_j = log p"): f"Half the gap f_j - f_y = {GAP:g}, less log 2: infinite in "
+    "the limit. The proof prints q(y=j) = 0 where it means 1, a harmless slip.",
+    (GEN, PERMUTATION, "one pair"): "A mean over points: H(p) up to sampling. They have no "
+    "volume, so Gamma stays; swapping the predictions of whole regions would change p_Theta.",
+    (INV, PERMUTATION, "one pair"): "Only swaps between clusters cost. Definition 3 prints pi over "
+    "{1..c} but applies it to points; renaming clusters in both t and t' changes no term.",
+    (INV, FOOTNOTE, "f_j = log p"): "The predictions p(y|x) agree everywhere, so no swap shows; t "
+    "itself does differ by log p(x).",
+}
+
+
+class World(NamedTuple):
+    """Moons with a density that is known, and a grid over their box.  All float64."""
+
+    x: Tensor  # (n, 2)
+    view: Tensor  # (n, 2)
+    y: Tensor  # (n,): the true moons
+    nodes: Tensor  # (m, 2): the centres of the grid's cells
+    cell: float  # the volume of one
+    log_p: Tensor  # (m,): the density at the nodes, normalised by their own sum
+    log_moons: Logits  # log p(x, moon) anywhere: (n, 2) -> (n, moons)
+
+
+def build_world(random_state: int = 0, nodes: int = NODES) -> World:
+    """The points, and their density: one normal for each point of the noiseless moons.
+
+    Views come from torch's global generator, which the caller seeds.
+    """
+    data = moons(N_POINTS, NOISE, random_state)
+    curves = moons(N_POINTS, 0.0, random_state)
+    assert data.y is not None and curves.y is not None
+    scaling = Scaling.fit(data.x)
+    x = torch.from_numpy(scaling.apply(data.x)).double()
+    centres = torch.from_numpy(scaling.apply(curves.x)).double()
+    sides = [centres[torch.from_numpy(curves.y == k)] for k in range(CLUSTERS)]
+    sigma = NOISE / torch.from_numpy(scaling.scale)
+
+    def unnormalised(points: Tensor) -> Tensor:
+        distances = [
+            torch.cdist(points / sigma, side / sigma, compute_mode="donot_use_mm_for_euclid_dist")
+            for side in sides
+        ]
+        return torch.stack([log_density(-d.square() / 2) for d in distances], dim=-1)
+
+    grid, cell = quadrature(Box.around(x), nodes)
+    log_p = log_density(unnormalised(grid))
+    log_mass = log_integral(log_p, cell)
+    return World(
+        x=x,
+        view=noise_views(VIEW_NOISE).draw(torch.arange(len(x)), x, 0.0),
+        y=torch.from_numpy(data.y),
+        nodes=grid,
+        cell=cell,
+        log_p=log_p - log_mass,
+        log_moons=lambda points: unnormalised(points) - log_mass,
+    )
+
+
+def quadrature(box: Box, nodes: int) -> tuple[Tensor, float]:
+    """The midpoint rule on a box: the centres of nodes**d equal cells, and the volume of one."""
+    width = (box.high - box.low) / nodes
+    steps = torch.arange(nodes, dtype=width.dtype) + 0.5
+    axes = [low + w * steps for low, w in zip(box.low, width, strict=True)]
+    return torch.cartesian_prod(*axes), float(width.prod())
+
+
+def log_integral(log_values: Tensor, cell: float) -> Tensor:
+    """log of the integral of exp(log_values) over the grid: (nodes,) -> ()."""
+    return torch.logsumexp(log_values, dim=0) + math.log(cell)
+
+
+def cross_entropy(log_p: Tensor, logits: Tensor, cell: float) -> Tensor:
+    """CE(p, p_Theta) over the grid, Gamma included.  (nodes,), (nodes, clusters) -> ()."""
+    energy = log_density(logits)
+    return log_integral(energy, cell) - (log_p.exp() * cell * energy).sum()
+
+
+def entropy(log_p: Tensor, cell: float) -> Tensor:
+    """H(p) over the grid: (nodes,) -> ()."""
+    return -(log_p.exp() * cell * log_p).sum()
+
+
+def constant_encoder(logits: Tensor) -> Logits:
+    """Failure mode 1: enc(x) = k for all x, with k such that the head says `logits`, (clusters,).
+
+    The head is the identity, so k is the logits themselves.
+    """
+    encoder, head = MLP((2, CLUSTERS)).double(), MLP((CLUSTERS, CLUSTERS)).double()
+    with torch.no_grad():
+        encoder.weights[0].zero_()
+        encoder.biases[0].copy_(logits)
+        head.weights[0].copy_(torch.eye(CLUSTERS))
+        head.biases[0].zero_()
+    model = EnergyModel(encoder, head)
+
+    def function(x: Tensor) -> Tensor:
+        found: Tensor = model(x[None]).logits[0]
+        return found.detach()
+
+    return function
+
+
+def collapsed_clusters(world: World) -> Logits:
+    """Failure mode 2 with p_Theta = p: the first logit is log p(x), the other GAP below it."""
+    offsets = torch.tensor([0.0, -GAP], dtype=torch.float64)
+    return lambda x: log_density(world.log_moons(x))[:, None] + offsets
+
+
+def separated_moons(world: World) -> Logits:
+    """No failure: p_Theta = p, and each point belongs to its own moon by GAP nats."""
+
+    def function(x: Tensor) -> Tensor:
+        by_moon = world.log_moons(x)
+        other = by_moon < by_moon.amax(-1, keepdim=True)
+        return log_density(by_moon)[:, None] - GAP * other
+
+    return function
+
+
+def run(random_state: int = 0) -> list[Row]:
+    """Every term at every construction, one row each; plain JSON values.
+
+    `before` is the loss before predictions are swapped (mode 3 only, else None), and `agrees`
+    compares this one construction with the paper; the verdict on a cell is that of `table`.
+    """
+    # Views, permutations and the networks' first weights come from torch's global generator.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(random_state)
+        return _rows(build_world(random_state))
+
+
+def _rows(world: World) -> list[Row]:
+    uniform = constant_encoder(torch.zeros(CLUSTERS))
+    confident = constant_encoder(torch.tensor([0.0, -GAP]))
+    clusters, separated = collapsed_clusters(world), separated_moons(world)
+    log_p, rows = world.log_p, []
+    log_c = target_entropy(None, CLUSTERS)
+
+    least = _with_sum(float(entropy(log_p, world.cell)), 0.0, log_c)
+    for model, mode, construction in [
+        (separated, NO_FAILURE, "true moons"),
+        (uniform, REPRESENTATION, "uniform"),
+        (confident, REPRESENTATION, "confident"),
+        (clusters, CLUSTER, "f_j = log p"),
+    ]:
+        gen = float(cross_entropy(log_p, model(world.nodes), world.cell))
+        t, t_view = model(world.x), model(world.view)
+        values = _with_sum(gen, float(invariance(t, t_view)), float(prior(t)))
+        rows += [_row(term, mode, construction, values[term], least[term]) for term in TERMS]
+
+    in_place = torch.arange(len(world.x))
+    pair, ends = in_place.clone(), [int((world.y == k).nonzero()[0]) for k in range(CLUSTERS)]
+    pair[ends] = in_place[ends[::-1]]
+    shuffled = torch.randperm(len(in_place))
+
+    # The theorem swaps points, so GEN is a mean over points here, and its optimum that of -log p.
+    least = _with_sum(float(-log_density(world.log_moons(world.x)).mean()), 0.0, log_c)
+    log_gamma = log_integral(log_density(separated(world.nodes)), world.cell)
+    t, t_view = separated(world.x), separated(world.view)
+    before = _on_points(t, t_view, log_gamma)
+    for order, construction in [(pair, "one pair"), (shuffled, "all points")]:
+        after = _on_points(t[order], t_view, log_gamma)
+        rows += [
+            _row(term, PERMUTATION, construction, after[term], least[term], before[term])
+            for term in TERMS
+        ]
+    collapsed = {"uniform": uniform, "confident": confident, "f_j = log p": clusters}
+    for construction, model in collapsed.items():
+        t, t_view = model(world.x), model(world.view)
+        swapped, kept = float(invariance(t[shuffled], t_view)), float(invariance(t, t_view))
+        rows.append(_row(INV, FOOTNOTE, construction, swapped, least[INV], kept))
+    return rows
+
+
+def _on_points(t: Tensor, t_view: Tensor, log_gamma: Tensor) -> dict[str, float]:
+    """The terms on a data set (x_i, t_i, t'_i) of Definition 3; Gamma is an integral over x."""
+    gen = float(log_gamma - log_density(t).mean())
+    return _with_sum(gen, float(invariance(t, t_view)), float(prior(t)))
+
+
+def _with_sum(gen: float, inv: float, pri: float) -> dict[str, float]:
+    return {GEN: gen, INV: inv, PRIOR: pri, GEDI: gen + inv + pri}
+
+
+def _row(
+    term: str,
+    mode: str,
+    construction: str,
+    value: float,
+    optimum: float,
+    before: float | None = None,
+) -> Row:
+    # A permutation is penalised if the loss sees it, a model if it is not optimal.
+    seen = value - optimum if before is None else abs(value - before)
+    penalises = "Yes" if seen > TOLERANCE else "No"
+    paper = PAPER[term].get(mode, "No")
+    return {
+        "term": term,
+        "mode": mode,
+        "construction": construction,
+        "value": value,
+        "before": before,
+        "optimum": optimum,
+        "excess": value - optimum,
+        "penalises": penalises,
+        "paper": paper,
+        "agrees": penalises == paper,
+        "remark": REMARKS.get((term, mode, construction), ""),
+    }
+
+
+def table(rows: list[Row]) -> list[list[str]]:
+    """Table 1: a row for each of TERMS, a column for each of MODES.
+
+    A cell is the verdict and, for each construction of the mode, the excess in nats.
+    """
+    return [[_cell([r for r in rows if _is(r, t, m)]) for m in MODES] for t in TERMS]
+
+
+def _is(row: Row, term: str, mode: str) -> bool:
+    return bool(row["term"] == term and row["mode"] == mode)
+
+
+def _cell(rows: list[Row]) -> str:
+    verdict = "Yes" if all(r["penalises"] == "Yes" for r in rows) else "No"
+    doubt = "" if verdict == rows[0]["paper"] else f" (paper: {rows[0]['paper']})"
+    return f"{verdict}{doubt}: {', '.join(_nats(r['excess']) for r in rows)}"
+
+
+def _nats(value: float | None) -> str:
+    return "" if value is None else f"{round(value, 3) + 0.0:.3f}"  # adding 0.0 turns -0.0 into 0.0
+
+
+def _headings(rows: list[Row]) -> list[tuple[str, str]]:
+    """Each mode, and its constructions in the order of a cell's numbers."""
+    return [(m, ", ".join(r["construction"] for r in rows if _is(r, GEN, m))) for m in MODES]
+
+
+NUMBERS = ("value", "before", "optimum", "excess")
+HEADS = ["mode", "construction", "term", *NUMBERS, "penalises", "paper"]
+CAPTION = (
+    "Excess over the term's optimum in nats, one number for each construction of the mode. "
+    "Yes: no construction is optimal. No: at least one is."
+)
+
+
+def _numbers(rows: list[Row]) -> tuple[list[list[str]], list[str]]:
+    """The cells under HEADS and the number of a note; the notes."""
+    notes = [r["remark"] for r in rows if r["remark"]]
+    cells = []
+    for r in rows:
+        note = str(notes.index(r["remark"]) + 1) if r["remark"] else ""
+        cells.append([*(_nats(r[k]) if k in NUMBERS else r[k] for k in HEADS), note])
+    return cells, [f"{k}. {note}" for k, note in enumerate(notes, 1)]
+
+
+def markdown(rows: list[Row]) -> str:
+    """Table 1, the numbers and the remarks, as Markdown."""
+    cells, notes = _numbers(rows)
+    lines = [[f"**{t}**", *line] for t, line in zip(TERMS, table(rows), strict=True)]
+    heads = ["Does it penalise?", *(f"{mode}<br>({what})" for mode, what in _headings(rows))]
+    return "\n".join(
+        [*_pipes(heads, lines), "", CAPTION, "", *_pipes([*HEADS, "note"], cells), "", *notes, ""]
+    )
+
+
+def _pipes(heads: list[str], lines: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(line) + " |" for line in [heads, ["---"] * len(heads), *lines]]
+
+
+def show(rows: list[Row], console: Console) -> None:
+    """Print Table 1 and, below it, the numbers and the remarks."""
+    summary = Table("Does it penalise?", title="Table 1: summary of the loss landscape")
+    for mode, what in _headings(rows):
+        summary.add_column(f"{mode}\n({what})")
+    for term, line in zip(TERMS, table(rows), strict=True):
+        summary.add_row(term, *line)
+    console.print(summary)
+    console.print(CAPTION, style="dim")
+
+    cells, notes = _numbers(rows)
+    numbers = Table(title="The numbers, in nats", box=SIMPLE_HEAD, collapse_padding=True)
+    for head in [*HEADS, "note"]:
+        numbers.add_column(head, justify="right" if head in NUMBERS else "left")
+    for line, above in zip(cells, [["", ""], *cells], strict=False):
+        same = line[:2] == above[:2]
+        numbers.add_row(*(["", ""] if same else line[:2]), *line[2:])
+    console.print(numbers)
+    for note in notes:
+        console.print(note, highlight=False)

@@ -1,0 +1,104 @@
+"""What a run keeps on the disk so that a resume continues bit for bit."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gedilearn.training import checkpoint
+
+if TYPE_CHECKING:
+    from gedilearn.training.loop import Trainer
+
+
+class Keeper:
+    """Saves and restores the whole state of a `Trainer`, between two iterations.
+
+    Each rank writes what is its own (chains, random states); rank 0 writes what all share. Without
+    a run directory there is nothing to do.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.saved_at = time.perf_counter()
+
+    def save_if_due(self) -> None:
+        """Save when `checkpoint_every` seconds have passed; rank 0's clock counts."""
+        trainer = self.trainer
+        if trainer.run is None:
+            return
+        due = time.perf_counter() - self.saved_at >= trainer.settings.training.checkpoint_every
+        if trainer.fabric.broadcast(due):
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint; the newest complete one stays until this one is complete."""
+        trainer = self.trainer
+        if trainer.run is None:
+            return
+        rank, root = trainer.fabric.global_rank, trainer.run.checkpoints
+        folder = checkpoint.step_folder(root, trainer.iteration)
+        folder.mkdir(parents=True, exist_ok=True)
+        checkpoint.save_tree(folder, f"rank-{rank}", self._own())
+        if rank == 0:
+            checkpoint.save_tree(folder, "shared", self._shared())
+        trainer.fabric.barrier()
+        if rank == 0:
+            checkpoint.publish(root, trainer.iteration)
+        self.saved_at = time.perf_counter()
+
+    def restore(self) -> None:
+        """Continue from the newest checkpoint; without one, from the beginning."""
+        trainer = self.trainer
+        if trainer.run is None:
+            return
+        folder = checkpoint.latest(trainer.run.checkpoints)
+        if folder is not None:
+            self._load_shared(checkpoint.load_tree(folder, "shared"))
+            self._load_own(checkpoint.load_tree(folder, f"rank-{trainer.fabric.global_rank}"))
+        if trainer.fabric.global_rank == 0:
+            trainer.run.rewind(trainer.iteration)
+
+    def _shared(self) -> dict[str, Any]:
+        trainer = self.trainer
+        return {
+            "model": trainer.model.state_dict(),
+            "optimizer": trainer.optimizer.state_dict(),
+            "best": trainer.best,
+            "best_score": trainer.best_score,
+            "best_gap": trainer.best_gap,
+            "reported": sorted(trainer.reported),
+            "iteration": trainer.iteration,
+            "stopped": trainer.stopped,
+            "elapsed": trainer.elapsed(),
+        }
+
+    def _load_shared(self, state: dict[str, Any]) -> None:
+        trainer = self.trainer
+        trainer.model.load_state_dict(state["model"])
+        trainer.optimizer.load_state_dict(state["optimizer"])
+        trainer.best = state["best"]
+        trainer.best_score, trainer.best_gap = state["best_score"], state["best_gap"]
+        trainer.reported = set(state["reported"])
+        trainer.iteration, trainer.stopped = state["iteration"], state["stopped"]
+        trainer.elapsed_before = state["elapsed"]
+
+    def _own(self) -> dict[str, Any]:
+        trainer = self.trainer
+        state = {"rng": torch.get_rng_state(), "batches": trainer.batches.state()}
+        if trainer.fabric.device.type == "cuda":
+            state["cuda_rng"] = torch.cuda.get_rng_state(trainer.fabric.device)
+        if trainer.method.chains is not None:
+            state["buffer"] = trainer.method.chains.buffer.positions
+        return state
+
+    def _load_own(self, state: dict[str, Any]) -> None:
+        trainer = self.trainer
+        trainer.batches.restore(state["batches"])
+        if trainer.method.chains is not None:
+            trainer.method.chains.buffer.positions = state["buffer"].to(trainer.data)
+        torch.set_rng_state(state["rng"])
+        if "cuda_rng" in state:
+            torch.cuda.set_rng_state(state["cuda_rng"], trainer.fabric.device)

@@ -1,0 +1,83 @@
+"""Imports go down the list of rooms only."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import gedilearn
+
+ROOT = Path(gedilearn.__file__).parent
+ROOMS = [
+    "cli",
+    "output",
+    "experiments",
+    "report",
+    "estimator",
+    "presets",
+    "evaluation",
+    "training",
+    "methods",
+    "sampling",
+    "models",
+    "data",
+    "settings",
+    "errors",
+]
+FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem in ROOMS)
+
+
+def room(module: str) -> str:
+    return module.removeprefix("gedilearn.").split(".")[0]
+
+
+def imported(path: Path) -> list[str]:
+    modules = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            modules.append(node.module)
+            if node.module == "gedilearn":
+                modules += [f"gedilearn.{a.name}" for a in node.names if a.name != "__version__"]
+        elif isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+    return modules
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_module_imports_only_from_its_own_room_or_those_below(path: Path) -> None:
+    here = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    for module in imported(path):
+        if module.startswith("gedilearn."):
+            there = room(module)
+            assert ROOMS.index(there) >= ROOMS.index(here), f"{here} imports {module}"
+
+
+def test_every_module_has_a_room() -> None:
+    unknown = {p.relative_to(ROOT).parts[0].removesuffix(".py") for p in ROOT.rglob("*.py")}
+    assert unknown - set(ROOMS) == {"__init__"}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_nothing_unpickles_and_nothing_imports_torchvision(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not {"pickle", "torchvision", "cloudpickle", "dill"} & {
+        module.split(".")[0] for module in imported(path)
+    }
+    assert "torch.load(" not in text and "torch.save(" not in text
+    assert "allow_pickle=True" not in text
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_only_the_energy_model_knows_softmax_and_logsumexp_over_clusters(path: Path) -> None:
+    if path.name == "energy.py":
+        return
+    called = {
+        node.func.attr
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+    # These sum over the batch and over the nodes of a grid, not over clusters.
+    allowed = {"logsumexp"} if path.name in ("terms.py", "landscape.py") else set()
+    assert not (called & {"softmax", "log_softmax", "logsumexp"}) - allowed

@@ -1,0 +1,112 @@
+"""The monitor names each failure mode when it is built by hand, and none for a good model."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gedilearn.training import monitor
+from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION, Diagnosis
+
+N, C = 300, 3
+
+
+def labels() -> Tensor:
+    return torch.arange(N) % C
+
+
+def confident(y: Tensor, scale: float = 20.0) -> Tensor:
+    return scale * torch.nn.functional.one_hot(y, C).float()
+
+
+def diagnose(features: Tensor, logits: Tensor, view: Tensor) -> Diagnosis:
+    return monitor.diagnose(features, logits, view, None, 0.5, 0.002)
+
+
+def healthy_features() -> Tensor:
+    return torch.randn(N, 5) + 3 * torch.nn.functional.one_hot(labels(), 5)
+
+
+def test_a_healthy_model_has_no_failure_mode() -> None:
+    found = diagnose(healthy_features(), confident(labels()), confident(labels()))
+    assert found.failure_modes == ()
+    assert found.verdict == "not certified: gap 0.5000 nats, tolerance 0.002; no failure mode"
+
+
+def test_a_constant_encoder_is_representation_collapse() -> None:
+    features = torch.ones(N, 5) * 3
+    logits = torch.tensor([0.1, 0.0, -0.1]).expand(N, C)
+    found = diagnose(features, logits, logits)
+    assert REPRESENTATION in found.failure_modes
+    assert found["feature spread"].value == pytest.approx(0, abs=1e-6)
+
+
+def test_one_saturated_cluster_is_cluster_collapse() -> None:
+    logits = confident(torch.ones(N, dtype=torch.long))
+    found = diagnose(healthy_features(), logits, logits)
+    assert CLUSTERS in found.failure_modes and REPRESENTATION not in found.failure_modes
+    assert found["clusters in use"].value == 1
+    assert found["marginal entropy"].value < 0.01
+
+
+def test_permuted_assignments_are_label_permutation() -> None:
+    shuffled = labels()[torch.randperm(N)]
+    found = diagnose(healthy_features(), confident(shuffled), confident(labels()))
+    assert found.failure_modes == (PERMUTATION,)
+    assert found["agreement"].value < 0.5
+
+
+def test_a_line_of_features_is_called_one_direction() -> None:
+    line = torch.randn(N, 1) @ torch.randn(1, 5)
+    found = diagnose(line, confident(labels()), confident(labels()))
+    assert found["effective rank"].value == pytest.approx(1, abs=1e-3)
+    assert found.failure_modes == (REPRESENTATION,)
+
+
+def test_effective_rank_counts_equal_directions() -> None:
+    q, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(N, 4)))
+    q = q - q.mean(0)
+    q, _ = np.linalg.qr(q)
+    features = torch.from_numpy(np.hstack([q, np.zeros((N, 2))]))
+    assert monitor.effective_rank(features, C).value == pytest.approx(4, rel=1e-6)
+
+
+def test_the_rise_under_permutation_equals_the_average_over_all_of_them() -> None:
+    n = 5
+    logits, view = torch.randn(n, C).double(), torch.randn(n, C).double()
+    p, q = torch.softmax(view, 1).numpy(), torch.log_softmax(logits, 1).numpy()
+    losses = {
+        order: -np.mean([(p[i] * q[order[i]]).sum() for i in range(n)])
+        for order in itertools.permutations(range(n))
+    }
+    expected = (np.mean(list(losses.values())) - losses[tuple(range(n))]) / math.log(C)
+    assert monitor.permutation_notice(logits, view).value == pytest.approx(expected)
+
+
+def test_clusters_are_held_against_the_prior_not_against_uniform() -> None:
+    y = torch.zeros(1000, dtype=torch.long)
+    y[:20] = 1
+    target = torch.tensor([0.97, 0.02, 0.01])
+    logits = confident(y)
+    assert monitor.clusters_in_use(logits, target).value == 2
+    assert monitor.clusters_in_use(logits, None).value == 1
+
+
+def test_runaway_energies_and_non_finite_output_are_named() -> None:
+    hot = confident(labels()) + 5000
+    found = diagnose(healthy_features(), hot, hot)
+    assert not found["energy level"].ok
+    nan = torch.full((N, C), float("nan"))
+    broken = monitor.diagnose(nan, nan, nan, None, math.inf, 0.002)
+    assert not broken["feature spread"].ok
+    assert "not finite" in broken.verdict
+
+
+def test_a_diagnosis_survives_json() -> None:
+    found = diagnose(healthy_features(), confident(labels()), confident(labels()))
+    assert Diagnosis.from_json(found.to_json()) == found
