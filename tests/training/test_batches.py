@@ -25,7 +25,7 @@ def test_ranks_share_one_joined_batch() -> None:
         joined = alone.next().tolist()
         parts = [b.next().tolist() for b in ranks]
         assert [len(p) for p in parts] == [4, 4, 4]
-        assert sorted(sum(parts, [])) == sorted(joined)
+        assert sorted(i for part in parts for i in part) == sorted(joined)
 
 
 def test_a_restored_dealer_goes_on_as_the_first_would_have() -> None:

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_circles
+
+from gedilearn.data.views import WalkViews, make_views, noise_views
+from gedilearn.errors import InputError
+from gedilearn.settings import Views
+
+
+def test_noise_has_the_asked_deviation() -> None:
+    x = torch.zeros(20_000, 3)
+    view = noise_views(0.3).draw(torch.arange(len(x)), x, 0.5)
+    assert view.std() == pytest.approx(0.3, rel=0.02)
+    assert view.mean().abs() < 0.01
+
+
+@pytest.fixture(scope="module")
+def rings() -> tuple[torch.Tensor, np.ndarray, WalkViews]:
+    x, y = make_circles(400, factor=0.4, noise=0.03, random_state=0)
+    data = torch.tensor(x, dtype=torch.float32)
+    views = make_views(Views(walk_noise=0.0), data, 2, seed=0)
+    assert isinstance(views, WalkViews)
+    return data, y, views
+
+
+def test_walks_end_on_points_of_the_same_ring(rings) -> None:
+    data, y, views = rings
+    index = torch.arange(len(data))
+    for progress in (0.0, 0.5, 1.0):
+        view = views.draw(index, data, progress)
+        nearest = torch.cdist(view, data).argmin(1)
+        assert torch.equal(view, data[nearest])
+        assert (y[nearest.numpy()] == y).all()
+
+
+def test_walks_shorten_from_the_longest_to_one_step(rings) -> None:
+    _, _, views = rings
+    lengths = [views.steps(p) for p in np.linspace(0, 1, 201)]
+    assert lengths[0] == lengths[49] == views.tables.longest
+    assert lengths == sorted(lengths, reverse=True) and lengths[-1] == 1
+    halvings = sorted(set(lengths), reverse=True)
+    assert halvings == [views.tables.longest >> j for j in range(len(halvings))]
+
+
+def test_a_long_walk_forgets_where_on_the_ring_it_began(rings) -> None:
+    data, y, views = rings
+    index = torch.tensor(np.flatnonzero(y == 0)[:1]).repeat(4000)
+    start = data[index[0]]
+    ends = views.certify(index, data[index])
+    near = views.draw(index, data[index], 1.0)
+    assert (near - start).norm(dim=1).max() < 0.5
+    # The mean of points that have forgotten their angle is the ring's centre.
+    assert ends.mean(0).norm() < 0.15 < start.norm()
+
+
+def test_the_noise_of_a_walk_has_the_neighbours_length_in_any_dimension() -> None:
+    data = torch.randn(300, 50)
+    views = make_views(Views(walk_noise=0.5), data, 2, seed=0)
+    assert isinstance(views, WalkViews)
+    index = torch.arange(300).repeat(20)
+    torch.manual_seed(1)
+    noisy = views.draw(index, data[index], 1.0)
+    lengths = torch.cdist(noisy, data).amin(1)
+    assert lengths.mean() == pytest.approx(float(0.5 * views.tables.radius.mean()), rel=0.15)
+
+
+def test_image_views_keep_shape_and_range_and_differ_from_image_to_image() -> None:
+    ramp = torch.linspace(-1, 1, 64).view(1, 1, 8, 8)
+    x = ramp.expand(6, 1, 8, 8).contiguous()
+    view = make_views(Views(noise=0.0), x, 2, seed=0).draw(torch.arange(6), x, 0.0)
+    assert view.shape == x.shape and view.abs().max() <= 1
+    assert (view[0] - view[1]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("walk", (5, 1, 8, 8)), ("image", (5, 3))])
+def test_views_of_the_wrong_kind_are_refused(kind: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=f"views.kind='{kind}' needs"):
+        make_views(Views(kind=kind), torch.zeros(shape), 2, seed=0)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from gedilearn.errors import InputError
+from gedilearn.presets import PRESETS, preset
+from gedilearn.settings import Settings, assign, at, build, known_paths
+
+
+def test_a_number_is_a_constant_schedule() -> None:
+    assert [at(3.0, p) for p in (0, 0.5, 1)] == [3, 3, 3]
+
+
+def test_a_schedule_is_linear_between_its_points_and_flat_outside() -> None:
+    points = ((0.2, 1.0), (0.6, 3.0))
+    assert [at(points, p) for p in (0, 0.2, 0.4, 0.6, 1)] == pytest.approx([1, 1, 2, 3, 3])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_valid_and_survives_its_own_json(name: str) -> None:
+    settings = build(preset(name))
+    assert Settings.model_validate_json(settings.model_dump_json()) == settings
+
+
+def test_the_literal_preset_holds_the_papers_values() -> None:
+    settings = build(preset("paper/toy-literal"))
+    assert settings.training.max_iter == 20_000 and settings.optimizer.batch_size == 400
+    assert settings.optimizer.learning_rate == 1e-3
+    assert settings.optimizer.betas == (0.9, 0.999)
+    assert (settings.weights.gen, settings.weights.inv, settings.weights.prior) == (1, 50, 10)
+    assert settings.views.noise == 0.03
+    sampler = settings.sampler
+    assert (sampler.steps, sampler.buffer, sampler.restart) == (1, 10_000, 0.05)
+    assert (sampler.step_size, sampler.noise) == (0.01**2 / 2, 0.01)
+    network = settings.network
+    assert (network.hidden, network.features, network.head) == ((100, 100), 2, (4,))
+    assert network.activation == "relu"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"weights": {"inw": 1}}, "did you mean 'weights.inv'"),
+        ({"sampler": {"steps": 0}}, "sampler.steps=0"),
+        ({"views": {"kind": "wlak"}}, "views.kind='wlak'"),
+        ({"n_clusters": 3, "prior": [0.5, 0.5]}, "2 entries for n_clusters=3"),
+    ],
+)
+def test_a_wrong_value_is_named_in_one_line(values: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        build(values)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"did you mean 'optimizer.learning_rate'"):
+        assign({}, "optimizer.learningrate", 1)
+    with pytest.raises(InputError, match="did you mean 'paper/toy'"):
+        preset("paper/toi")
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert all(len(text) > 10 for text in known_paths().values())

@@ -1,0 +1,38 @@
+"""Run by test_ranks.py under torchrun: one training step; rank 0 writes the gradients."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from safetensors.torch import save_file
+
+from gedilearn.settings import build
+from gedilearn.training.loop import Trainer, launch
+
+torch.set_num_threads(1)
+
+
+def main(out: str, devices: int) -> None:
+    torch.manual_seed(0)
+    data = torch.randn(64, 3)
+    settings = build(
+        {
+            "n_clusters": 3,
+            "views": {"kind": "noise", "noise": 0.0},
+            "weights": {"gen": 0.0, "inv": 1.0, "prior": 2.0},
+            "optimizer": {"batch_size": 32},
+            "training": {"n_init": 2},
+            "device": {"accelerator": "cpu", "devices": devices},
+        }
+    )
+    trainer = Trainer(data, settings)
+    trainer._set_up(launch(settings))
+    terms = trainer._step()
+    if trainer.fabric.global_rank == 0:
+        gradients = {n: p.grad.clone() for n, p in trainer.model.named_parameters()}
+        save_file(gradients | {f"term.{name}": t for name, t in terms.items()}, out)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

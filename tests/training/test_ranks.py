@@ -1,0 +1,51 @@
+"""Two ranks compute what one computes on the joined batch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from sklearn.datasets import make_moons
+
+HERE = Path(__file__).parent
+ENV = os.environ | {"OMP_NUM_THREADS": "1"}
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def test_gradients_and_terms_of_two_ranks_equal_those_of_one(tmp_path: Path) -> None:
+    script = str(HERE / "ranks.py")
+    one, two = tmp_path / "one.safetensors", tmp_path / "two.safetensors"
+    for command in ([sys.executable, script, str(one), "1"], [*TORCHRUN, script, str(two), "2"]):
+        done = subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=180)
+        assert done.returncode == 0, done.stderr
+    expected, got = load_file(one), load_file(two)
+    assert expected.keys() == got.keys()
+    for name in expected:
+        torch.testing.assert_close(got[name], expected[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_whole_fit_on_two_ranks_writes_one_run(tmp_path: Path) -> None:
+    import numpy as np
+
+    np.save(tmp_path / "x.npy", make_moons(200, noise=0.05, random_state=0)[0])
+    options = ["--clusters", "2", "--out", str(tmp_path / "run"), "--quiet"]
+    for setting in (
+        "training.max_iter=60",
+        "training.check_every=20",
+        "training.checkpoint_every=0",
+        "optimizer.batch_size=100",
+        "device.devices=2",
+        "device.accelerator=cpu",
+    ):
+        options += ["--set", setting]
+    command = [*TORCHRUN, "-m", "gedilearn.cli", "fit", str(tmp_path / "x.npy"), *options]
+    done = subprocess.run(command, env=ENV, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    kept = {p.name for p in (tmp_path / "run" / "checkpoint").glob("step-*/*")}
+    assert {"shared.json", "rank-0.safetensors", "rank-1.safetensors"} <= kept
+    assert (tmp_path / "run" / "metrics.jsonl").read_text().count("\n") == 3

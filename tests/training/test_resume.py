@@ -1,0 +1,76 @@
+"""A resume is a resume: bit for bit, after any kind of end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sklearn.datasets import make_moons
+
+from gedilearn import GEDI
+from gedilearn.errors import InputError
+
+HERE = Path(__file__).parent
+X, _ = make_moons(150, noise=0.1, random_state=0)
+SMALL = dict(batch_size=50, buffer_size=100, check_every=10, tol=0.0, random_state=1)
+
+
+def test_killed_at_random_moments_and_resumed_the_weights_are_bit_identical(tmp_path: Path) -> None:
+    script = HERE / "kill_and_resume.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("identical") == 4
+
+
+def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(tmp_path: Path) -> None:
+    straight = GEDI(**SMALL, max_iter=300, run_dir=tmp_path / "straight").fit(X)
+
+    def interrupt() -> None:
+        while not (tmp_path / "run" / "metrics.jsonl").exists():
+            time.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        GEDI(**SMALL, max_iter=300, run_dir=tmp_path / "run").fit(X)
+    thread.join()
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+    resumed = GEDI.resume(tmp_path / "run", X)
+    assert resumed.n_iter_ == 300
+    for ours, theirs in zip(resumed.model_.parameters(), straight.model_.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_finished_run_is_read_back_without_training(tmp_path: Path) -> None:
+    first = GEDI(**SMALL, max_iter=40, run_dir=tmp_path / "run").fit(X)
+    before = load_file(tmp_path / "run" / "model.safetensors")
+    again = GEDI.resume(tmp_path / "run", X)
+    after = load_file(tmp_path / "run" / "model.safetensors")
+    assert again.n_iter_ == first.n_iter_ == 40
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_other_data_is_refused(tmp_path: Path) -> None:
+    GEDI(**SMALL, max_iter=20, run_dir=tmp_path / "run").fit(X)
+    with pytest.raises(InputError, match="other data"):
+        GEDI.resume(tmp_path / "run", X + 1)
+
+
+def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    GEDI(**SMALL, max_iter=20).fit(X)
+    assert torch.equal(torch.rand(3), expected)
