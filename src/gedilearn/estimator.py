@@ -27,6 +27,7 @@ from gedilearn.data.dataset import fingerprint
 from gedilearn.data.views import make_views
 from gedilearn.errors import InputError
 from gedilearn.evaluation.inference import gradient_norms, outputs
+from gedilearn.methods.priors import make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.sampling.langevin import Box, Kernel, run
@@ -144,7 +145,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         w_inv: Schedule = DEFAULT.weights.inv,
         w_prior: Schedule = DEFAULT.weights.prior,
         w_energy: Schedule = DEFAULT.weights.energy,
-        prior: tuple[float, ...] | None = DEFAULT.prior,
+        prior: tuple[float, ...] | str | None = DEFAULT.prior,
         temperature: float = DEFAULT.network.temperature,
         encoder: nn.Module | None = None,
         hidden: tuple[int, ...] = DEFAULT.network.hidden,
@@ -249,6 +250,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         for name in config.get("objects", []):
             if name not in others:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
+        _check_device(settings.device.accelerator)
         model = cls.from_settings(settings, run_dir=run_dir, **others)
         expected = config.get("data", {}).get("fingerprint")
         data = model._validate(X, reset=True)
@@ -260,6 +262,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         settings = self._settings()
         data = self._validate(X, reset=True)
         _check_enough(data, settings.n_clusters)
+        _check_device(settings.device.accelerator)
         if settings.n_clusters == 1:
             warnings.warn(
                 "n_clusters=1: nothing to cluster, the network only learns the density",
@@ -361,6 +364,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         check_is_fitted(self)
         if n_samples < 1:
             raise InputError(f"n_samples={n_samples}: at least 1 is needed")
+        if steps < 0:
+            raise InputError(f"steps={steps}: at least 0 are needed")
         sampler = self.settings_.sampler
         kernel = Kernel(
             sampler.step_size, sampler.noise, sampler.max_move, self.box_ if sampler.clamp else None
@@ -381,8 +386,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             views = make_views(
                 settings.views, x, settings.n_clusters, settings.training.seed, function
             )
-            target = None if settings.prior is None else torch.tensor(settings.prior)
-            return examine(self.model_, x, views, target, settings.training.tol)
+            prior = make_prior(settings.prior)
+            return examine(self.model_, x, views, prior, settings.training.tol)
 
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
@@ -492,15 +497,18 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _validate(self, X: Any, reset: bool) -> np.ndarray:
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
-        array = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype="numeric",
-            allow_nd=True,
-            ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
-        )
+        try:
+            array = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype="numeric",
+                allow_nd=True,
+                ensure_all_finite=False,
+                ensure_min_samples=2 if reset else 1,
+            )
+        except ValueError as error:
+            raise InputError(" ".join(str(error).split())) from None
         return as_numbers(array, "X")
 
     def _prepare(self, X: Any) -> Tensor:
@@ -539,6 +547,16 @@ def _check_enough(data: np.ndarray, n_clusters: int) -> None:
         f"n_clusters={n_clusters}, but {shape} has only {distinct} distinct points: "
         "give more varied data or ask for fewer clusters"
     )
+
+
+def _check_device(name: str) -> None:
+    """Refuse a device that this machine does not have, before anything is written."""
+    present: dict[str, Callable[[], bool]] = {
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+    }
+    if name in present and not present[name]():
+        raise InputError(f"device {name!r} is not available on this machine: use 'cpu' or 'auto'")
 
 
 def _in_arguments(message: str) -> str:

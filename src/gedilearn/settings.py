@@ -151,13 +151,15 @@ class Training(Section):
     checkpoint_every: float = Field(
         20.0, ge=0, description="Seconds between two checkpoints of a run directory."
     )
-    seed: int = Field(0, ge=0, description="Seed of all randomness.")
+    seed: int = Field(0, ge=0, lt=2**32, description="Seed of all randomness.")
 
 
 class Device(Section):
     """Where and in what precision, in Lightning Fabric's words."""
 
-    accelerator: str = Field("auto", description="'auto', 'cpu', 'cuda', 'mps', ...")
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        "auto", description="'auto', 'cpu', 'cuda' or 'mps'."
+    )
     devices: int | str = Field(1, description="Number of devices (ranks), or 'auto'.")
     num_nodes: int = Field(1, ge=1, description="Number of machines.")
     precision: Literal["32-true", "64-true", "bf16-mixed"] = Field(
@@ -173,8 +175,11 @@ class Settings(Section):
         ge=1,
         description="Number of clusters c; 1 trains the density alone.",
     )
-    prior: tuple[float, ...] | None = Field(
-        None, description="The distribution p(y) over clusters; None is uniform."
+    prior: Literal["auto"] | tuple[float, ...] | None = Field(
+        None,
+        description="The distribution p(y) over clusters, as proportions in any order; None is "
+        "uniform; 'auto' estimates it while training, at the risk that clusters of any size count "
+        "as right.",
     )
     scaling: Literal["standard", "none"] = Field(
         "standard",
@@ -191,7 +196,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        if self.prior is not None:
+        if isinstance(self.prior, tuple):
             check_prior(self.prior, self.n_clusters)
         if self.sampler.buffer < self.optimizer.batch_size:
             raise ValueError(

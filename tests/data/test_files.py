@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from gedilearn.data import files
+from gedilearn.data import tables
 from gedilearn.data.files import known_formats, load
 from gedilearn.errors import InputError
 
@@ -250,13 +250,13 @@ def test_the_fast_and_the_careful_way_agree_with_pandas(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     frame.to_csv(path, index=False)
     fast = load(path).x
-    monkeypatch.setattr(files, "_plain_numbers", lambda *_: None)
+    monkeypatch.setattr(tables, "_plain_numbers", lambda *_: None)
     np.testing.assert_array_equal(fast, frame.to_numpy())
     np.testing.assert_array_equal(load(path).x, fast)
 
 
 def test_plain_numbers_take_the_fast_way(write, monkeypatch):
-    monkeypatch.setattr(files, "_parse_cells", lambda *_: pytest.fail("slow"))
+    monkeypatch.setattr(tables, "_parse_cells", lambda *_: pytest.fail("slow"))
     assert load(write("a,b\n1,2\n")).x.tolist() == [[1, 2]]
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gedilearn.methods import terms
 from gedilearn.methods.gedi import GEDI
+from gedilearn.methods.priors import Uniform
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.sampling.buffer import ReplayBuffer
@@ -22,7 +23,7 @@ def parts(weights: Weights) -> tuple[EnergyModel, GEDI, Tensor, Tensor]:
     x, view = torch.randn(10, 2), torch.randn(10, 2)
     box = Box.around(x)
     buffer = ReplayBuffer(2, 40, 0.05, box.uniform)
-    return model, GEDI(weights, None, PersistentChains(buffer, Kernel(0.1, 0.1), 2)), x, view
+    return model, GEDI(weights, Uniform(), PersistentChains(buffer, Kernel(0.1, 0.1), 2)), x, view
 
 
 def same(logits: Tensor) -> Tensor:
@@ -37,7 +38,7 @@ def test_terms_equal_those_of_separate_forward_passes() -> None:
         passes.append(batch)
         return model(batch)
 
-    named = method.terms(forward, model, x, view, same)
+    named = method.terms(forward, model, x, view, 0.5, same)
     assert len(passes) == 1 and passes[0].shape == (2, 30, 2)
     samples = passes[0][:, 20:]
     data, other, drawn = (model(b.expand(2, 10, 2)).logits for b in (x, view, samples))
@@ -63,11 +64,13 @@ def test_terms_equal_those_of_separate_forward_passes() -> None:
 )
 def test_ablations_compute_only_their_own_terms(weights: Weights, names: set[str]) -> None:
     model, method, x, view = parts(weights)
-    assert method.terms(model, model, x, view, same).keys() == names
+    assert method.terms(model, model, x, view, 0.5, same).keys() == names
 
 
 def test_the_total_follows_the_schedule() -> None:
-    method = GEDI(Weights(gen=0.0, inv=2.0, prior=((0.0, 4.0), (0.5, 1.0), (1.0, 3.0))), None, None)
+    method = GEDI(
+        Weights(gen=0.0, inv=2.0, prior=((0.0, 4.0), (0.5, 1.0), (1.0, 3.0))), Uniform(), None
+    )
     named = {"inv": torch.tensor([1.0, 10.0]), "prior": torch.tensor([1.0, 1.0])}
     for progress, weight in ((0.0, 4.0), (0.25, 2.5), (0.5, 1.0), (0.75, 2.0), (1.0, 3.0)):
         expected = torch.tensor([2 + weight, 20 + weight])
@@ -85,11 +88,11 @@ def test_chains_are_drawn_in_evaluation_mode_and_the_mode_is_put_back() -> None:
 
     model.log_density = spy  # type: ignore[method-assign]
     model.train()
-    method.terms(model, model, x, view, same)
+    method.terms(model, model, x, view, 0.5, same)
     assert modes == [False, False] and model.training
 
 
 def test_sampling_leaves_no_parameter_gradient() -> None:
     model, method, x, view = parts(Weights())
-    method.terms(model, model, x, view, same)
+    method.terms(model, model, x, view, 0.5, same)
     assert all(p.grad is None for p in model.parameters())

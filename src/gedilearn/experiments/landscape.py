@@ -208,7 +208,7 @@ def _rows(world: World) -> list[Row]:
     confident = constant_encoder(torch.tensor([0.0, -GAP]))
     clusters, separated = collapsed_clusters(world), separated_moons(world)
     log_p, rows = world.log_p, []
-    log_c = target_entropy(None, CLUSTERS)
+    log_c = float(target_entropy(None, CLUSTERS))
 
     least = _with_sum(float(entropy(log_p, world.cell)), 0.0, log_c)
     for model, mode, construction in [

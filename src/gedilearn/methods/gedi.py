@@ -1,4 +1,4 @@
-"""GEDI: GEN + INV + PRIOR on one network (Eq. 4 of the paper).
+"""GEDI: GEN + INV + PRIOR on one network (Eq. 5 of the paper).
 
 The ablations and JEM are the same class with other weights: *no gen*, *no inv* and *no unif* set
 one weight to 0, JEM keeps GEN alone. A term whose weight is 0 throughout is not computed.
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gedilearn.methods import terms
+from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.sampling.chains import PersistentChains
 from gedilearn.settings import Weights, at
@@ -22,14 +23,12 @@ Gather = Callable[[Tensor], Tensor]
 class GEDI:
     """Turns a batch into named loss terms, each (members,).
 
-    `target` is p(y), uniform when None. `chains` draw x~ and are needed only while GEN has weight.
+    `prior` gives p(y). `chains` draw x~ and are needed only while GEN has weight.
     """
 
-    def __init__(
-        self, weights: Weights, target: Tensor | None, chains: PersistentChains | None
-    ) -> None:
+    def __init__(self, weights: Weights, prior: Prior, chains: PersistentChains | None) -> None:
         self.weights = weights
-        self.target = target
+        self.prior = prior
         self.chains = chains if weights.gen else None
 
     def terms(
@@ -38,6 +37,7 @@ class GEDI:
         model: EnergyModel,
         x: Tensor,
         view: Tensor,
+        progress: float,
         gather: Gather,
     ) -> dict[str, Tensor]:
         """The terms of Algorithm 1 for x and its views, (batch, *point) each.
@@ -57,7 +57,7 @@ class GEDI:
         if self.weights.inv:
             named["inv"] = terms.invariance(data, outputs.pop(0))
         if self.weights.prior:
-            named["prior"] = terms.prior(data, self.target)
+            named["prior"] = terms.prior(data, self.prior.training(data, progress))
         if self.chains is not None:
             named["gen"] = terms.generative(data, outputs[0])
             if self.weights.energy:

@@ -19,10 +19,10 @@ from gedilearn.models.energy import log_density, log_posterior
 
 
 def generative(logits_data: Tensor, logits_samples: Tensor) -> Tensor:
-    """Contrastive estimate of -L_GEN = CE(p, p_Theta), Eq. 6: (..., batch, clusters) -> (...).
+    """Contrastive estimate of -L_GEN = CE(p, p_Theta), Eq. 5: (..., batch, clusters) -> (...).
 
-    Its gradient is that of the cross-entropy when `logits_samples` come from p_Theta; its value is
-    the energy gap between samples and data, near 0 for a model in balance.
+    Its gradient is that of the cross-entropy when `logits_samples` come from p_Theta (Eq. 11); its
+    value is the energy gap between samples and data, near 0 for a model in balance.
     """
     return log_density(logits_samples).mean(-1) - log_density(logits_data).mean(-1)
 
@@ -39,7 +39,8 @@ def invariance(logits: Tensor, logits_view: Tensor) -> Tensor:
 def prior(logits: Tensor, target: Tensor | None = None) -> Tensor:
     """-L_PRIOR = CE(p(y), q(y)) with q the batch mean of p(y|x), Eq. 3: (..., b, c) -> (...).
 
-    `target` is p(y), any distribution over the clusters; uniform when not given. The minimum is the
+    `target` is p(y), any distribution over the clusters, (..., clusters); uniform when not given.
+    The minimum is the
     entropy of the target, reached when q equals it.
     """
     log_q = log_marginal(logits)
@@ -64,11 +65,12 @@ def energy_scale(logits_data: Tensor, logits_samples: Tensor) -> Tensor:
     return data.square().mean(-1) + samples.square().mean(-1)
 
 
-def target_entropy(target: Tensor | None, n_clusters: int) -> float:
-    """H(p(y)): the least value of `prior`; log(clusters) for the uniform distribution."""
+def target_entropy(target: Tensor | None, n_clusters: int) -> Tensor:
+    """H(p(y)), the least value of `prior`: (..., clusters) -> (...), log(clusters) when uniform."""
     if target is None:
-        return math.log(n_clusters)
-    return float(torch.special.entr(target.double()).sum())
+        return torch.tensor(n_clusters, dtype=torch.float64).log()
+    entropy: Tensor = torch.special.entr(target.double()).sum(-1)
+    return entropy
 
 
 def bound_gap(logits: Tensor, logits_view: Tensor, target: Tensor | None = None) -> Tensor:
@@ -82,8 +84,8 @@ def bound_gap(logits: Tensor, logits_view: Tensor, target: Tensor | None = None)
     proportions. It needs no labels, and weights play no part in it: gaps of different training
     settings compare.
     """
-    excess = prior(logits, target) - target_entropy(target, logits.shape[-1])
-    return invariance(logits, logits_view) + excess.clamp_min(0)
+    least = target_entropy(target, logits.shape[-1]).to(logits)
+    return invariance(logits, logits_view) + (prior(logits, target) - least).clamp_min(0)
 
 
 def _cross_entropy(p: Tensor, log_q: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gedilearn.data.views import Views
 from gedilearn.methods.gedi import share
+from gedilearn.methods.priors import Prior
 from gedilearn.methods.terms import bound_gap
 from gedilearn.models.energy import EnergyModel
 from gedilearn.training.monitor import Diagnosis, diagnose
@@ -32,6 +33,7 @@ class Measurement(NamedTuple):
     features: Tensor  # (members, n, h)
     logits: Tensor  # (members, n, clusters)
     logits_view: Tensor  # (members, n, clusters)
+    target: Tensor | None  # (members, clusters): the prior p(y); None is uniform
 
 
 @torch.no_grad()
@@ -39,7 +41,7 @@ def measure(
     model: EnergyModel,
     data: Tensor,
     views: Views,
-    target: Tensor | None = None,
+    prior: Prior,
     progress: float | None = None,
     repeats: int = 1,
 ) -> Measurement:
@@ -62,15 +64,16 @@ def measure(
         parts.append((features[:, : len(x)], logits[:, : len(x)], logits[:, len(x) :]))
     model.train(was_training)
     features, logits, logits_view = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
-    gap = bound_gap(logits, logits_view, target)
-    return Measurement(gap.nan_to_num(nan=torch.inf), features, logits, logits_view)
+    target = prior.final(logits)
+    gap = bound_gap(logits, logits_view, target).nan_to_num(nan=torch.inf)
+    return Measurement(gap, features, logits, logits_view, target)
 
 
 def examine(
     model: EnergyModel,
     data: Tensor,
     views: Views,
-    target: Tensor | None,
+    prior: Prior,
     tol: float,
     gap: float | None = None,
 ) -> Diagnosis:
@@ -80,6 +83,7 @@ def examine(
     under the certifying ones.
     """
     if gap is None:
-        gap = float(measure(model, data, views, target, repeats=REPEATS).gap[0])
-    seen = measure(model, data, views, target, progress=1.0)
+        gap = float(measure(model, data, views, prior, repeats=REPEATS).gap[0])
+    seen = measure(model, data, views, prior, progress=1.0)
+    target = None if seen.target is None else seen.target[0]
     return diagnose(seen.features[0], seen.logits[0], seen.logits_view[0], target, gap, tol)

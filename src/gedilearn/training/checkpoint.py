@@ -25,11 +25,15 @@ FORMAT = 1
 def write_text(path: Path, text: str) -> None:
     """Replace a file's content: readers and a crash see the old text or the new, never a part."""
     temporary = path.with_name(f".{path.name}.part")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:  # a full disk, say, comes without the name of the file
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
 def write_tensors(
@@ -38,9 +42,13 @@ def write_tensors(
     """Replace a safetensors file in the same way."""
     temporary = path.with_name(f".{path.name}.part")
     owned = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    with open(temporary, "wb") as file:
+        mode = os.fstat(file.fileno()).st_mode  # readable by whom the other files are
     try:
         save_file(owned, temporary, metadata)
+        os.chmod(temporary, mode)
     except SafetensorError as error:  # how safetensors reports a full disk
+        temporary.unlink(missing_ok=True)
         raise OSError(f"cannot write {path}: {error}") from None
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())

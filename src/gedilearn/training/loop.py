@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gedilearn.data.views import Views, make_views
 from gedilearn.errors import InputError
 from gedilearn.methods.gedi import GEDI
+from gedilearn.methods.priors import make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.sampling.buffer import ReplayBuffer
@@ -108,7 +109,7 @@ class Trainer:
         x = self.data[index]
         view = self.views.draw(index, x, progress)
         with self.fabric.autocast():
-            terms = self.method.terms(self.forward, self.model, x, view, self._gather)
+            terms = self.method.terms(self.forward, self.model, x, view, progress, self._gather)
             loss = self.method.total(terms, progress).sum()
         self.optimizer.zero_grad()
         self.fabric.backward(loss)
@@ -154,7 +155,7 @@ class Trainer:
             now.features[best],
             now.logits[best],
             now.logits_view[best],
-            self.target,
+            None if now.target is None else now.target[best],
             float(seen.gap[best]),
             tol,
         )
@@ -178,7 +179,7 @@ class Trainer:
 
     def _measure(self, progress: float | None = None, repeats: int = 1) -> Measurement:
         """What rank 0 measures, on every rank, so that all decide alike."""
-        seen = measure(self.model, self.data, self.views, self.target, progress, repeats)
+        seen = measure(self.model, self.data, self.views, self.prior, progress, repeats)
         return seen._replace(gap=self.fabric.broadcast(seen.gap))
 
     def _log(self, terms: dict[str, Tensor], gaps: list[float], diagnosis: Diagnosis) -> None:
@@ -228,9 +229,7 @@ class Trainer:
         )
         self.forward, self.optimizer = fabric.setup(self.model, adam)
         self.data = self.data.to(fabric.device, _dtype(settings))
-        self.target = None
-        if settings.prior is not None:
-            self.target = torch.tensor(settings.prior, device=fabric.device)
+        self.prior = make_prior(settings.prior)
         self.views: Views = make_views(
             settings.views, self.data, settings.n_clusters, seed, self.view_function
         )
@@ -243,7 +242,7 @@ class Trainer:
         )
         # From here on ranks draw different views and chains.
         torch.manual_seed(seed + 1_000_003 * (1 + fabric.global_rank))
-        self.method = GEDI(settings.weights, self.target, self._chains())
+        self.method = GEDI(settings.weights, self.prior, self._chains())
 
     def _chains(self) -> PersistentChains | None:
         sampler = self.settings.sampler
@@ -265,7 +264,7 @@ class Trainer:
         model.load_state_dict(self.best)
         model.eval()
         tol = self.settings.training.tol
-        diagnosis = examine(model, self.data, self.views, self.target, tol, self.best_gap)
+        diagnosis = examine(model, self.data, self.views, self.prior, tol, self.best_gap)
         return Result(model.cpu(), diagnosis, self.iteration, self.elapsed(), self.stopped)
 
 

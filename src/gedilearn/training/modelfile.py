@@ -37,7 +37,12 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise InputError(f"{path} is not a readable safetensors file ({error})") from None
     if text is None:
         raise InputError(f"{path} is a safetensors file, but not a model of gedi-learn")
-    header = json.loads(text)
+    try:
+        header = json.loads(text)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        raise InputError(f"{path} is damaged: its header is no JSON object")
     if header.get("format") != FORMAT:
         raise InputError(
             f"{path} has format {header.get('format')}, written by version "

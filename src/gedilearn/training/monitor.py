@@ -166,7 +166,7 @@ def marginal_entropy(logits: Tensor, target: Tensor | None = None) -> Finding:
     clusters that hold everything where there should be four give 0.5.
     """
     q = log_marginal(logits).exp()
-    share = float(torch.special.entr(q).sum()) / target_entropy(target, logits.shape[-1])
+    share = float(torch.special.entr(q).sum() / target_entropy(target, logits.shape[-1]))
     ok = share >= 0.5
     words = f"the average prediction has {share:.0%} of the prior's entropy"
     return Finding("marginal entropy", share, 0.5, ok, words, CLUSTERS)

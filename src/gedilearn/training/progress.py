@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
@@ -17,6 +18,7 @@ class Display:
             BarColumn(bar_width=24),
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
+            console=Console(stderr=True),  # stdout is for results
             auto_refresh=False,
             transient=True,
         )

@@ -67,7 +67,7 @@ class RunDirectory:
         self._append("events.jsonl", {"time": stamp, "kind": kind, "message": message} | details)
 
     def summary(self, content: dict[str, Any]) -> None:
-        write_text(self.path / "summary.json", json.dumps(_plain(content), indent=2) + "\n")
+        write_text(self.path / "summary.json", json.dumps(plain(content), indent=2) + "\n")
 
     def preview(self, points: np.ndarray, labels: np.ndarray) -> None:
         """Keep evenly spaced points, in the data's units, with their clusters."""
@@ -86,7 +86,7 @@ class RunDirectory:
 
     def _append(self, name: str, row: dict[str, Any]) -> None:
         with open(self.path / name, "a", encoding="utf-8") as file:
-            file.write(json.dumps(_plain(row)) + "\n")
+            file.write(json.dumps(plain(row)) + "\n")
 
 
 def is_first_process() -> bool:
@@ -134,12 +134,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has no NaN or infinity: they are written as their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return value

@@ -1,0 +1,271 @@
+"""Tables: .csv, .tsv and .parquet. What is wrong is named by line and column."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gedilearn.data.arrays import as_labels, listing, row_listing
+from gedilearn.data.dataset import Dataset
+from gedilearn.data.reading import dataset
+from gedilearn.errors import InputError
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+class _Head(NamedTuple):
+    """What the first records of a table say about the rest."""
+
+    names: tuple[str, ...] | None
+    first: tuple[str, ...]
+    line: int
+    last_line: int
+
+    def column(self, index: int) -> str:
+        return f"{self.names[index]!r}" if self.names else str(index + 1)
+
+
+def _records(path: Path, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
+    """First line, last line and cells of every record that is not blank."""
+    with path.open(encoding="utf-8-sig", newline="") as handle:
+        reader = csv.reader(handle, delimiter=delimiter, strict=True)
+        last = 0
+        try:
+            for cells in reader:
+                start, last = last + 1, reader.line_num
+                if len(cells) > 1 or "".join(cells).strip() or cells == [""]:
+                    yield start, last, cells
+        except csv.Error as error:
+            raise InputError(f"{path}: line {last + 1}: {error}; mend the quotes") from error
+
+
+def _number(cell: str) -> float | None:
+    """The cell's value, NaN when it is missing, None when it is text."""
+    text = cell.strip()
+    try:
+        return None if "_" in text else float(text or "nan")
+    except ValueError:
+        return None
+
+
+def _is_header(first: Sequence[str], second: Sequence[str], expected: set[str]) -> bool:
+    if expected and expected <= set(first):
+        return True
+    filled = [cell for cell in first if cell]
+    if filled and all(_number(cell) is None for cell in filled):
+        return True
+    # A data frame without names writes its columns as 0, 1, 2, ...: a header, not a point.
+    counting = len(first) > 1 and list(filled) == [str(index) for index in range(len(filled))]
+    counting = counting and (list(first) == filled or list(first[1:]) == filled)
+    return counting and (len(filled) >= 10 or not all(cell.strip().isdigit() for cell in second))
+
+
+def _read_head(path: Path, delimiter: str, expected: set[str]) -> _Head:
+    records = _records(path, delimiter)
+    top = next(records, None)
+    if top is None:
+        raise InputError(f"{path}: the file holds only blank lines; write it again")
+    line, last_line, cells = top
+    first = tuple(cell.strip() for cell in cells)
+    _, _, second = next(records, (0, 0, None))
+    if second is not None and not _is_header(first, second, expected):
+        return _Head(None, first, line, last_line)
+    if second is None and any(_number(cell) is not None for cell in first if cell):
+        return _Head(None, first, line, last_line)
+    if second is None:
+        raise InputError(f"{path}: zero rows below the header; give at least one")
+    names = tuple(cell or f"column {index + 1}" for index, cell in enumerate(first))
+    return _Head(names, first, line, last_line)
+
+
+def _label_index(names: Sequence[str], label_column: str, path: Path) -> int:
+    found = [index for index, name in enumerate(names) if name == label_column]
+    if len(found) == 1:
+        return found[0]
+    near = difflib.get_close_matches(label_column, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {listing(names, 6)}"
+    count = "no column is" if not found else f"{len(found)} columns are"
+    raise InputError(f"{path}: {count} named {label_column!r}; {hint}")
+
+
+def _feature_indices(
+    path: Path,
+    names: Sequence[str] | None,
+    width: int,
+    label: int | None,
+    columns: Sequence[str] | None,
+) -> list[int]:
+    """Where the features are: `columns` by name and in their order, else all but the label."""
+    rest = [index for index in range(width) if index != label]
+    if columns is None:
+        return rest
+    if names is None:
+        if len(rest) != len(columns):
+            raise InputError(
+                f"{path}: {len(rest)} columns without names, expected {len(columns)}: "
+                f"{listing(columns, 6)}"
+            )
+        return rest
+    missing = [repr(name) for name in columns if name not in names]
+    if missing:
+        noun = "column" if len(missing) == 1 else "columns"
+        raise InputError(f"{path}: no {noun} {listing(missing, 6)}; there are {listing(names, 6)}")
+    doubled = [repr(name) for name in columns if list(names).count(name) > 1]
+    if doubled:
+        raise InputError(f"{path}: more than one column is named {listing(doubled, 6)}; rename")
+    return [list(names).index(name) for name in columns]
+
+
+def read_delimited(
+    path: Path, delimiter: str, label_column: str | None, columns: Sequence[str] | None
+) -> Dataset:
+    """Text with a delimiter, with or without a header."""
+    expected = {label_column} if label_column is not None else set(columns or ())
+    head = _read_head(path, delimiter, expected)
+    width = len(head.first)
+    other = next((mark for mark in ";\t|," if mark in head.first[0] and mark != delimiter), None)
+    if width == 1 and other:
+        raise InputError(
+            f"{path}: separated by {other!r}, not {delimiter!r}; save it with the latter"
+        )
+    label = None
+    if label_column is not None:
+        label = _label_index(head.names or head.first, label_column, path)
+        if width == 1:
+            raise InputError(f"{path}: zero columns beside the labels; give at least one")
+    features = _feature_indices(path, head.names, width, label, columns)
+    names = tuple(head.names[index] for index in features) if head.names else None
+    table = _plain_numbers(path, delimiter, head)
+    if table is None:
+        x, texts = _parse_cells(path, delimiter, head, features, label)
+        y = as_labels(texts, str(path)) if label is not None else None
+        return dataset(path, x, y, names)
+    y = as_labels(table[:, label], str(path)) if label is not None else None
+    x = table if features == list(range(width)) else table[:, features]
+    return dataset(path, x, y, names)
+
+
+def _plain_numbers(path: Path, delimiter: str, head: _Head) -> np.ndarray | None:
+    """The fast way, for finite numbers only; None sends everything else to `_parse_cells`."""
+    if head.last_line != 1:
+        return None
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
+            skip = 1 if head.names else 0
+            x = np.loadtxt(handle, delimiter=delimiter, skiprows=skip, comments=None, ndmin=2)
+    except ValueError:
+        return None
+    return x if x.shape[1] == len(head.first) and np.isfinite(x).all() else None
+
+
+def _parse_cells(
+    path: Path, delimiter: str, head: _Head, features: list[int], label: int | None
+) -> tuple[np.ndarray, list[str]]:
+    """Cell by cell, so that what is wrong can be named by line and column."""
+    width = len(head.first)
+    numbers, labels = array("d"), []
+    good, bad = [0] * width, [0] * width
+    first_bad: dict[int, tuple[int, str]] = {}
+    missing: list[tuple[int, int]] = []
+    for line, _, cells in _records(path, delimiter):
+        if head.names and line == head.line:
+            continue
+        if len(cells) != width:
+            raise InputError(
+                f"{path}: line {line} has {len(cells)} cells, line {head.line} has {width}; "
+                "give every row the same number"
+            )
+        if label is not None:
+            labels.append(cells[label].strip())
+            if labels[-1].lower() in ("", "nan"):
+                raise InputError(f"{path}: line {line} has no label in column {head.column(label)}")
+        for index in features:
+            value = _number(cells[index])
+            if value is None:
+                bad[index] += 1
+                first_bad.setdefault(index, (line, cells[index]))
+            elif np.isfinite(value):
+                good[index] += 1
+            else:
+                missing.append((line, index))
+            numbers.append(np.nan if value is None else value)
+    _refuse_text(path, head, first_bad, [i for i in features if bad[i] > good[i]])
+    if missing:
+        rows = list(dict.fromkeys(line for line, _ in missing))
+        raise InputError(
+            f"{path}: {len(missing)} missing or infinite cell{'' if len(missing) == 1 else 's'} in "
+            f"{row_listing(rows)} (line numbers in the file), first in column "
+            f"{head.column(missing[0][1])}; drop these rows or fill in the values"
+        )
+    return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(features)), labels
+
+
+def _refuse_text(
+    path: Path, head: _Head, first_bad: dict[int, tuple[int, str]], text: list[int]
+) -> None:
+    if text:
+        _refuse_columns(path, [head.column(index) for index in text])
+    if first_bad:
+        (line, cell), index = min((place, index) for index, place in first_bad.items())
+        hint = "if line 1 is a header, no name in it may be a number" if line == 1 else "mend it"
+        place = f"line {line}, column {head.column(index)}"
+        raise InputError(f"{path}: {place}: {cell[:40]!r} is not a number; {hint}")
+
+
+def _refuse_columns(path: Path, columns: Sequence[str]) -> None:
+    noun = "column" if len(columns) == 1 else "columns"
+    raise InputError(
+        f"{path}: {noun} {listing(columns, 6)} not numbers but text or the like; encode as numbers "
+        "or drop, or name one as label_column"
+    )
+
+
+def read_parquet(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
+    """Parquet, as written by pandas, polars or pyarrow."""
+    try:
+        import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
+        import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
+    except ImportError as error:
+        raise InputError(
+            f'{path}: reading .parquet needs pyarrow; pip install "gedi-learn[parquet]"'
+        ) from error
+    with path.open("rb") as handle:
+        table = pq.read_table(handle)
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    kept = [name for name in table.column_names if name not in index or name == label_column]
+    table = table.select(kept) if len(set(kept)) == len(kept) else table
+    label = None
+    if label_column is not None:
+        label = _label_index(table.column_names, label_column, path)
+    features = _feature_indices(path, table.column_names, table.num_columns, label, columns)
+    if not features or table.num_rows == 0:
+        raise InputError(f"{path}: zero {'columns' if not features else 'rows'}; give at least one")
+
+    def numeric(i: int) -> bool:
+        kind = table.schema.field(i).type
+        is_type = pa.types
+        tests = (is_type.is_integer, is_type.is_floating, is_type.is_boolean, is_type.is_decimal)
+        return any(test(kind) for test in tests)
+
+    def numbers(i: int) -> Any:
+        return table.column(i).cast(pa.float64(), safe=False).to_numpy()
+
+    names = tuple(table.column_names[i] for i in features)
+    not_numbers = [repr(table.column_names[i]) for i in features if not numeric(i)]
+    if not_numbers:
+        _refuse_columns(path, not_numbers)
+    x = np.column_stack([numbers(i) for i in features])
+    if label is None:
+        return dataset(path, x, None, names)
+    if table.column(label).null_count:
+        raise InputError(
+            f"{path}: {table.column(label).null_count} rows without a label; drop them"
+        )
+    values = numbers(label) if numeric(label) else [str(v) for v in table.column(label).to_pylist()]
+    return dataset(path, x, as_labels(values, str(path)), names)
