@@ -1,0 +1,5 @@
+"""`python -m gedilearn.cli` is `gedi`."""
+
+from gedilearn.cli import main
+
+main()

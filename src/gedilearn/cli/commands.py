@@ -1,0 +1,363 @@
+"""The commands with their options and help pages.
+
+Only what the help pages need is imported here; the work is done in `actions`, which brings torch
+along and is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gedilearn import __version__
+from gedilearn.cli.plainly import plainly
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+reproduce = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(reproduce, name="reproduce")
+
+
+class Kind(str, Enum):
+    """Scores of a point, higher for more typical ones."""
+
+    log_density = "log_density"
+    gradient_norm = "gradient_norm"
+    confidence = "confidence"
+
+
+class Where(str, Enum):
+    """Devices to train on."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A .npy, .npz, .csv, .tsv or .parquet file, a folder of images, or the name of a "
+        "built-in set: moons, circles, digits.",
+    ),
+]
+Run = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN", help="A run directory written by gedi fit, or a model.safetensors file."
+    ),
+]
+OutFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write here instead of to the screen: .csv, .npy or .json. Never overwrites.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only errors (and the JSON, if asked for).")
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"gedi-learn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def gedi(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Cluster unlabelled data with a neural network, and say whether to trust the result.
+
+    \b
+    gedi fit points.csv --clusters 3
+    gedi predict gedi-runs/points-1 more.csv --out clusters.csv
+    """
+
+
+@app.command()
+@plainly
+def fit(
+    data: Data,
+    clusters: Annotated[
+        int, typer.Option("--clusters", "-k", metavar="K", help="How many clusters, 2 or more.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="The run directory, new or empty; gedi-runs/NAME-1 (or the next free number) if "
+            "not given.",
+        ),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(metavar="NAME", help="Settings to start from; see gedi presets.")
+    ] = "default",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change one setting, with its value in YAML; may be repeated. See gedi settings.",
+        ),
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A column of true labels: not used in training, compared with the clusters "
+            "afterwards.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of all randomness; 0 if not given.")
+    ] = None,
+    inits: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Initialisations trained at once; the best is kept."),
+    ] = None,
+    device: Annotated[Where | None, typer.Option(help="Where to train.")] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Cluster DATA and give a verdict on the result.
+
+    Trains a network and writes a run directory. It holds the model, the cluster of each row
+    (labels.csv), the settings, and all that gedi resume needs to continue after an interruption.
+
+    \b
+    gedi fit moons --clusters 2
+    gedi fit iris.csv -k 3 --label-column species --out runs/iris
+    gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    options = {
+        "training.seed": seed,
+        "training.n_init": inits,
+        "device.accelerator": device.value if device else None,
+    }
+    screen = Screen(as_json, quiet)
+    actions.fit(data, clusters, out, preset, set_ or [], options, label_column, screen)
+
+
+@app.command()
+@plainly
+def resume(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Where the data is now, if it was moved."),
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Continue an interrupted fit from its checkpoint.
+
+    The result is that of a fit without interruption. A finished run is only shown again.
+
+    \b
+    gedi resume gedi-runs/points-1
+    gedi resume gedi-runs/points-1 --data /new/place/points.csv
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    actions.resume(run, data, Screen(as_json, quiet))
+
+
+@app.command()
+@plainly
+def predict(
+    run: Run,
+    data: Data,
+    out: OutFile = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Also the probability of every cluster.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give each row of DATA its cluster.
+
+    The confidence is the probability of that cluster. Columns are found by their names if the
+    model knows them, in any order. A .npy file holds the clusters alone, or with --proba the
+    matrix of probabilities.
+
+    \b
+    gedi predict gedi-runs/points-1 more.csv
+    gedi predict gedi-runs/points-1 more.csv --proba --out probabilities.csv
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    actions.predict(run, data, out, proba, Screen(as_json))
+
+
+@app.command()
+@plainly
+def score(
+    run: Run,
+    data: Data,
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            help="log_density: log p(x) up to a constant; gradient_norm: minus the norm of its "
+            "gradient, to find points unlike the training data; confidence: the largest p(y|x)."
+        ),
+    ] = Kind.log_density,
+    out: OutFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how typical each row of DATA is, higher for more.
+
+    \b
+    gedi score gedi-runs/points-1 more.csv
+    gedi score gedi-runs/points-1 more.csv --kind gradient_norm --out scores.npy
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    actions.score(run, data, kind.name, out, Screen(as_json))
+
+
+@app.command()
+@plainly
+def sample(
+    run: Run,
+    number: Annotated[int, typer.Option("--number", "-n", help="How many points.")] = 64,
+    steps: Annotated[int, typer.Option(help="Langevin steps for each point.")] = 500,
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
+    out: OutFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Generate new points like the training data.
+
+    Each comes with its cluster. A .npy file holds the points alone; images can only be written so.
+
+    \b
+    gedi sample gedi-runs/points-1 -n 1000 --out new.csv
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    actions.sample(run, number, steps, seed, out, Screen(as_json))
+
+
+@app.command()
+@plainly
+def diagnose(
+    run: Run,
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help="Data to look at; that of the fit if not given."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a clustering is to be trusted.
+
+    Lists each finding on the failure modes of such training, then the verdict.
+
+    \b
+    gedi diagnose gedi-runs/points-1
+    gedi diagnose gedi-runs/points-1 more.csv --json
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    actions.diagnose(run, data, Screen(as_json))
+
+
+@app.command()
+@plainly
+def demo(
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="The run directory; gedi-runs/demo-1 if not given."),
+    ] = None,
+) -> None:
+    """Show on made-up data what this is about.
+
+    \b
+    gedi demo
+    """
+    from gedilearn.cli import actions
+
+    actions.demo(out)
+
+
+@reproduce.command()
+@plainly
+def landscape(
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write landscape.csv and landscape.md there."),
+    ] = None,
+) -> None:
+    """Table 1: the terms against the failure modes.
+
+    Measures which term of the loss penalises which failure mode.
+
+    \b
+    gedi reproduce landscape --out tables
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    actions.landscape(out, Screen())
+
+
+@reproduce.callback()
+def tables() -> None:
+    """Compute a table of the paper again."""
+
+
+@app.command()
+@plainly
+def settings() -> None:
+    """List every setting, its default and meaning.
+
+    For gedi fit --set NAME=VALUE.
+
+    \b
+    gedi settings
+    gedi settings | grep sampler
+    """
+    from gedilearn.cli.listings import show_settings
+
+    show_settings()
+
+
+@app.command()
+@plainly
+def presets() -> None:
+    """List the presets and what each changes.
+
+    For gedi fit --preset NAME.
+
+    \b
+    gedi presets
+    """
+    from gedilearn.cli.listings import show_presets
+
+    show_presets()
+
+
+def main() -> None:
+    """The entry point of the command `gedi`."""
+    app(prog_name="gedi")

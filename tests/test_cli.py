@@ -1,0 +1,527 @@
+"""The command line: what each command writes, prints, and agrees with."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
+from typer.testing import CliRunner
+
+import gedilearn
+from gedilearn import GEDI
+from gedilearn.cli import app
+from gedilearn.data.files import load
+from gedilearn.output import Result, Screen
+from gedilearn.presets import PRESETS
+from gedilearn.settings import Settings, known_paths
+from gedilearn.training.rundir import RunDirectory
+
+SHORT = [
+    *("--set", "training.max_iter=60", "--set", "training.check_every=30"),
+    *("--set", "sampler.buffer=400"),
+]
+NAMES = ["width", "height", "depth"]
+
+
+def gedi(*arguments: object, code: int = 0):
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def config_of(run: Path) -> dict:
+    return yaml.safe_load((run / "config.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def points() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.normal(-3, 1, (40, 3)), rng.normal(3, 1, (40, 3))]).round(3)
+
+
+@pytest.fixture(scope="module")
+def table(points, tmp_path_factory) -> Path:
+    """A CSV file with a column of text labels in the middle."""
+    path = tmp_path_factory.mktemp("data") / "blobs.csv"
+    kinds = ["left"] * 40 + ["right"] * 40
+    lines = [f"{a},{b},{kind},{c}" for (a, b, c), kind in zip(points, kinds, strict=True)]
+    path.write_text("\n".join(["width,height,kind,depth", *lines]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(table, tmp_path_factory) -> Path:
+    """A finished run, not to be changed."""
+    path = tmp_path_factory.mktemp("runs") / "blobs"
+    gedi("fit", table, "--clusters", 2, "--label-column", "kind", "--out", path, *SHORT, "--quiet")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(run) -> GEDI:
+    return GEDI.load(run / "model.safetensors")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# --- fit ----------------------------------------------------------------------------------------
+
+
+def test_fit_shows_the_result_the_verdict_and_the_path(table, here):
+    result = gedi("fit", table, "-k", 2, "--label-column", "kind", *SHORT)
+    summary = json.loads((here / "gedi-runs/blobs-1/summary.json").read_text())
+    sizes = ", ".join(map(str, summary["cluster_sizes"]))
+    for text in ("80", sizes, summary["verdict"], "NMI", "AMI", "after the fact"):
+        assert text in result.stdout
+    assert result.stdout.splitlines()[-1] == "run directory: gedi-runs/blobs-1"
+    assert result.stderr == ""
+
+
+def test_fit_takes_the_next_free_number(table, here):
+    (here / "gedi-runs/blobs-1").mkdir(parents=True)
+    result = gedi("fit", table, "-k", 2, "--label-column", "kind", *SHORT, "--json")
+    assert json.loads(result.stdout)["run"] == "gedi-runs/blobs-2"
+
+
+def test_fit_does_what_the_estimator_does(run, points):
+    settings = {"max_iter": 60, "check_every": 30, "buffer_size": 400}
+    labels = GEDI(2, random_state=0, **settings).fit(points).labels_
+    rows = rows_of((run / "labels.csv").read_text())
+    assert [int(row["row"]) for row in rows] == list(range(80))
+    assert [int(row["cluster"]) for row in rows] == labels.tolist()
+
+
+def test_labels_come_with_their_confidence(run, model, points):
+    rows = rows_of((run / "labels.csv").read_text())
+    np.testing.assert_allclose(
+        [float(row["confidence"]) for row in rows], model.predict_proba(points).max(1), rtol=1e-6
+    )
+
+
+def test_fit_with_json_prints_json_alone_with_nmi_and_ami(table, here):
+    result = gedi("fit", table, "-k", 2, "--label-column", "kind", *SHORT, "--json", "--out", "r")
+    content = json.loads(result.stdout)
+    clusters = [row["cluster"] for row in rows_of((here / "r/labels.csv").read_text())]
+    kinds = ["left"] * 40 + ["right"] * 40
+    assert content["nmi"] == pytest.approx(normalized_mutual_info_score(kinds, clusters))
+    assert content["ami"] == pytest.approx(adjusted_mutual_info_score(kinds, clusters))
+    assert sum(content["cluster_sizes"]) == content["n_samples"] == 80
+    assert result.stderr == ""
+
+
+def test_a_fit_without_labels_claims_no_agreement(points, here):
+    np.save("x.npy", points)
+    content = json.loads(gedi("fit", "x.npy", "-k", 2, *SHORT, "--json").stdout)
+    assert "nmi" not in content
+    assert "NMI" not in gedi("fit", "x.npy", "-k", 2, *SHORT).stdout
+
+
+def test_a_quiet_fit_prints_nothing(points, here):
+    np.save("x.npy", points)
+    assert gedi("fit", "x.npy", "-k", 2, *SHORT, "--quiet").output == ""
+    assert (here / "gedi-runs/x-1/labels.csv").exists()
+
+
+def test_problems_found_by_the_monitor_are_listed(points, here):
+    np.save("x.npy", points)
+    one = ["--set", "training.max_iter=1", "--set", "sampler.buffer=400"]
+    result = gedi("fit", "x.npy", "-k", 5, *one, "--out", "r")
+    findings = json.loads((here / "r/summary.json").read_text())["diagnosis"]["findings"]
+    problems = [finding for finding in findings if not finding["ok"]]
+    assert problems
+    for finding in problems:
+        assert f"- {finding['name']}: {finding['words']}" in result.stdout
+
+
+def test_settings_come_from_preset_then_set_then_options(points, here):
+    np.save("x.npy", points)
+    sets = ["--set", "training.seed=3", "--set", "weights.prior=[[0, 5], [1, 7.5]]"]
+    options = ["--preset", "paper/toy", "--seed", 4, "--inits", 2, "--device", "cpu"]
+    gedi("fit", "x.npy", "-k", 3, *SHORT, *sets, *options, "--set", "optimizer.learning_rate=1e-4")
+    settings = config_of(here / "gedi-runs/x-1")["settings"]
+    assert settings["n_clusters"] == 3
+    assert settings["scaling"] == PRESETS["paper/toy"]["scaling"] == "none"
+    assert settings["training"]["seed"] == 4
+    assert settings["training"]["n_init"] == 2
+    assert settings["device"]["accelerator"] == "cpu"
+    assert settings["weights"]["prior"] == [[0, 5], [1, 7.5]]
+    assert settings["optimizer"]["learning_rate"] == 1e-4
+
+
+def test_the_config_says_where_the_data_is(run, table):
+    data = config_of(run)["data"]
+    assert data["source"] == str(table)
+    assert data["label_column"] == "kind"
+    assert data["columns"] == NAMES
+
+
+def test_several_processes_must_be_told_their_folder(points, here, monkeypatch):
+    np.save("x.npy", points)
+    several = ["--set", "device.devices=2"]
+    assert "--out RUN" in gedi("fit", "x.npy", "-k", 2, *SHORT, *several, code=2).stderr
+    assert not (here / "gedi-runs").exists()
+
+
+# --- predict, score, sample ---------------------------------------------------------------------
+
+
+def test_predict_in_a_pipe_is_csv(run, table, model, points):
+    result = gedi("predict", run, table)
+    rows = rows_of(result.stdout)
+    assert list(rows[0]) == ["row", "cluster", "confidence"]
+    assert [int(row["cluster"]) for row in rows] == model.predict(points).tolist()
+    assert result.stderr == ""
+
+
+def test_predict_with_proba_gives_every_cluster(run, table, model, points):
+    rows = rows_of(gedi("predict", run, table, "--proba").stdout)
+    p = np.array([[float(row["p0"]), float(row["p1"])] for row in rows])
+    np.testing.assert_allclose(p, model.predict_proba(points), rtol=1e-6)
+
+
+def test_predict_as_json(run, table, model, points):
+    content = json.loads(gedi("predict", run, table, "--json").stdout)
+    assert content["labels"] == model.predict(points).tolist()
+    content = json.loads(gedi("predict", run, table, "--json", "--proba").stdout)
+    np.testing.assert_allclose(content["probabilities"], model.predict_proba(points), rtol=1e-6)
+
+
+def test_predict_writes_files_by_their_ending(run, table, model, points, here):
+    labels, p = model.predict(points), model.predict_proba(points)
+    result = gedi("predict", run, table, "--out", "a.csv")
+    assert result.stdout == ""
+    assert "80 rows written to a.csv" in result.stderr
+    assert [int(r["cluster"]) for r in rows_of(Path("a.csv").read_text())] == labels.tolist()
+    gedi("predict", run, table, "--out", "a.npy")
+    assert np.load("a.npy").tolist() == labels.tolist()
+    gedi("predict", run, table, "--proba", "--out", "p.npy")
+    np.testing.assert_allclose(np.load("p.npy"), p, rtol=1e-6)
+    gedi("predict", run, table, "--out", "a.json")
+    assert json.loads(Path("a.json").read_text())["labels"] == labels.tolist()
+    result = gedi("predict", run, table, "--out", "b.csv", "--json")
+    assert json.loads(result.stdout) == {"out": "b.csv", "rows": 80}
+    assert sorted(os.listdir()) == ["a.csv", "a.json", "a.npy", "b.csv", "p.npy"]
+
+
+def test_columns_are_found_by_name_among_others_and_in_any_order(run, table, here, points):
+    expected = gedi("predict", run, table).stdout
+    lines = [f"{c},note {i},{a},{b}" for i, (a, b, c) in enumerate(points)]
+    Path("other.csv").write_text("\n".join(["depth,note,width,height", *lines]) + "\n")
+    assert gedi("predict", run, "other.csv").stdout == expected
+    plain = [",".join(map(str, row)) for row in points]
+    Path("plain.csv").write_text("\n".join(plain) + "\n")
+    assert gedi("predict", run, "plain.csv").stdout == expected
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(points, columns=NAMES).assign(note="text")[["note", *NAMES[::-1]]]
+    frame.to_parquet("other.parquet")
+    assert gedi("predict", run, "other.parquet").stdout == expected
+
+
+def test_missing_columns_are_named(run, here):
+    Path("few.csv").write_text("width,other\n1,2\n3,4\n")
+    assert "no columns 'height', 'depth'" in gedi("predict", run, "few.csv", code=2).stderr
+    Path("few.csv").write_text("1,2\n3,4\n")
+    assert "expected 3: width, height, depth" in gedi("predict", run, "few.csv", code=2).stderr
+
+
+def test_a_model_file_will_do_for_a_run(run, points, here):
+    np.save("x.npy", points)
+    file = run / "model.safetensors"
+    assert gedi("predict", file, "x.npy").stdout == gedi("predict", run, "x.npy").stdout
+
+
+def test_a_model_of_a_data_frame_finds_its_columns(points, here):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(points, columns=NAMES)
+    fitted = GEDI(2, max_iter=30, buffer_size=400, random_state=0).fit(frame)
+    fitted.save("m.safetensors")
+    frame[NAMES[::-1]].to_csv("x.csv", index=False)
+    content = json.loads(gedi("predict", "m.safetensors", "x.csv", "--json").stdout)
+    assert content["labels"] == fitted.labels_.tolist()
+
+
+@pytest.mark.parametrize("kind", ["log_density", "gradient_norm", "confidence"])
+def test_score_gives_the_estimators_scores(run, table, model, points, kind, here):
+    expected = model.score_samples(points, kind)
+    rows = rows_of(gedi("score", run, table, "--kind", kind).stdout)
+    np.testing.assert_allclose([float(row[kind]) for row in rows], expected, rtol=1e-5)
+    content = json.loads(gedi("score", run, table, "--kind", kind, "--json").stdout)
+    assert content["kind"] == kind
+    np.testing.assert_allclose(content["scores"], expected, rtol=1e-5)
+    gedi("score", run, table, "--kind", kind, "--out", "s.npy")
+    np.testing.assert_allclose(np.load("s.npy"), expected, rtol=1e-5)
+
+
+def test_scores_are_log_densities_unless_told(run, table, model, points):
+    content = json.loads(gedi("score", run, table, "--json").stdout)
+    np.testing.assert_allclose(content["scores"], model.score_samples(points), rtol=1e-5)
+
+
+def test_sample_follows_the_seed_and_names_the_columns(run, model, here):
+    arguments = ["sample", run, "-n", 5, "--steps", 20, "--seed", 7]
+    text = gedi(*arguments).stdout
+    points, labels = model.sample(5, steps=20, random_state=7)
+    rows = rows_of(text)
+    assert list(rows[0]) == [*NAMES, "cluster"]
+    np.testing.assert_allclose([[float(row[n]) for n in NAMES] for row in rows], points)
+    assert [int(row["cluster"]) for row in rows] == labels.tolist()
+    content = json.loads(gedi(*arguments, "--json").stdout)
+    np.testing.assert_allclose(content["points"], points)
+    gedi(*arguments, "--out", "new.npy")
+    np.testing.assert_allclose(np.load("new.npy"), points)
+    other = gedi(*arguments[:-1], 8).stdout
+    assert other != text
+
+
+def test_samples_are_64_unless_told(run):
+    assert len(rows_of(gedi("sample", run, "--steps", 1).stdout)) == 64
+
+
+def test_images_are_fitted_from_a_folder_and_sampled_to_npy_only(here):
+    rng = np.random.default_rng(0)
+    for k in range(12):
+        Path(f"im/{k % 2}").mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 60, (8, 8)) + 180 * (k % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(f"im/{k % 2}/{k}.png")
+    gedi("fit", "im", "-k", 2, "--set", "training.max_iter=2", "--set", "sampler.buffer=400")
+    run = Path("gedi-runs/im-1")
+    assert len(rows_of(gedi("predict", run, "im").stdout)) == 12
+    sample = ["sample", run, "-n", 3, "--steps", 2]
+    for where in ([], ["--json"], ["--out", "x.csv"]):
+        assert "--out FILE.npy" in gedi(*sample, *where, code=2).stderr
+    gedi(*sample, "--out", "x.npy")
+    assert np.load("x.npy").shape == (3, 1, 8, 8)
+
+
+# --- diagnose -----------------------------------------------------------------------------------
+
+
+def test_diagnose_lists_every_finding_and_the_verdict(run, model, points):
+    diagnosis = model.diagnose(points)
+    text = gedi("diagnose", run).stdout
+    for finding in diagnosis.findings:
+        assert finding.name in text
+    assert text.splitlines()[-1] == diagnosis.verdict
+
+
+def test_diagnose_as_json_of_other_data(run, model, points, here):
+    np.save("x.npy", points[:50])
+    content = json.loads(gedi("diagnose", run, "x.npy", "--json").stdout)
+    assert content["n_samples"] == 50
+    assert content["gap"] == pytest.approx(model.diagnose(points[:50]).gap)
+    assert {"name", "value", "threshold", "ok", "words"} <= set(content["findings"][0])
+
+
+def test_diagnose_of_a_model_file_needs_data(run, points, here):
+    np.save("x.npy", points)
+    file = run / "model.safetensors"
+    assert "give DATA" in gedi("diagnose", file, code=2).stderr
+    assert gedi("diagnose", file, "x.npy").stdout == gedi("diagnose", run).stdout
+
+
+def test_diagnose_refuses_views_that_no_file_holds(points, here):
+    np.save("x.npy", points)
+    GEDI(2, views=lambda x: x, max_iter=5, buffer_size=400, run_dir="r").fit(points)
+    assert "function as views" in gedi("diagnose", "r", "x.npy", code=2).stderr
+
+
+# --- resume -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interrupted(points, here, monkeypatch) -> Path:
+    """A run that Ctrl-C ended half way."""
+    np.save("x.npy", points)
+    metric = RunDirectory.metric
+
+    def press_ctrl_c(self, row):
+        metric(self, row)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "metric", press_ctrl_c)
+        result = gedi("fit", "x.npy", "-k", 3, *SHORT, "--out", "my run", code=130)
+    assert result.stderr == "interrupted: continue with gedi resume 'my run'\n"
+    assert result.stdout == ""
+    return Path("my run")
+
+
+def test_an_interrupted_run_is_not_finished(interrupted):
+    assert (
+        "is not finished: gedi resume 'my run'"
+        in gedi("predict", interrupted, "x.npy", code=2).stderr
+    )
+
+
+def test_a_resumed_run_equals_one_without_interruption(interrupted):
+    resumed = json.loads(gedi("resume", interrupted, "--json").stdout)
+    whole = json.loads(gedi("fit", "x.npy", "-k", 3, *SHORT, "--json", "--out", "whole").stdout)
+    for key in ("gap", "cluster_sizes", "iterations", "verdict"):
+        assert resumed[key] == whole[key]
+    assert resumed["iterations"] == 60
+    labels = [Path(run, "labels.csv").read_text() for run in ("my run", "whole")]
+    assert labels[0] == labels[1]
+
+
+def test_moved_data_is_asked_for_and_taken(interrupted):
+    Path("x.npy").rename("y.npy")
+    refusal = gedi("resume", interrupted, code=2).stderr
+    assert "is no longer at" in refusal
+    assert "--data DATA" in refusal
+    assert "my run" in gedi("resume", interrupted, "--data", "y.npy").stdout
+    assert "give DATA" in gedi("diagnose", interrupted, code=2).stderr
+
+
+def test_other_data_is_refused(interrupted, points):
+    np.save("z.npy", points + 1)
+    assert "other data" in gedi("resume", interrupted, "--data", "z.npy", code=2).stderr
+
+
+def test_a_quiet_resume_prints_nothing(interrupted):
+    assert gedi("resume", interrupted, "--quiet").output == ""
+    assert (interrupted / "summary.json").exists()
+
+
+def test_a_finished_run_is_read_back(run):
+    before = (run / "model.safetensors").stat().st_mtime_ns
+    result = gedi("resume", run, "--json")
+    assert result.stderr == f"{run} is finished already\n"
+    summary = json.loads((run / "summary.json").read_text())
+    assert json.loads(result.stdout)["gap"] == summary["gap"]
+    assert (run / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_missing_labels_of_a_finished_run_are_written(points, here):
+    np.save("x.npy", points)
+    gedi("fit", "x.npy", "-k", 2, *SHORT, "--out", "r")
+    labels = Path("r/labels.csv").read_text()
+    Path("r/labels.csv").unlink()
+    gedi("resume", "r")
+    assert Path("r/labels.csv").read_text() == labels
+
+
+# --- the rest -----------------------------------------------------------------------------------
+
+
+def test_demo_is_run_in_the_folder_asked_for(here, monkeypatch):
+    seen = []
+    stub = types.ModuleType("gedilearn.experiments.demo")
+    stub.run = lambda out, console: (seen.append(out), console.print("[shown]"))
+    monkeypatch.setitem(sys.modules, stub.__name__, stub)
+    assert gedi("demo").stdout == "[shown]\n"
+    gedi("demo", "--out", "tour")
+    assert seen == [Path("gedi-runs/demo-1"), Path("tour")]
+
+
+def test_reproduce_landscape_shows_and_writes_the_table(here):
+    result = gedi("reproduce", "landscape", "--out", "tables")
+    assert "Table 1" in result.stdout
+    rows = rows_of(Path("tables/landscape.csv").read_text())
+    assert {row["term"] for row in rows} == {"GEN", "INV", "PRIOR", "GEDI"}
+    assert Path("tables/landscape.md").read_text().startswith("| ")
+    assert "exists already" in gedi("reproduce", "landscape", "--out", "tables", code=2).stderr
+
+
+def test_settings_lists_every_setting_with_default_and_meaning():
+    rows = {row["setting"]: row for row in rows_of(gedi("settings").stdout)}
+    assert {name: row["meaning"] for name, row in rows.items()} == known_paths()
+    assert json.loads(rows["optimizer.learning_rate"]["default"]) == 1e-3
+    assert yaml.safe_load(rows["network.features"]["default"]) is Settings().network.features
+
+
+def test_presets_lists_every_preset_and_what_it_changes():
+    rows = {row["preset"]: row["settings"] for row in rows_of(gedi("presets").stdout)}
+    assert set(rows) == set(PRESETS)
+    assert "weights.inv=50.0" in rows["paper/toy"]
+
+
+def test_version_and_help():
+    assert gedi("--version").stdout == f"gedi-learn {gedilearn.__version__}\n"
+    assert "gedi fit points.csv --clusters 3" in gedi("--help").stdout
+    assert "gedi fit points.csv --clusters 3" in CliRunner().invoke(app, []).output
+
+
+def test_every_command_has_a_help_page_with_an_example():
+    commands = [command.callback.__name__ for command in app.registered_commands]
+    assert {"fit", "resume", "predict", "score", "sample", "diagnose", "demo"} <= set(commands)
+    for command in commands:
+        text = gedi(command, "--help").stdout
+        assert f"  gedi {command}" in text.split("Options:")[0]
+
+
+# --- the screen ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def result() -> Result:
+    n = 25
+    columns = {"row": np.arange(n), "[b]": np.linspace(0, 1, n, dtype=np.float32)}
+    return Result(columns, columns["[b]"], {"values": [0.5, float("inf")]})
+
+
+def test_a_terminal_gets_a_short_table(result, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    Screen().give(result, None)
+    text = capsys.readouterr().out
+    assert "[b]" in text
+    assert "0.375" in text
+    assert "0.4167" not in text
+    assert "15 more rows" in text
+
+
+def test_csv_is_read_back_exactly(result, capsys):
+    Screen().give(result, None)
+    back = [np.float32(row["[b]"]) for row in rows_of(capsys.readouterr().out)]
+    assert back == result.array.tolist()
+
+
+def test_infinities_stay_valid_json(result, capsys):
+    Screen(json=True).give(result, None)
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
+        "values": [0.5, "inf"]
+    }
+
+
+def test_only_the_first_of_several_processes_prints_or_writes(
+    result, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("RANK", "1")
+    for screen in (Screen(), Screen(json=True)):
+        screen.give(result, None)
+        screen.give(result, tmp_path / "x.csv")
+        screen.message("hello")
+        screen.content({})
+        screen.table(("a",), [("b",)])
+    assert capsys.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_messages_go_to_stderr_unless_quiet(capsys):
+    Screen().message("hello")
+    Screen(quiet=True).message("hush")
+    assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_load_by_columns_takes_those_and_no_others(table, points):
+    dataset = load(table, columns=["depth", "width"])
+    assert dataset.columns == ("depth", "width")
+    np.testing.assert_array_equal(dataset.x, points[:, [2, 0]])
