@@ -1,0 +1,244 @@
+"""The report of a run: one HTML file that needs nothing else, from the run directory alone.
+
+Everything that comes from files passes through `_text`: the name of a data file may be markup, and
+a run directory may come from a stranger. A content policy in the page forbids scripts and requests
+all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from gedilearn.report.figures import draw_all
+from gedilearn.report.reading import Run, number
+from gedilearn.settings import Settings
+from gedilearn.training.checkpoint import write_text
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #f3f5f7;
+  --line: #d5dae0; --quiet: #57606a; --good: #00694d; --bad: #b03a00; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --paper: #14171b; --soft: #1f242a;
+  --line: #363d45; --quiet: #a3adb8; --good: #4fd1a8; --bad: #ff9d6b; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 60rem; padding: 1rem; background: var(--paper);
+  color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; margin: 0.5rem 0; } h2 { font-size: 1.15rem; margin: 2rem 0 0.5rem; }
+.verdict { border-left: 0.4rem solid; padding: 0.7rem 1rem; background: var(--soft); }
+.verdict p { margin: 0.3rem 0; color: var(--ink); } .verdict strong { font-size: 1.25rem; }
+.good { color: var(--good); } .bad { color: var(--bad); } .quiet { color: var(--quiet); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: 0.92rem; }
+th, td { text-align: left; vertical-align: top; padding: 0.35rem 1rem 0.35rem 0;
+  border-bottom: 1px solid var(--line); overflow-wrap: normal; }
+td.long { overflow-wrap: anywhere; min-width: 9rem; }
+@media (max-width: 36rem) { th, td { padding-right: 0.5rem; } table { font-size: 0.85rem; } }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+img { width: 100%; height: auto; background: white; border-radius: 0.4rem; margin: 0.4rem 0;
+  min-width: 40rem; }
+"""
+# Nothing may be loaded or run, whatever the page says.
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+GAP_MEANING = (
+    "The gap is the distance in nats to the best value that INV and PRIOR can reach together "
+    "(Proposition 1), measured on the training data without labels. It is 0 only for confident "
+    "clusters that stay the same under views of the points and have the prior's proportions."
+)
+CAPTIONS = {
+    "training.png": "Terms and gap during training",
+    "clusters.png": "The clusters of the data",
+}
+
+Cell = tuple[str, str]  # a CSS class, and finished HTML
+
+
+def write_report(run: Path) -> Path:
+    """Draw the figures of a finished run and write `report.html` beside them."""
+    read = Run.read(run)
+    summary = read.finished()
+    figures = draw_all(read.path)
+    diagnosis = summary["diagnosis"]
+    body = [
+        f"<h1>{_text(read.name)}</h1>",
+        _verdict(summary, read.tolerance),
+        "<h2>Findings</h2>",
+        _findings(diagnosis["findings"]),
+        "<h2>Cluster sizes</h2>",
+        _sizes(read.cluster_sizes()),
+        "<h2>Figures</h2>",
+        *(_image(path) for path in figures),
+        '<p class="quiet">The certificate is about the clusters. How well the density and the '
+        "samples match the data is for the eye to judge.</p>",
+        "<h2>Events</h2>",
+        _events(read.events),
+        "<h2>Settings that differ from the defaults</h2>",
+        _settings(read.settings),
+        "<h2>Run</h2>",
+        _facts(read, summary),
+    ]
+    page = (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{_text(read.name)}: gedi-learn report</title>\n<style>{STYLE}</style>\n"
+        "</head>\n<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
+    )
+    path = read.path / "report.html"
+    write_text(path, page)
+    return path
+
+
+def _verdict(summary: dict[str, Any], tolerance: float) -> str:
+    """What to think of the result, before any number."""
+    failed = [f for f in summary["diagnosis"]["findings"] if not f.get("ok")]
+    modes = list(dict.fromkeys(str(f["mode"]) for f in failed if f.get("mode")))
+    certified = bool(summary.get("certified"))
+    gap = number(summary.get("gap"))
+    if len(summary["cluster_sizes"]) == 1:
+        head = "One cluster: nothing to certify"
+        words = "The network learned the density alone."
+    elif certified and not failed:
+        head = "Certified"
+        words = (
+            "The clusters are confident, stay the same under views of the points and have the "
+            "prior's proportions; no failure mode was found. Whether they are the groups you "
+            "had in mind, no number without labels can say."
+        )
+    elif certified:
+        head = "Certified, with remarks"
+        words = "The gap is below the tolerance, but some findings below need a look."
+    elif modes:
+        head = f"Not certified: {' and '.join(modes)}"
+        words = "Training failed in the named way: do not use these clusters as they are."
+    elif not math.isfinite(gap):
+        head = "Not certified: training diverged"
+        words = "The network's output is not finite: there is no result to use."
+    else:
+        head = "Not certified"
+        words = (
+            "No failure mode was found, but the clusters are not proven to be at the optimum: "
+            "they may be useful, and need a look. This happens where clusters overlap."
+        )
+    good = certified and not failed
+    return (
+        f'<div class="verdict {"good" if good else "bad"}"><strong>{_text(head)}</strong>'
+        f"<p>{_text(words)}</p>"
+        f"<p>Gap <b>{_number(gap)}</b> nats, tolerance <b>{_number(tolerance)}</b> nats.</p>"
+        f'<p class="quiet">{_text(summary["verdict"])}</p></div>'
+        f'<p class="quiet">{_text(GAP_MEANING)}</p>'
+    )
+
+
+def _findings(findings: Sequence[dict[str, Any]]) -> str:
+    rows = []
+    for f in findings:
+        ok = bool(f.get("ok"))
+        evidence = f" (evidence of {f['mode']})" if f.get("mode") and not ok else ""
+        rows.append(
+            [
+                ("", _text(f.get("name"))),
+                ("number", _number(f.get("value"))),
+                ("number", _number(f.get("threshold"))),
+                ("good" if ok else "bad", "ok" if ok else "not ok"),
+                ("long", _text(f"{f.get('words', '')}{evidence}")),
+            ]
+        )
+    return _table(["finding", "number", "threshold", "", "in words"], rows)
+
+
+def _sizes(sizes: list[int]) -> str:
+    total = max(sum(sizes), 1)
+    rows = [
+        [("", str(k)), ("number", str(size)), ("number", f"{size / total:.1%}")]
+        for k, size in enumerate(sizes)
+    ]
+    return _table(["cluster", "points", "share"], rows)
+
+
+def _events(events: Iterable[dict[str, Any]]) -> str:
+    ordered = sorted(events, key=lambda event: str(event.get("time", "")))  # a stable sort
+    rows = [
+        [
+            ("", _text(event.get("time", ""))),
+            ("number", _text(event.get("iteration", ""))),
+            ("", _text(event.get("kind", ""))),
+            ("long", _text(event.get("message", ""))),
+        ]
+        for event in ordered
+    ]
+    return _table(["time", "iteration", "kind", "message"], rows)
+
+
+def _settings(used: dict[str, Any]) -> str:
+    defaults = _flat(json.loads(Settings().model_dump_json()))
+    rows = [
+        [
+            ("", _text(name)),
+            ("long", _text(json.dumps(value))),
+            ("long", _text(json.dumps(defaults[name]) if name in defaults else "unknown")),
+        ]
+        for name, value in _flat(used).items()
+        if name not in defaults or value != defaults[name]
+    ]
+    return _table(["setting", "value", "default"], rows)
+
+
+def _facts(read: Run, summary: dict[str, Any]) -> str:
+    facts = {
+        "training": f"{summary.get('iterations')} iterations in {summary.get('seconds')} seconds, "
+        f"ended by: {summary.get('stopped')}",
+        "version": f"gedi-learn {read.config.get('version', 'unknown')}",
+        "run directory": read.path,
+    }
+    facts |= {f"data: {name}": value for name, value in read.data.items()}
+    if read.config.get("objects"):
+        facts["given as objects"] = read.config["objects"]
+    return _table(["", ""], [[("", _text(k)), ("long", _text(v))] for k, v in facts.items()])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    if not rows:
+        return "<p>None.</p>"
+    classes = [kind if kind == "number" else "" for kind, _ in rows[0]]
+    titles = "".join(
+        f'<th scope="col" class="{kind}">{_text(name)}</th>'
+        for name, kind in zip(head, classes, strict=True)
+    )
+    lines = ("".join(f'<td class="{kind}">{html}</td>' for kind, html in row) for row in rows)
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    top = f"<thead><tr>{titles}</tr></thead>" if any(head) else ""
+    return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>'
+
+
+def _image(path: Path) -> str:
+    content = base64.b64encode(path.read_bytes()).decode("ascii")
+    words = _text(CAPTIONS.get(path.name, path.stem))
+    image = f'<img alt="{words}" src="data:image/png;base64,{content}">'
+    return f'<div class="scroll">{image}</div>'
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings under their dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _number(value: Any) -> str:
+    """Four digits, or a word for what is not a number."""
+    as_number = number(value)
+    return f"{as_number:.4g}" if math.isfinite(as_number) else "not finite"
+
+
+def _text(value: Any) -> str:
+    """Text from anywhere, harmless in an element or an attribute."""
+    return escape(str(value), quote=True)

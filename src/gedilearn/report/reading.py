@@ -1,0 +1,195 @@
+"""Reads a run directory for figures and pages; it may come from a stranger, so nothing is trusted.
+
+Damage ends in one line that names the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gedilearn.errors import InputError
+from gedilearn.training.rundir import read_config, read_lines
+
+if TYPE_CHECKING:
+    from gedilearn.estimator import GEDI
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What was measured during training."""
+
+    iterations: np.ndarray  # (looks,)
+    terms: dict[str, np.ndarray]  # (looks, members) each
+    gap: np.ndarray  # (looks, members)
+    kept: int  # the member that became the model
+
+
+@dataclass(frozen=True)
+class Run:
+    """The readable part of a run directory."""
+
+    path: Path
+    config: dict[str, Any]
+    summary: dict[str, Any] | None  # None while training has not finished
+    events: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, path: str | Path) -> Run:
+        path = Path(path)
+        config = read_config(path)
+        events = _rows(path / "events.jsonl")
+        return cls(path, config, _summary(path), events)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return _dict(self.config.get("settings"))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return _dict(self.config.get("data"))
+
+    @property
+    def name(self) -> str:
+        """The data's name, for titles."""
+        return one_line(self.data.get("name") or self.data.get("source") or self.path.name)
+
+    @property
+    def title(self) -> str:
+        """What data, and the verdict."""
+        shape = self.data.get("shape")
+        size = " x ".join(str(n) for n in shape) if isinstance(shape, list) else "unknown shape"
+        verdict = self.summary["verdict"] if self.summary else "training has not finished"
+        return f"{self.name} ({one_line(size)}): {one_line(verdict, 300)}"
+
+    @property
+    def tolerance(self) -> float:
+        """The gap below which a clustering is certified."""
+        return number(_dict(self.settings.get("training")).get("tol"))
+
+    def finished(self) -> dict[str, Any]:
+        """The summary, or one line that says how to get one."""
+        if self.summary is None:
+            raise InputError(
+                f"{self.path} has no summary.json: finish the training with gedi resume {self.path}"
+            )
+        return self.summary
+
+    def cluster_sizes(self) -> list[int]:
+        """How many points of all the data each cluster has."""
+        sizes: list[int] = self.finished()["cluster_sizes"]
+        return sizes
+
+    def curves(self) -> Curves:
+        """Terms and gaps, member by member."""
+        file = self.path / "metrics.jsonl"
+        rows = _rows(file)
+        if not rows:
+            raise InputError(
+                f"{file} has no measurements: the first comes after training.check_every iterations"
+            )
+        try:
+            names = [k for k, v in rows[0].items() if isinstance(v, list) and k != "gap"]
+            terms = {name: _members(rows, name) for name in names}
+            iterations = np.array([float(row["iteration"]) for row in rows])
+            gap = _members(rows, "gap")
+            return Curves(iterations, terms, gap, _kept_member(rows, gap))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{file} is damaged ({error!r}): fit anew") from None
+
+    def preview(self) -> tuple[np.ndarray, np.ndarray]:
+        """Some points, (n, d) or (n, c, h, w), and their clusters, (n,)."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        file = self.path / "preview.safetensors"
+        if not file.exists():
+            raise InputError(f"{file} is missing: finish the training with gedi resume {self.path}")
+        try:
+            content = load_file(file)
+            points, labels = content["points"], content["labels"]
+        except (SafetensorError, KeyError, OSError) as error:
+            raise InputError(f"{file} is damaged ({error}): fit anew") from None
+        if points.ndim not in (2, 4) or labels.shape != points.shape[:1] or not points.size:
+            raise InputError(f"{file} is damaged: points {points.shape}, labels {labels.shape}")
+        return points, labels
+
+    @property
+    def has_whole_model(self) -> bool:
+        """Whether model.safetensors needs nothing else: an encoder of its own is in no file."""
+        return "encoder" not in (self.config.get("objects") or [])
+
+    def model(self) -> GEDI:
+        """The fitted model."""
+        file = self.path / "model.safetensors"
+        if not file.exists():
+            raise InputError(f"{file} is missing: finish the training with gedi resume {self.path}")
+        from gedilearn.estimator import GEDI
+
+        return GEDI.load(file)
+
+
+def number(value: Any) -> float:
+    """A number as a run directory writes it ('inf' and 'nan' by name); NaN for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def one_line(text: Any, width: int = 90) -> str:
+    """Printable text on one line: names of files may hold anything."""
+    shown = "".join(c if c.isprintable() else " " for c in str(text))
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def _summary(path: Path) -> dict[str, Any] | None:
+    file = path / "summary.json"
+    if not file.exists():
+        return None
+    try:
+        summary = json.loads(file.read_text(encoding="utf-8"))
+        sizes, findings = summary["cluster_sizes"], summary["diagnosis"]["findings"]
+        whole = all(isinstance(n, int) for n in sizes) and len(sizes) > 0
+        if whole and isinstance(summary["verdict"], str) and _all_dicts(findings):
+            return _dict(summary)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise InputError(f"{file} is damaged: write it anew with gedi resume {path}")
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    try:
+        rows = read_lines(file)
+    except UnicodeDecodeError:
+        rows = [{}, None]  # type: ignore[list-item]
+    if not _all_dicts(rows):
+        raise InputError(f"{file} is damaged: every line must be a JSON object")
+    return rows
+
+
+def _all_dicts(rows: list[Any]) -> bool:
+    return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _members(rows: list[dict[str, Any]], name: str) -> np.ndarray:
+    return np.array([[float(v) for v in row[name]] for row in rows])
+
+
+def _kept_member(rows: list[dict[str, Any]], gap: np.ndarray) -> int:
+    """The member whose gap is the final `best_gap`; the best at the end when there is none."""
+    final = number(rows[-1].get("best_gap"))
+    for row in gap[::-1]:
+        (matches,) = np.nonzero(row == final)
+        if len(matches):
+            return int(matches[0])
+    return int(np.argmin(np.nan_to_num(gap[-1], nan=np.inf)))
