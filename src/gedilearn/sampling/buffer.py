@@ -26,13 +26,16 @@ class ReplayBuffer:
     def draw(self, batch: int) -> tuple[Tensor, Tensor]:
         """Starting positions (members, batch, *point) and the slots (members, batch) they hold.
 
-        The buffer is cut into `batch` equal stretches and one slot is drawn from each: every slot
-        is equally likely, and no two chains of a batch share one.
+        The buffer is read as a ring, turned by a random angle and cut into `batch` stretches of
+        whole slots, and one slot is drawn from each: every slot is equally likely, and no two
+        chains of a batch share one.
         """
         members, size = self.positions.shape[:2]
         device = self.positions.device
+        cuts = torch.arange(batch + 1, device=device) * size // batch
         within = torch.rand(members, batch, device=device).double()
-        slots = ((torch.arange(batch, device=device) + within) * (size / batch)).long()
+        turn = torch.randint(size, (members, 1), device=device)
+        slots = (cuts[:-1] + (within * cuts.diff()).long() + turn) % size
         positions = self.positions[self._rows(), slots]
         fresh = torch.rand(members, batch, device=device) < self.restart
         fresh = fresh.view(members, batch, *[1] * (positions.dim() - 2))

@@ -80,7 +80,7 @@ def step(state: State, log_density: LogDensity, kernel: Kernel) -> tuple[State, 
 
 def run(position: Tensor, log_density: LogDensity, kernel: Kernel, steps: int) -> Tensor:
     """The position after `steps` Langevin steps."""
-    state = State(position)
+    state = State(position.detach())
     for _ in range(steps):
         state, _ = step(state, log_density, kernel)
     return state.position

@@ -1,0 +1,124 @@
+"""Peak memory of sampling with many Langevin steps, against one step.
+
+Each number of steps runs in a process of its own, twice: once for the growth of the peak resident
+memory as the operating system counts it, once under a counter of the bytes of live tensors, which
+is exact but would add to the former.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import weakref
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gedilearn.models.build import build_model
+from gedilearn.sampling.buffer import ReplayBuffer
+from gedilearn.sampling.chains import PersistentChains
+from gedilearn.sampling.langevin import Box, Kernel
+from gedilearn.settings import Network
+
+MEMBERS = 2
+BATCH = 20_000  # large, so that tensors outweigh everything else
+TARGET = 1.05  # largest ratio of many steps to one
+MEGABYTE = 2**20
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts the bytes of the tensors that operations made and that are still alive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self.known: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for item in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(item, torch.Tensor):
+                self._count(item.untyped_storage())
+        return result
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        if storage._cdata in self.known:  # a view, or the result of an operation in place
+            return
+        self.known.add(storage._cdata)
+        self.now += storage.nbytes()
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._forget, storage._cdata, storage.nbytes())
+
+    def _forget(self, key: int, size: int) -> None:
+        self.known.discard(key)
+        self.now -= size
+
+
+def peak_resident() -> int:
+    """Largest resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def measure(steps: int, exact: bool) -> int:
+    """Bytes by which drawing one batch raises the peak; to be called in a fresh process."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = build_model(Network(features=2, head=(4,)), (2,), 2, MEMBERS)
+    box = Box(-torch.ones(2), torch.ones(2))
+    buffer = ReplayBuffer(MEMBERS, BATCH, 0.05, box.uniform)
+    chains = PersistentChains(buffer, Kernel(0.005, 0.1, None, box), steps)
+    small = PersistentChains(ReplayBuffer(MEMBERS, 8, 0.05, box.uniform), chains.kernel, 2)
+    small.draw(model.log_density, 8)  # what the first call of every kernel loads is not counted
+    before = peak_resident()
+    if exact:
+        with LiveBytes() as live:
+            chains.draw(model.log_density, BATCH)
+        return live.peak
+    chains.draw(model.log_density, BATCH)
+    return peak_resident() - before
+
+
+def in_fresh_process(steps: int, exact: bool) -> int:
+    command = [sys.executable, __file__, "--measure", str(steps), *(["--exact"] if exact else [])]
+    # glibc may keep freed blocks in pieces that the next tensor does not fit, and grow. With these
+    # every tensor is a mapping of its own that ends when it is freed: what is resident is in use.
+    limits = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, **limits}
+    )
+    return int(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=100, help="Langevin steps to set against 1")
+    parser.add_argument("--json", action="store_true", help="print one JSON line, no table")
+    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--exact", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.measure is not None:
+        print(measure(args.measure, args.exact))
+        return
+    rows: dict[str, dict[str, float]] = {}
+    for name, exact in (("live tensors", True), ("resident", False)):
+        one, many = (in_fresh_process(steps, exact) / MEGABYTE for steps in (1, args.steps))
+        rows[name] = {"one_mb": one, "many_mb": many, "ratio": many / one}
+    if args.json:
+        result = {"benchmark": "sampling_memory", "steps": args.steps, "target": TARGET}
+        print(json.dumps(result | {"rows": rows}))
+        return
+    print(f"Peak megabytes of drawing {BATCH} samples for {MEMBERS} members")
+    print(f"{'':<14}{'T=1':>10}{f'T={args.steps}':>10}{'ratio':>8}")
+    for name, row in rows.items():
+        print(f"{name:<14}{row['one_mb']:>10.1f}{row['many_mb']:>10.1f}{row['ratio']:>8.3f}")
+    print(f"target: a ratio of at most {TARGET}")
+
+
+if __name__ == "__main__":
+    main()

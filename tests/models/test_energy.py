@@ -1,0 +1,240 @@
+"""The energy model, its members, and how settings become a model."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gedilearn.errors import InputError
+from gedilearn.models.build import build_model
+from gedilearn.models.energy import EnergyModel, log_density, log_posterior, posterior
+from gedilearn.models.members import MemberModule, Members
+from gedilearn.models.mlp import MLP
+from gedilearn.settings import Network
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+def encoder() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 4))
+
+
+def state(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[k], second[k]) for k in first)
+
+
+# --- the two identities ----------------------------------------------------------------------
+
+
+def test_density_and_posterior_equal_sums_of_exponentials() -> None:
+    logits = 3 * torch.randn(2, 5, 4)
+    for k in range(2):
+        for b in range(5):
+            weights = [math.exp(v) for v in logits[k, b].tolist()]
+            assert float(log_density(logits)[k, b]) == pytest.approx(math.log(sum(weights)))
+            expected = [w / sum(weights) for w in weights]
+            assert posterior(logits)[k, b].tolist() == pytest.approx(expected, rel=1e-5)
+            logs = [math.log(p) for p in expected]
+            assert log_posterior(logits)[k, b].tolist() == pytest.approx(logs, rel=1e-5, abs=1e-6)
+
+
+def test_huge_logits_neither_overflow_nor_vanish() -> None:
+    logits = torch.tensor([[1e4, 0.0], [-1e4, -1e4]])
+    assert log_density(logits).tolist() == pytest.approx([1e4, -1e4 + math.log(2)])
+    half = -math.log(2)
+    assert log_posterior(logits).flatten().tolist() == pytest.approx([0, -1e4, half, half])
+
+
+def test_a_models_density_is_that_of_its_logits() -> None:
+    model = build_model(Network(hidden=(5,)), (3,), 4, 2).double()
+    x = torch.randn(2, 6, 3, dtype=torch.float64)
+    expected = model(x).logits.exp().sum(-1).log()
+    torch.testing.assert_close(model.log_density(x), expected)
+
+
+def test_the_temperature_divides_the_logits_alone() -> None:
+    cold = build_model(Network(hidden=(5,)), (3,), 4, 2)
+    warm = EnergyModel(cold.encoder, cold.head, temperature=2.5)
+    x = torch.randn(2, 6, 3)
+    torch.testing.assert_close(warm(x).logits * 2.5, cold(x).logits)
+    assert torch.equal(warm(x).features, cold(x).features)
+    assert build_model(Network(temperature=0.5), (3,), 2, 1).temperature == 0.5
+
+
+def test_select_keeps_members_order_and_temperature() -> None:
+    model = build_model(Network(hidden=(5,), temperature=2.0), (3,), 4, 3)
+    x = torch.randn(3, 6, 3)
+    chosen = model.select([2, 0])
+    assert chosen.n_members == 2
+    torch.testing.assert_close(chosen(x[[2, 0]]).logits, model(x).logits[[2, 0]])
+
+
+@pytest.mark.parametrize("own_encoder", [False, True])
+def test_gradient_norms_and_scaling_count_encoder_and_head_of_each_member(
+    own_encoder: bool,
+) -> None:
+    model = build_model(Network(hidden=(5,)), (3,), 4, 2, encoder() if own_encoder else None)
+    x = torch.randn(2, 6, 3)
+    model(x).logits.square().sum().backward()
+    expected = []
+    for k in range(2):
+        alone = model.select([k])
+        alone(x[[k]]).logits.square().sum().backward()
+        squares = [float(p.grad.square().sum()) for p in alone.parameters() if p.grad is not None]
+        expected.append(math.sqrt(sum(squares)))
+    assert model.gradient_norms().tolist() == pytest.approx(expected, rel=1e-5)
+    model.scale_gradients(torch.tensor([3.0, 0.5]))
+    scaled = [3 * expected[0], 0.5 * expected[1]]
+    assert model.gradient_norms().tolist() == pytest.approx(scaled, rel=1e-5)
+
+
+# --- members ---------------------------------------------------------------------------------
+
+
+def test_members_equal_running_each_network_on_its_own_batch() -> None:
+    networks = [encoder() for _ in range(3)]
+    members = Members(networks)
+    x = torch.randn(3, 5, 3)
+    assert members.n_members == 3
+    for k, network in enumerate(networks):
+        assert torch.equal(members(x)[k], network(x[k]))
+
+
+def test_members_flatten_what_their_networks_give() -> None:
+    members = Members([nn.Conv2d(1, 2, 3, padding=1)])
+    assert members(torch.randn(1, 5, 1, 4, 4)).shape == (1, 5, 2 * 4 * 4)
+
+
+def test_selected_members_are_copies_in_the_given_order() -> None:
+    members = Members([encoder() for _ in range(3)])
+    chosen = members.select([2, 1])
+    x = torch.randn(2, 5, 3)
+    torch.testing.assert_close(chosen(x)[0], members.networks[2](x[0]))
+    torch.testing.assert_close(chosen(x)[1], members.networks[1](x[1]))
+    before = state(members)
+    with torch.no_grad():
+        for parameter in chosen.parameters():
+            parameter.zero_()
+    assert same(before, state(members))
+
+
+def test_a_member_without_gradients_counts_as_zero() -> None:
+    members = Members([encoder(), encoder()])
+    members.networks[1](torch.randn(5, 3)).sum().backward()
+    squares = members.gradient_squares()
+    assert squares[0] == 0 and squares[1] > 0
+
+
+def test_the_member_interface_alone_cannot_be_used() -> None:
+    for call in (
+        lambda m: m.select([0]),
+        lambda m: m.gradient_squares(),
+        lambda m: m.scale_gradients(torch.ones(1)),
+    ):
+        with pytest.raises(NotImplementedError):
+            call(MemberModule())
+
+
+# --- build -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("network", "encoder_widths", "head_widths"),
+    [
+        (Network(hidden=(100, 100), features=2, head=(4,)), (3, 100, 100, 2), (2, 4, 5)),
+        (Network(hidden=(7, 6)), (3, 7, 6), (6, 5)),
+        (Network(hidden=(), features=4), (3, 4), (4, 5)),
+    ],
+)
+def test_settings_become_these_layers(
+    network: Network, encoder_widths: tuple[int, ...], head_widths: tuple[int, ...]
+) -> None:
+    model = build_model(network, (3,), 5, 2)
+    assert isinstance(model.encoder, MLP) and isinstance(model.head, MLP)
+    assert model.encoder.widths == encoder_widths
+    assert model.head.widths == head_widths
+    # The last hidden layer is activated when it is the representation, a linear one is not.
+    assert model.encoder.activate_last is (network.features is None)
+    output = model(torch.randn(2, 6, 3))
+    assert output.features.shape == (2, 6, encoder_widths[-1])
+    assert output.logits.shape == (2, 6, 5)
+
+
+def test_images_get_a_convolutional_encoder_whose_points_do_not_depend_on_each_other() -> None:
+    model = build_model(Network(), (3, 8, 8), 4, 2)
+    x = torch.randn(2, 6, 3, 8, 8)
+    logits = model(x).logits
+    assert logits.shape == (2, 6, 4)
+    torch.testing.assert_close(model(x[:, :1]).logits, logits[:, :1])
+    assert not torch.allclose(model(x[:1].expand(2, -1, -1, -1, -1)).logits[0], logits[1])
+
+
+def test_a_given_encoder_is_never_changed() -> None:
+    mine = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.Dropout(0.5))
+    mine.eval()
+    before = state(mine)
+    model = build_model(Network(), (3,), 2, 3, mine)
+    assert same(before, state(mine)) and not mine.training
+    model(torch.randn(3, 5, 3)).logits.sum().backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    assert same(before, state(mine))
+    assert all(p.grad is None for p in mine.parameters())
+
+
+def test_looking_at_the_output_of_a_given_encoder_leaves_its_running_statistics() -> None:
+    mine = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6))
+    model = build_model(Network(), (3,), 2, 1, mine)
+    assert isinstance(model.encoder, Members)
+    assert same(state(mine), state(model.encoder.networks[0]))
+    assert model.training
+
+
+def test_the_first_member_keeps_the_given_weights_and_the_others_start_anew() -> None:
+    mine = encoder()
+    model = build_model(Network(), (3,), 2, 3, mine)
+    assert isinstance(model.encoder, Members)
+    first, *others = (state(network) for network in model.encoder.networks)
+    assert same(first, state(mine))
+    for other in others:
+        assert not any(torch.equal(other[name], first[name]) for name in first)
+    assert not torch.equal(others[0]["0.weight"], others[1]["0.weight"])
+
+
+def test_the_head_fits_a_given_encoder() -> None:
+    model = build_model(Network(head=(7,)), (3,), 2, 2, encoder())
+    assert isinstance(model.head, MLP) and model.head.widths == (4, 7, 2)
+
+
+def test_an_encoder_without_parameters_is_accepted() -> None:
+    model = build_model(Network(), (3,), 2, 2, nn.Identity())
+    assert model(torch.randn(2, 5, 3)).logits.shape == (2, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "own", "words"),
+    [
+        (Network(hidden=()), (3,), None, r"network\.hidden=\(\)"),
+        (Network(), (1, 3, 9), None, "at least 4x4"),
+        (Network(), (5,), encoder(), r"does not take points of shape \(5,\)"),
+        (Network(), (3,), "resnet", "encoder must be a torch.nn.Module, got str"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_in_one_line(
+    network: Network, shape: tuple[int, ...], own: object, words: str
+) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        build_model(network, shape, 2, 1, copy.copy(own))  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
