@@ -148,6 +148,15 @@ def test_an_uneven_split_cannot_be_certified_under_a_uniform_prior() -> None:
     assert not model.converged_ and model.stopped_ == "budget"
 
 
+@pytest.mark.parametrize("prior", [(0.2, 0.8), "auto"])
+def test_an_uneven_split_is_certified_under_a_given_or_estimated_prior(prior) -> None:
+    X, y = make_blobs([400, 100], centers=[[0, 0], [6, 6]], cluster_std=0.5, random_state=0)
+    model = GEDI(n_clusters=2, random_state=0, prior=prior).fit(X)
+    assert model.converged_ and adjusted_rand_score(y, model.labels_) > 0.99
+    assert sorted(model.prior_) == pytest.approx([0.2, 0.8], abs=0.02)
+    assert model.diagnose(X).gap < 0.01
+
+
 def test_a_run_that_diverges_says_so() -> None:
     X, _ = make_moons(200, random_state=0)
     with pytest.warns(RuntimeWarning, match="diverged"):

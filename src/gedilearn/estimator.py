@@ -27,7 +27,7 @@ from gedilearn.data.dataset import fingerprint
 from gedilearn.data.views import make_views
 from gedilearn.errors import InputError
 from gedilearn.evaluation.inference import gradient_norms, outputs
-from gedilearn.methods.priors import make_prior
+from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.sampling.langevin import Box, Kernel, run
@@ -77,6 +77,7 @@ PARAMETERS = {
     "device": "device.accelerator",
     "n_devices": "device.devices",
     "n_nodes": "device.num_nodes",
+    "threads": "device.threads",
     "precision": "device.precision",
 }
 
@@ -116,6 +117,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Time taken by training.
     stopped_ : {'certified', 'budget', 'diverged'}
         Why training ended.
+    prior_ : ndarray of shape (n_clusters,)
+        The proportions that the clusters were held against, cluster by cluster.
     model_ : EnergyModel
         The trained network, a torch module.
     scaling_ : Scaling
@@ -176,6 +179,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         device: str = DEFAULT.device.accelerator,
         n_devices: int | str = DEFAULT.device.devices,
         n_nodes: int = DEFAULT.device.num_nodes,
+        threads: int | None = DEFAULT.device.threads,
         precision: str = DEFAULT.device.precision,
         random_state: int | np.random.RandomState | None = None,
         run_dir: str | Path | None = None,
@@ -217,6 +221,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.device = device
         self.n_devices = n_devices
         self.n_nodes = n_nodes
+        self.threads = threads
         self.precision = precision
         self.random_state = random_state
         self.run_dir = run_dir
@@ -304,6 +309,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.n_iter_ = result.iterations
         self.seconds_ = result.seconds
         self.stopped_ = result.stopped
+        uniform = torch.full((settings.n_clusters,), 1 / settings.n_clusters)
+        self.prior_ = (uniform if result.prior is None else result.prior).double().numpy()
         self._n_features_out = result.model.n_features
         self.labels_ = self._labels(scaled)
         if result.stopped == "diverged":
@@ -386,7 +393,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             views = make_views(
                 settings.views, x, settings.n_clusters, settings.training.seed, function
             )
-            prior = make_prior(settings.prior)
+            prior = Fixed(None if settings.prior is None else torch.from_numpy(self.prior_))
             return examine(self.model_, x, views, prior, settings.training.tol)
 
     def summary(self) -> dict[str, Any]:
@@ -418,6 +425,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         tensors = {f"model.{name}": t for name, t in self.model_.state_dict().items()}
         tensors |= {"box.low": self.box_.low, "box.high": self.box_.high}
         tensors["labels"] = torch.from_numpy(self.labels_)
+        tensors["prior"] = torch.from_numpy(self.prior_)
         header = {
             "settings": json.loads(self.settings_.model_dump_json()),
             "objects": self._objects(),
@@ -462,6 +470,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         )
         model.model_ = network.eval()
         model.labels_ = tensors["labels"].numpy()
+        model.prior_ = tensors["prior"].numpy()
         model.diagnosis_ = Diagnosis.from_json(summary["diagnosis"])
         model.certificate_gap_ = model.diagnosis_.gap
         model.converged_ = model.diagnosis_.certified

@@ -162,6 +162,12 @@ class Device(Section):
     )
     devices: int | str = Field(1, description="Number of devices (ranks), or 'auto'.")
     num_nodes: int = Field(1, ge=1, description="Number of machines.")
+    threads: int | None = Field(
+        None,
+        ge=1,
+        description="Processor threads of training; None is 1 for vectors, whose products are too "
+        "small to share, and torch's own number for images.",
+    )
     precision: Literal["32-true", "64-true", "bf16-mixed"] = Field(
         "32-true", description="'32-true', '64-true' or 'bf16-mixed'."
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gedilearn.methods import terms
 from gedilearn.methods.gedi import GEDI
-from gedilearn.methods.priors import Uniform
+from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.sampling.buffer import ReplayBuffer
@@ -23,7 +23,7 @@ def parts(weights: Weights) -> tuple[EnergyModel, GEDI, Tensor, Tensor]:
     x, view = torch.randn(10, 2), torch.randn(10, 2)
     box = Box.around(x)
     buffer = ReplayBuffer(2, 40, 0.05, box.uniform)
-    return model, GEDI(weights, Uniform(), PersistentChains(buffer, Kernel(0.1, 0.1), 2)), x, view
+    return model, GEDI(weights, Fixed(), PersistentChains(buffer, Kernel(0.1, 0.1), 2)), x, view
 
 
 def same(logits: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def test_ablations_compute_only_their_own_terms(weights: Weights, names: set[str
 
 def test_the_total_follows_the_schedule() -> None:
     method = GEDI(
-        Weights(gen=0.0, inv=2.0, prior=((0.0, 4.0), (0.5, 1.0), (1.0, 3.0))), Uniform(), None
+        Weights(gen=0.0, inv=2.0, prior=((0.0, 4.0), (0.5, 1.0), (1.0, 3.0))), Fixed(), None
     )
     named = {"inv": torch.tensor([1.0, 10.0]), "prior": torch.tensor([1.0, 1.0])}
     for progress, weight in ((0.0, 4.0), (0.25, 2.5), (0.5, 1.0), (0.75, 2.0), (1.0, 3.0)):

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from gedilearn.data.views import CallableViews, noise_views
-from gedilearn.methods.priors import Uniform
+from gedilearn.methods.priors import Fixed
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.members import MemberModule
 from gedilearn.models.mlp import MLP
 from gedilearn.training.certificate import measure
 
 
-class Fixed(MemberModule):
+class Lookup(MemberModule):
     """Member k says `tables[k]` of the sign of the first coordinate."""
 
     def __init__(self, tables: Tensor) -> None:
@@ -32,7 +32,7 @@ def model(tables: Tensor) -> EnergyModel:
     with torch.no_grad():
         head.weights[0].copy_(torch.eye(2).expand(len(tables), 2, 2))
         head.biases[0].zero_()
-    return EnergyModel(Fixed(tables), head)
+    return EnergyModel(Lookup(tables), head)
 
 
 def test_each_member_gets_its_own_gap_known_in_closed_form() -> None:
@@ -41,7 +41,7 @@ def test_each_member_gets_its_own_gap_known_in_closed_form() -> None:
     tables = torch.tensor(
         [[[sure, 0], [0, sure]], [[unsure, 0], [0, unsure]], [[sure, 0], [sure, 0]]]
     )
-    gap = measure(model(tables), data, noise_views(0.0), Uniform()).gap
+    gap = measure(model(tables), data, noise_views(0.0), Fixed()).gap
     # balanced and sure: 0; uniform: log 2; one cluster: KL(uniform || (1, e^-30)) ~ 15 - log 2
     assert gap[0] == pytest.approx(0, abs=1e-6)
     assert gap[1] == pytest.approx(math.log(2), rel=1e-6)
@@ -51,7 +51,7 @@ def test_each_member_gets_its_own_gap_known_in_closed_form() -> None:
 def test_a_flipping_view_costs_the_margin() -> None:
     data = torch.tensor([[-1.0], [1.0]]).repeat(50, 1)
     tables = torch.tensor([[[8.0, 0], [0, 8.0]]])
-    gap = measure(model(tables), data, CallableViews(lambda x: -x), Uniform()).gap
+    gap = measure(model(tables), data, CallableViews(lambda x: -x), Fixed()).gap
     p = math.exp(8) / (1 + math.exp(8))
     expected = -(p * math.log(1 - p) + (1 - p) * math.log(p))
     assert gap[0] == pytest.approx(expected, rel=1e-4)
@@ -60,12 +60,12 @@ def test_a_flipping_view_costs_the_margin() -> None:
 def test_non_finite_members_have_an_infinite_gap() -> None:
     data = torch.tensor([[-1.0], [1.0]]).repeat(50, 1)
     tables = torch.tensor([[[float("nan"), 0], [0, 1.0]], [[9.0, 0], [0, 9.0]]])
-    gap = measure(model(tables), data, noise_views(0.0), Uniform()).gap
+    gap = measure(model(tables), data, noise_views(0.0), Fixed()).gap
     assert gap[0] == math.inf and gap[1] < 0.1
 
 
 def test_measuring_leaves_the_training_mode_as_it_was() -> None:
     net = model(torch.zeros(1, 2, 2))
     net.train()
-    measure(net, torch.randn(10, 1), noise_views(0.1), Uniform())
+    measure(net, torch.randn(10, 1), noise_views(0.1), Fixed())
     assert net.training

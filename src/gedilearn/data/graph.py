@@ -9,6 +9,7 @@ later: a table of ``width`` end points a node for each length 1, 2, 4, 8, ... Me
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,10 @@ def walk_tables(
     until hardly more modes than clusters survive, or until there are ``max_levels`` lengths. The
     trace falls towards the number of components, which is at most ``n_clusters``, so given enough
     levels the first rule always ends it.
+
+    Where clusters touch, that may be too long: fewer modes than clusters survive, and training
+    would never leave the uniform prediction. The longest length at which `surviving_modes` counts
+    ``n_clusters`` is kept then.
     """
     x = _points(x)
     if n_clusters < 1:
@@ -116,18 +121,37 @@ def walk_tables(
     rng = np.random.default_rng(random_state)
     ends = [_walk(graph, 1, width, rng)]
     traces = [float(np.sum(1.0 / np.diff(graph.indptr)))]
-    while traces[-1] > n_clusters + 0.5 and len(ends) < max_levels:
+
+    def lengthen() -> None:
         level = len(ends)
         traces.append(return_trace(ends[-1]))
         walked = level < _WALKED_LEVELS
         ends.append(_walk(graph, 1 << level, width, rng) if walked else _double(ends[-1], rng))
+
+    while traces[-1] > n_clusters + 0.5 and len(ends) < max_levels:
+        lengthen()
+    levels = len(ends)
+    if n_components < n_clusters:
+        lengthen()
+        lengthen()
+        while levels > 1 and surviving_modes(traces[levels - 1 : levels + 2]) < n_clusters - 0.25:
+            levels -= 1
     return WalkTables(
-        ends=torch.from_numpy(np.stack(ends)),
+        ends=torch.from_numpy(np.stack(ends[:levels])),
         radius=torch.from_numpy(radius.astype(np.float32)),
         n_neighbors=k,
         n_components=n_components,
-        traces=tuple(traces),
+        traces=tuple(traces[:levels]),
     )
+
+
+def surviving_modes(traces: Sequence[float]) -> float:
+    """About how many eigenvalues of P**t exceed 1/2, from the traces at t, 2t and 4t.
+
+    The sum over the eigenvalues u of P**t of 2u**2 - u**4, which is 1 at u = 1, 0.44 at 1/2 and
+    0.02 at 0.1: INV amplifies the modes above 1/2 and damps the others.
+    """
+    return 2 * traces[1] - traces[2]
 
 
 def draw(

@@ -19,29 +19,38 @@ SETTLED = 0.25
 
 
 class Prior(Protocol):
-    """Gives p(y) for logits (..., batch, clusters): (..., clusters), or None for uniform."""
+    """Gives p(y) for logits (members, batch, clusters): (members, clusters), None for uniform."""
+
+    state: Tensor | None  # what a checkpoint keeps
 
     def training(self, logits: Tensor, progress: float) -> Tensor | None:
         """The target at `progress` in [0, 1] of the training."""
         ...
 
     def final(self, logits: Tensor) -> Tensor | None:
-        """The target that a finished clustering is held against."""
+        """The target that the clustering is held against by the certificate."""
         ...
 
 
-class Uniform:
-    """All clusters alike: the prior of the paper."""
+class Fixed:
+    """One target for good; None is the uniform prior of the paper."""
 
-    def training(self, logits: Tensor, progress: float) -> None:
-        return None
+    state: Tensor | None = None
 
-    def final(self, logits: Tensor) -> None:
-        return None
+    def __init__(self, target: Tensor | None = None) -> None:
+        self.target = target
+
+    def training(self, logits: Tensor, progress: float) -> Tensor | None:
+        return self.target
+
+    def final(self, logits: Tensor) -> Tensor | None:
+        return self.target
 
 
 class Given:
     """Known proportions, in any order: the largest cluster is held against the largest."""
+
+    state: Tensor | None = None
 
     def __init__(self, proportions: Tensor) -> None:
         self.descending = proportions.sort(descending=True).values
@@ -58,19 +67,32 @@ class Given:
 class Estimated:
     """Proportions read off the clustering itself, `prior="auto"`.
 
-    The risk: what the clustering does is then right by definition, so PRIOR no longer holds
-    clusters of the wrong size apart, and small clusters may die. Two things limit it. No proportion
-    falls below a tenth of the even share, so an empty cluster still costs; and estimation begins
-    only when the points are sorted.
+    The shares of the clusters are averaged over the last batches before `SETTLED` and frozen there:
+    an estimate that went on would make whatever training does right by definition, and small
+    clusters would die. No proportion falls below a tenth of the even share, so an empty cluster
+    still costs. The risk that remains: clusters that are sorted wrongly by then are held in the
+    wrong proportions, and a certificate under an estimated prior says less than one under a known
+    prior.
     """
 
     FLOOR = 0.1
+    MEMORY = 0.98
+
+    def __init__(self) -> None:
+        self.state: Tensor | None = None  # (members, clusters): averaged shares
+        self.settled = False
 
     def training(self, logits: Tensor, progress: float) -> Tensor | None:
-        return None if progress < SETTLED else self.final(logits)
+        if progress < SETTLED:
+            now = shares(logits)
+            self.state = now if self.state is None else self.state.lerp(now, 1 - self.MEMORY)
+        self.settled = progress >= SETTLED
+        return self.final(logits)
 
-    def final(self, logits: Tensor) -> Tensor:
-        target = shares(logits).clamp_min(self.FLOOR / logits.shape[-1])
+    def final(self, logits: Tensor) -> Tensor | None:
+        if self.state is None or not self.settled:
+            return None
+        target = self.state.to(logits).clamp_min(self.FLOOR / logits.shape[-1])
         return target / target.sum(-1, keepdim=True)
 
 
@@ -87,7 +109,7 @@ def shares(logits: Tensor) -> Tensor:
 def make_prior(setting: tuple[float, ...] | str | None) -> Prior:
     """From the setting: None, 'auto', or proportions."""
     if setting is None:
-        return Uniform()
+        return Fixed()
     if isinstance(setting, str):
         return Estimated()
     return Given(torch.tensor(setting, dtype=torch.float64))

@@ -69,6 +69,8 @@ class Keeper:
             "best": trainer.best,
             "best_score": trainer.best_score,
             "best_gap": trainer.best_gap,
+            "best_target": trainer.best_target,
+            "prior": trainer.prior.state,
             "reported": sorted(trainer.reported),
             "iteration": trainer.iteration,
             "stopped": trainer.stopped,
@@ -81,6 +83,9 @@ class Keeper:
         trainer.optimizer.load_state_dict(state["optimizer"])
         trainer.best = state["best"]
         trainer.best_score, trainer.best_gap = state["best_score"], state["best_gap"]
+        trainer.best_target = state["best_target"]
+        if state["prior"] is not None:
+            trainer.prior.state = state["prior"].to(trainer.data.device)
         trainer.reported = set(state["reported"])
         trainer.iteration, trainer.stopped = state["iteration"], state["stopped"]
         trainer.elapsed_before = state["elapsed"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from gedilearn.data.views import Views, make_views
 from gedilearn.errors import InputError
 from gedilearn.methods.gedi import GEDI
-from gedilearn.methods.priors import make_prior
+from gedilearn.methods.priors import Fixed, make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.sampling.buffer import ReplayBuffer
@@ -39,6 +40,7 @@ class Result:
 
     model: EnergyModel
     diagnosis: Diagnosis
+    prior: Tensor | None  # (clusters,): what the clusters were held against; None is uniform
     iterations: int
     seconds: float
     stopped: str  # 'certified', 'budget' or 'diverged'
@@ -72,6 +74,7 @@ class Trainer:
         self.best: dict[str, Tensor] | None = None  # the best member's parameters
         self.best_score = math.inf  # its gap under the views of its moment
         self.best_gap = math.inf  # its gap under the certifying views
+        self.best_target: Tensor | None = None  # the prior that it was held against
         self.reported: set[str] = set()  # findings that stand
         self.elapsed_before = 0.0  # seconds of the run before a resume
         self.keeper = Keeper(self)
@@ -79,7 +82,12 @@ class Trainer:
     def fit(self) -> Result:
         """Train until certified or to the end of the budget, from the newest checkpoint if any."""
         fabric = launch(self.settings)
-        with torch.random.fork_rng(), Interruptible(self.run is not None) as interrupt:
+        threads = self.settings.device.threads or (1 if self.data.dim() == 2 else None)
+        with (
+            torch.random.fork_rng(),
+            limited_threads(threads),
+            Interruptible(self.run is not None) as interrupt,
+        ):
             self._set_up(fabric)
             self.keeper.restore()
             budget, every = self.settings.training.max_iter, self.settings.training.check_every
@@ -164,6 +172,7 @@ class Trainer:
         if (better and math.isfinite(now.gap[best])) or self.best is None:
             self.best_score = float(now.gap[best])
             self.best_gap = float(seen.gap[best])
+            self.best_target = None if now.target is None else now.target[best]
             self.best = _snapshot(self.model, best)
         gaps = seen.gap.tolist()
         self._log(terms, gaps, diagnosis)
@@ -264,8 +273,16 @@ class Trainer:
         model.load_state_dict(self.best)
         model.eval()
         tol = self.settings.training.tol
-        diagnosis = examine(model, self.data, self.views, self.prior, tol, self.best_gap)
-        return Result(model.cpu(), diagnosis, self.iteration, self.elapsed(), self.stopped)
+        prior = Fixed(self.best_target)
+        diagnosis = examine(model, self.data, self.views, prior, tol, self.best_gap)
+        return Result(
+            model.cpu(),
+            diagnosis,
+            None if self.best_target is None else self.best_target.cpu(),
+            self.iteration,
+            self.elapsed(),
+            self.stopped,
+        )
 
 
 def launch(settings: Settings) -> Fabric:
@@ -286,6 +303,21 @@ def launch(settings: Settings) -> Fabric:
         raise InputError(f"device.accelerator={device.accelerator!r}: {reason}") from None
     fabric.launch()
     return fabric
+
+
+@contextlib.contextmanager
+def limited_threads(number: int | None) -> Iterator[None]:
+    """Compute with this many threads; None changes nothing.
+
+    Two threads gain little on small products and wait for each other whenever the machine has other
+    work, which can slow a fit down tenfold.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _dtype(settings: Settings) -> torch.dtype:
