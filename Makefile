@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint types bench clean
+.PHONY: demo test test-slow lint types bench bench-growth results-shapes docs-figures clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -26,6 +26,17 @@ bench: $(VENV)/.develop
 	$(BIN)/python benchmarks/toy_step.py
 	$(BIN)/python benchmarks/sampling_memory.py
 	$(BIN)/python benchmarks/startup.py
+
+bench-growth: $(VENV)/.develop
+	$(BIN)/python benchmarks/graph_growth.py
+
+# Rows are made by `gedi reproduce shapes --out $(SHAPES)`.
+SHAPES ?= gedi-runs/shapes
+results-shapes: $(VENV)/.runtime
+	$(BIN)/python docs/make_results.py shapes $(SHAPES)
+
+docs-figures: $(VENV)/.runtime
+	$(BIN)/python docs/make_figures.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

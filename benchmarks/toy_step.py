@@ -19,7 +19,8 @@ from torch import Tensor
 
 from gedilearn.data.toy import moons
 from gedilearn.settings import build
-from gedilearn.training.loop import Trainer, launch
+from gedilearn.training.environment import launch
+from gedilearn.training.loop import Trainer
 
 BATCH = 400
 POINTS = 2_000
@@ -33,6 +34,7 @@ def make_step(members: int) -> Callable[[], object]:
             "network": {"hidden": (100, 100), "features": 2, "head": (4,)},
             "views": {"kind": "noise"},
             "sampler": {"steps": 1, "buffer": 10_000},
+            "density": {"iterations": 0},  # all three terms from the start
             "optimizer": {"batch_size": BATCH},
             "training": {"n_init": members, "max_iter": 1_000_000},
             "device": {"accelerator": "cpu"},
@@ -40,8 +42,8 @@ def make_step(members: int) -> Callable[[], object]:
     )
     data = torch.as_tensor(moons(POINTS).x, dtype=torch.float32)
     trainer = Trainer((data - data.mean(0)) / data.std(0), settings)
-    trainer._set_up(launch(settings))
-    return trainer._step
+    trainer.set_up(launch(settings.device))
+    return trainer.step
 
 
 def make_products(members: int) -> Callable[[], None]:

@@ -15,6 +15,7 @@ ROOMS = [
     "output",
     "experiments",
     "report",
+    "selection",
     "estimator",
     "presets",
     "evaluation",

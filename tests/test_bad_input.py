@@ -26,6 +26,7 @@ from gedilearn.training.rundir import RunDirectory
 
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),
+    *("--set", "density.iterations=10"),
     *("--set", "sampler.buffer=400"),
 ]
 RNG = np.random.default_rng(0)

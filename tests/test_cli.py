@@ -29,6 +29,7 @@ from gedilearn.training.rundir import RunDirectory
 
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),
+    *("--set", "density.iterations=10"),
     *("--set", "sampler.buffer=400"),
 ]
 NAMES = ["width", "height", "depth"]
@@ -103,7 +104,7 @@ def test_fit_takes_the_next_free_number(table, here):
 
 
 def test_fit_does_what_the_estimator_does(run, points):
-    settings = {"max_iter": 60, "check_every": 30, "buffer_size": 400}
+    settings = {"max_iter": 60, "check_every": 30, "buffer_size": 400, "density_iter": 10}
     labels = GEDI(2, random_state=0, **settings).fit(points).labels_
     rows = rows_of((run / "labels.csv").read_text())
     assert [int(row["row"]) for row in rows] == list(range(80))
@@ -143,7 +144,7 @@ def test_a_quiet_fit_prints_nothing(points, here):
 
 def test_problems_found_by_the_monitor_are_listed(points, here):
     np.save("x.npy", points)
-    one = ["--set", "training.max_iter=1", "--set", "sampler.buffer=400"]
+    one = ["--set", "training.max_iter=1", "--set", "density.iterations=0"]
     result = gedi("fit", "x.npy", "-k", 5, *one, "--out", "r")
     findings = json.loads((here / "r/summary.json").read_text())["diagnosis"]["findings"]
     problems = [finding for finding in findings if not finding["ok"]]
@@ -252,7 +253,7 @@ def test_a_model_file_will_do_for_a_run(run, points, here):
 def test_a_model_of_a_data_frame_finds_its_columns(points, here):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(points, columns=NAMES)
-    fitted = GEDI(2, max_iter=30, buffer_size=400, random_state=0).fit(frame)
+    fitted = GEDI(2, max_iter=30, density_iter=0, random_state=0).fit(frame)
     fitted.save("m.safetensors")
     frame[NAMES[::-1]].to_csv("x.csv", index=False)
     content = json.loads(gedi("predict", "m.safetensors", "x.csv", "--json").stdout)
@@ -302,7 +303,7 @@ def test_images_are_fitted_from_a_folder_and_sampled_to_npy_only(here):
         Path(f"im/{k % 2}").mkdir(parents=True, exist_ok=True)
         pixels = rng.integers(0, 60, (8, 8)) + 180 * (k % 2)
         Image.fromarray(pixels.astype(np.uint8)).save(f"im/{k % 2}/{k}.png")
-    gedi("fit", "im", "-k", 2, "--set", "training.max_iter=2", "--set", "sampler.buffer=400")
+    gedi("fit", "im", "-k", 2, "--set", "training.max_iter=2", "--set", "density.iterations=1")
     run = Path("gedi-runs/im-1")
     assert len(rows_of(gedi("predict", run, "im").stdout)) == 12
     sample = ["sample", run, "-n", 3, "--steps", 2]
@@ -340,7 +341,7 @@ def test_diagnose_of_a_model_file_needs_data(run, points, here):
 
 def test_diagnose_refuses_views_that_no_file_holds(points, here):
     np.save("x.npy", points)
-    GEDI(2, views=lambda x: x, max_iter=5, buffer_size=400, run_dir="r").fit(points)
+    GEDI(2, views=lambda x: x, max_iter=5, density_iter=0, run_dir="r").fit(points)
     assert "function as views" in gedi("diagnose", "r", "x.npy", code=2).stderr
 
 
@@ -377,7 +378,7 @@ def test_a_resumed_run_equals_one_without_interruption(interrupted):
     whole = json.loads(gedi("fit", "x.npy", "-k", 3, *SHORT, "--json", "--out", "whole").stdout)
     for key in ("gap", "cluster_sizes", "iterations", "verdict"):
         assert resumed[key] == whole[key]
-    assert resumed["iterations"] == 60
+    assert resumed["iterations"] == 60 + 10  # clusters, then density
     labels = [Path(run, "labels.csv").read_text() for run in ("my run", "whole")]
     assert labels[0] == labels[1]
 

@@ -24,7 +24,9 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import PARAMETERS
 from gedilearn.settings import known_paths
 
-QUICK = dict(max_iter=60, check_every=30, batch_size=64, buffer_size=100, random_state=0)
+QUICK = dict(
+    max_iter=60, check_every=30, density_iter=10, batch_size=64, buffer_size=100, random_state=0
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def fitted(moons: tuple[np.ndarray, np.ndarray]) -> GEDI:
     return GEDI(n_clusters=2, random_state=0).fit(moons[0])
 
 
-@parametrize_with_checks([GEDI(max_iter=100, check_every=50)])
+@parametrize_with_checks([GEDI(max_iter=100, check_every=50, density_iter=10)])
 def test_scikit_learns_own_checks(estimator: GEDI, check) -> None:
     check(estimator)
 
@@ -62,7 +64,7 @@ def test_circles_are_certified_and_right_on_fresh_data() -> None:
 
 def test_scale_offset_and_units_make_no_difference(moons, fitted: GEDI) -> None:
     X, _ = moons
-    moved = GEDI(n_clusters=2, random_state=0).fit(X * [1e4, 1e-3] + [1e6, -5])
+    moved = GEDI(n_clusters=2, random_state=0, w_gen=0.0).fit(X * [1e4, 1e-3] + [1e6, -5])
     assert adjusted_rand_score(moved.labels_, fitted.labels_) > 0.98
 
 
@@ -110,16 +112,17 @@ def test_far_points_are_less_likely_than_the_data(moons, fitted: GEDI) -> None:
     X, _ = moons
     box = np.random.default_rng(0).uniform(X.min(0), X.max(0), size=(500, 2))
     near = fitted.score_samples(X)
-    assert np.mean(near[:, None] > fitted.score_samples(box)[None]) > 0.6
+    assert np.mean(near[:, None] > fitted.score_samples(box)[None]) > 0.75
 
 
-def test_samples_lie_in_the_datas_box_and_are_reproducible(moons, fitted: GEDI) -> None:
+def test_samples_lie_in_the_widened_box_and_are_reproducible(moons, fitted: GEDI) -> None:
     X, _ = moons
     points, labels = fitted.sample(64, random_state=3)
     again, _ = fitted.sample(64, random_state=3)
     assert points.shape == (64, 2) and labels.shape == (64,)
     np.testing.assert_array_equal(points, again)
-    assert (points >= X.min(0) - 1e-5).all() and (points <= X.max(0) + 1e-5).all()
+    margin = 0.101 * (X.max(0) - X.min(0))
+    assert (points >= X.min(0) - margin).all() and (points <= X.max(0) + margin).all()
     with pytest.raises(InputError, match="n_samples=0"):
         fitted.sample(0)
 
@@ -135,7 +138,7 @@ def test_the_diagnosis_of_new_data_tells_a_certified_from_a_foreign_set(fitted: 
 
 def test_the_best_of_several_initialisations_has_the_smallest_gap(tmp_path: Path) -> None:
     X, _ = make_moons(300, noise=0.05, random_state=0)
-    settings = QUICK | dict(views="noise", view_noise=0.1, tol=0.0, max_iter=90)
+    settings = QUICK | dict(views="noise", view_noise=0.1, tol=0.0, max_iter=90, density_iter=0)
     model = GEDI(n_clusters=2, n_init=4, run_dir=tmp_path / "run", **settings).fit(X)
     rows = [json.loads(s) for s in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(len(row["gap"]) == 4 for row in rows)
@@ -144,14 +147,14 @@ def test_the_best_of_several_initialisations_has_the_smallest_gap(tmp_path: Path
 
 def test_an_uneven_split_cannot_be_certified_under_a_uniform_prior() -> None:
     X, _ = make_blobs([400, 100], centers=[[0, 0], [6, 6]], cluster_std=0.5, random_state=0)
-    model = GEDI(n_clusters=2, random_state=0, max_iter=400).fit(X)
+    model = GEDI(n_clusters=2, random_state=0, max_iter=400, density_iter=0, w_gen=0.0).fit(X)
     assert not model.converged_ and model.stopped_ == "budget"
 
 
 @pytest.mark.parametrize("prior", [(0.2, 0.8), "auto"])
 def test_an_uneven_split_is_certified_under_a_given_or_estimated_prior(prior) -> None:
     X, y = make_blobs([400, 100], centers=[[0, 0], [6, 6]], cluster_std=0.5, random_state=0)
-    model = GEDI(n_clusters=2, random_state=0, prior=prior).fit(X)
+    model = GEDI(n_clusters=2, random_state=0, prior=prior, w_gen=0.0).fit(X)
     assert model.converged_ and adjusted_rand_score(y, model.labels_) > 0.99
     assert sorted(model.prior_) == pytest.approx([0.2, 0.8], abs=0.02)
     assert model.diagnose(X).gap < 0.01
@@ -159,9 +162,10 @@ def test_an_uneven_split_is_certified_under_a_given_or_estimated_prior(prior) ->
 
 def test_a_run_that_diverges_says_so() -> None:
     X, _ = make_moons(200, random_state=0)
-    with pytest.warns(RuntimeWarning, match="diverged"):
-        model = GEDI(**QUICK | dict(learning_rate=1e30)).fit(X)
-    assert model.stopped_ == "diverged" and not model.converged_
+    with pytest.warns(RuntimeWarning, match="diverged after 2 recoveries"):
+        model = GEDI(**QUICK | dict(learning_rate=1e30, max_recoveries=2)).fit(X)
+    assert model.stopped_ == "diverged" and not model.converged_ and model.n_recoveries_ == 2
+    assert "not finite" in model.verdict_
 
 
 # --- conventions ------------------------------------------------------------------------------
@@ -249,11 +253,14 @@ def test_a_function_may_be_the_views(moons) -> None:
 def test_images_are_clustered_scored_and_sampled() -> None:
     rng = np.random.default_rng(0)
     X = rng.integers(0, 255, size=(60, 1, 8, 8)).astype(np.uint8)
-    model = GEDI(n_clusters=3, **QUICK | dict(max_iter=10, check_every=5, batch_size=20)).fit(X)
+    model = GEDI(
+        n_clusters=3, **QUICK | dict(max_iter=10, check_every=5, density_iter=4, batch_size=20)
+    ).fit(X)
     assert model.predict(X).shape == (60,)
     assert model.score_samples(X, kind="gradient_norm").shape == (60,)
     images, _ = model.sample(4, steps=5)
-    assert images.shape == (4, 1, 8, 8) and images.min() >= 0 and images.max() <= 254.001
+    assert images.shape == (4, 1, 8, 8)
+    assert images.min() >= -0.11 * 254 and images.max() <= 1.11 * 254  # the margin of the box
     with pytest.raises(InputError, match="points of shape"):
         model.predict(X[:, :, :6, :6])
 

@@ -1,6 +1,6 @@
 """gedi-learn: cluster unlabelled data with a neural network, and know whether to trust it.
 
-``GEDI`` is loaded on first use, so that ``import gedilearn`` and ``gedi --help`` stay quick.
+Public names are loaded on first use, so that ``import gedilearn`` and ``gedi --help`` stay quick.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
+    from gedilearn.selection import Choice, choose_n_clusters
 
 __version__ = "0.1.0"
-__all__ = ["GEDI", "__version__"]
+__all__ = ["GEDI", "Choice", "__version__", "choose_n_clusters"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from gedilearn.estimator import GEDI
 
         return GEDI
+    if name in ("Choice", "choose_n_clusters"):
+        from gedilearn import selection
+
+        return getattr(selection, name)
     raise AttributeError(f"module 'gedilearn' has no attribute {name!r}")

@@ -63,17 +63,25 @@ PARAMETERS = {
     "sgld_noise": "sampler.noise",
     "sgld_max_move": "sampler.max_move",
     "buffer_size": "sampler.buffer",
+    "margin": "sampler.margin",
     "restart": "sampler.restart",
     "clamp": "sampler.clamp",
     "learning_rate": "optimizer.learning_rate",
     "betas": "optimizer.betas",
     "batch_size": "optimizer.batch_size",
     "grad_clip": "optimizer.grad_clip",
+    "density_iter": "density.iterations",
+    "density_learning_rate": "density.learning_rate",
+    "density_w_inv": "density.inv",
+    "density_w_prior": "density.prior",
     "max_iter": "training.max_iter",
     "n_init": "training.n_init",
     "tol": "training.tol",
     "check_every": "training.check_every",
     "checkpoint_every": "training.checkpoint_every",
+    "tensorboard": "training.tensorboard",
+    "on_divergence": "training.on_divergence",
+    "max_recoveries": "training.max_recoveries",
     "device": "device.accelerator",
     "n_devices": "device.devices",
     "n_nodes": "device.num_nodes",
@@ -117,6 +125,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Time taken by training.
     stopped_ : {'certified', 'budget', 'diverged'}
         Why training ended.
+    n_recoveries_ : int
+        How often training went back to a good state because energies diverged.
     prior_ : ndarray of shape (n_clusters,)
         The proportions that the clusters were held against, cluster by cluster.
     model_ : EnergyModel
@@ -165,17 +175,25 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         sgld_noise: float = DEFAULT.sampler.noise,
         sgld_max_move: float | None = DEFAULT.sampler.max_move,
         buffer_size: int = DEFAULT.sampler.buffer,
+        margin: float = DEFAULT.sampler.margin,
         restart: float = DEFAULT.sampler.restart,
         clamp: bool = DEFAULT.sampler.clamp,
         learning_rate: float = DEFAULT.optimizer.learning_rate,
         betas: tuple[float, float] = DEFAULT.optimizer.betas,
         batch_size: int = DEFAULT.optimizer.batch_size,
         grad_clip: float | None = DEFAULT.optimizer.grad_clip,
+        density_iter: int = DEFAULT.density.iterations,
+        density_learning_rate: float = DEFAULT.density.learning_rate,
+        density_w_inv: float = DEFAULT.density.inv,
+        density_w_prior: float = DEFAULT.density.prior,
         max_iter: int = DEFAULT.training.max_iter,
         n_init: int = DEFAULT.training.n_init,
         tol: float = DEFAULT.training.tol,
         check_every: int = DEFAULT.training.check_every,
         checkpoint_every: float = DEFAULT.training.checkpoint_every,
+        tensorboard: bool = DEFAULT.training.tensorboard,
+        on_divergence: str = DEFAULT.training.on_divergence,
+        max_recoveries: int = DEFAULT.training.max_recoveries,
         device: str = DEFAULT.device.accelerator,
         n_devices: int | str = DEFAULT.device.devices,
         n_nodes: int = DEFAULT.device.num_nodes,
@@ -207,17 +225,25 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.sgld_noise = sgld_noise
         self.sgld_max_move = sgld_max_move
         self.buffer_size = buffer_size
+        self.margin = margin
         self.restart = restart
         self.clamp = clamp
         self.learning_rate = learning_rate
         self.betas = betas
         self.batch_size = batch_size
         self.grad_clip = grad_clip
+        self.density_iter = density_iter
+        self.density_learning_rate = density_learning_rate
+        self.density_w_inv = density_w_inv
+        self.density_w_prior = density_w_prior
         self.max_iter = max_iter
         self.n_init = n_init
         self.tol = tol
         self.check_every = check_every
         self.checkpoint_every = checkpoint_every
+        self.tensorboard = tensorboard
+        self.on_divergence = on_divergence
+        self.max_recoveries = max_recoveries
         self.device = device
         self.n_devices = n_devices
         self.n_nodes = n_nodes
@@ -301,20 +327,24 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.settings_ = settings
         self.scaling_ = scaling
         self.model_ = result.model
-        self.box_ = Box.around(scaled)
+        self.box_ = result.box
         self.diagnosis_ = result.diagnosis
         self.certificate_gap_ = result.diagnosis.gap
         self.converged_ = result.diagnosis.certified
         self.verdict_ = result.diagnosis.verdict
+        if result.trouble is not None:
+            times = f"after {result.recoveries} recoveries"
+            self.verdict_ += f"; training diverged {times}: {result.trouble}"
         self.n_iter_ = result.iterations
         self.seconds_ = result.seconds
         self.stopped_ = result.stopped
+        self.n_recoveries_ = result.recoveries
         uniform = torch.full((settings.n_clusters,), 1 / settings.n_clusters)
         self.prior_ = (uniform if result.prior is None else result.prior).double().numpy()
         self._n_features_out = result.model.n_features
         self.labels_ = self._labels(scaled)
         if result.stopped == "diverged":
-            warnings.warn(f"training diverged: {self.verdict_}", RuntimeWarning, stacklevel=4)
+            warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
             self.save(directory.path / "model.safetensors", overwrite=True)
             directory.preview(data, self.labels_)
@@ -380,7 +410,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         with torch.random.fork_rng():
             torch.manual_seed(_seed(random_state))
             position = self.box_.uniform(1, n_samples)
-            position = run(position, self.model_.log_density, kernel, steps)[0]
+            with self.model_.fixed():
+                position = run(position, self.model_.log_density, kernel, steps)[0]
         return self.scaling_.undo(position.numpy()), self._labels(position)
 
     def diagnose(self, X: Any) -> Diagnosis:
@@ -409,6 +440,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             "certified": self.converged_,
             "verdict": self.verdict_,
             "stopped": self.stopped_,
+            "recoveries": self.n_recoveries_,
             "iterations": self.n_iter_,
             "seconds": round(self.seconds_, 3),
             "diagnosis": self.diagnosis_.to_json(),
@@ -474,10 +506,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.diagnosis_ = Diagnosis.from_json(summary["diagnosis"])
         model.certificate_gap_ = model.diagnosis_.gap
         model.converged_ = model.diagnosis_.certified
-        model.verdict_ = model.diagnosis_.verdict
+        model.verdict_ = summary["verdict"]
         model.n_iter_ = summary["iterations"]
         model.seconds_ = summary["seconds"]
         model.stopped_ = summary["stopped"]
+        model.n_recoveries_ = summary["recoveries"]
         model.n_features_in_ = header["n_features_in"]
         if header["feature_names_in"]:
             model.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)

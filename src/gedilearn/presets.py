@@ -21,8 +21,10 @@ _PAPER_TOY_LITERAL: dict[str, Any] = {
         "noise": 0.01,
         "buffer": 10_000,
         "restart": 0.05,
+        "margin": 0.0,
         "clamp": False,
     },
+    "density": {"iterations": 0},
     "optimizer": {"learning_rate": 1e-3, "betas": (0.9, 0.999), "batch_size": 400},
     "training": {"max_iter": 20_000, "n_init": 1},
 }

@@ -38,6 +38,15 @@ def at(schedule: float | tuple[tuple[float, float], ...], progress: float) -> fl
     return before[1]
 
 
+def raised(
+    schedule: float | tuple[tuple[float, float], ...], amount: float
+) -> float | tuple[tuple[float, float], ...]:
+    """The schedule with `amount` added throughout."""
+    if not isinstance(schedule, tuple):
+        return schedule + amount
+    return tuple((progress, value + amount) for progress, value in schedule)
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -85,7 +94,12 @@ class Views(Section):
         description="Length of the noise of 'walk' views, in units of the end point's distance to "
         "its last neighbour.",
     )
-    n_neighbors: int = Field(10, ge=1, description="Neighbours of a point in the graph of 'walk'.")
+    n_neighbors: int = Field(
+        5,
+        ge=1,
+        description="Neighbours of a point in the graph of 'walk'; more are taken while the graph "
+        "has more components than there are clusters.",
+    )
 
 
 class Weights(Section):
@@ -108,14 +122,22 @@ class Weights(Section):
 class Sampler(Section):
     """Stochastic gradient Langevin dynamics and its replay buffer."""
 
-    steps: int = Field(1, ge=1, description="Langevin steps T in each iteration.")
-    step_size: float = Field(0.005, gt=0, description="SGLD step size: multiplies the gradient.")
-    noise: float = Field(0.1, ge=0, description="SGLD noise: standard deviation added in a step.")
-    buffer: int = Field(10_000, ge=1, description="Chains |B| in the replay buffer.")
+    steps: int = Field(10, ge=1, description="Langevin steps T in each iteration.")
+    step_size: float = Field(
+        0.01125, gt=0, description="SGLD step size: multiplies the gradient (noise squared over 2)."
+    )
+    noise: float = Field(0.15, ge=0, description="SGLD noise: standard deviation added in a step.")
+    buffer: int = Field(1_000, ge=1, description="Chains |B| in the replay buffer.")
     restart: float = Field(
         0.05, ge=0, le=1, description="Reinitialisation frequency: chance that a chain restarts."
     )
-    clamp: bool = Field(True, description="Keep chains inside the data's bounding box.")
+    margin: float = Field(
+        0.1,
+        ge=0,
+        description="Chains start in the data's bounding box, widened on every side by this share "
+        "of its width.",
+    )
+    clamp: bool = Field(True, description="Keep chains inside that box.")
     max_move: float | None = Field(
         None, gt=0, description="Largest move of a coordinate along the gradient in one step."
     )
@@ -130,6 +152,22 @@ class Optimizer(Section):
     grad_clip: float | None = Field(
         None, gt=0, description="Largest gradient norm of a member; longer ones are shortened."
     )
+
+
+class Density(Section):
+    """The second stage: GEN, once the clusters stand."""
+
+    iterations: int = Field(
+        300,
+        ge=0,
+        description="Iterations of GEN after the clusters, for the kept initialisation; 0 trains "
+        "all three terms together from the start, as in the paper.",
+    )
+    learning_rate: float = Field(
+        5e-3, gt=0, description="Adam's learning rate there; it falls to 0."
+    )
+    inv: float = Field(50.0, ge=0, description="Weight of INV there, which holds the clusters.")
+    prior: float = Field(50.0, ge=0, description="Weight of PRIOR there.")
 
 
 class Training(Section):
@@ -151,6 +189,17 @@ class Training(Section):
     checkpoint_every: float = Field(
         20.0, ge=0, description="Seconds between two checkpoints of a run directory."
     )
+    tensorboard: bool = Field(
+        False,
+        description="Also write the metrics of a run directory for TensorBoard (extra "
+        "'tensorboard').",
+    )
+    on_divergence: Literal["recover", "stop"] = Field(
+        "recover",
+        description="What to do when energies diverge: go back to the last good state and go on "
+        "more calmly, or stop with the best state so far.",
+    )
+    max_recoveries: int = Field(5, ge=0, description="Recoveries before training gives up.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all randomness.")
 
 
@@ -197,6 +246,7 @@ class Settings(Section):
     weights: Weights = Weights()
     sampler: Sampler = Sampler()
     optimizer: Optimizer = Optimizer()
+    density: Density = Density()
     training: Training = Training()
     device: Device = Device()
 

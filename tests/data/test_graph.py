@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from sklearn.metrics import pairwise_distances
+from sklearn.neighbors import NearestNeighbors
 
 from gedilearn.data import graph as graph_module
 from gedilearn.data.graph import WalkTables, draw, neighbour_graph, return_trace, walk_tables
@@ -166,10 +169,11 @@ def test_neighbourhoods_grow_until_there_are_at_most_as_many_components_as_clust
     x, label = groups([12, 12, 12], 1000.0)
     assert walk_tables(x, 3).n_neighbors == 10
     tables = walk_tables(x, 2)
-    assert tables.n_neighbors == 20
+    assert tables.n_neighbors == 14
     assert tables.n_components <= 2
+    # The radius is still that of the 10 neighbours asked for, not the way to the next group.
     np.testing.assert_allclose(
-        tables.radius.numpy(), np.sort(pairwise_distances(x), axis=1)[:, 20], rtol=1e-5
+        tables.radius.numpy(), np.sort(pairwise_distances(x), axis=1)[:, 10], rtol=1e-5
     )
     crossings = label[draw(tables, torch.arange(36), tables.longest).numpy()] != label
     assert crossings.any()
@@ -188,6 +192,47 @@ def test_large_far_groups_are_bridged_where_growing_would_fill_the_memory(
     assert np.isin(ends[:, label >= 2], [2, 3]).all()
     assert (ends[-1][label == 0] == 1).any()
     assert (ends[-1][label == 3] == 2).any()
+
+
+def test_many_heaps_of_duplicates_are_bridged_in_few_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searches = []
+
+    class Counted(NearestNeighbors):  # type: ignore[misc]
+        def fit(self, *args: Any) -> Counted:
+            searches.append(1)
+            super().fit(*args)
+            return self
+
+    x = np.repeat(np.random.default_rng(0).normal(size=(200, 2)), 8, axis=0)
+    monkeypatch.setattr(graph_module, "_MAX_LINKS", 1)
+    monkeypatch.setattr("sklearn.neighbors.NearestNeighbors", Counted)
+    tables = walk_tables(x, 1, n_neighbors=3)
+    assert tables.n_components == 1
+    assert len(searches) <= 1 + 8  # the graph's own, and halving 200 heaps
+    start = torch.zeros(20_000, dtype=torch.long)
+    reached = draw(tables, start, 2 * tables.longest - 1, torch.Generator().manual_seed(0))
+    assert len(reached.div(8, rounding_mode="floor").unique()) > 150
+
+
+def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = ring(500)
+    full = walk_tables(x, 1, n_neighbors=6)
+    assert full.ends.shape[2] == 64
+    monkeypatch.setattr(graph_module, "_MAX_WALKS", 500 * 40)
+    monkeypatch.setattr(graph_module, "_MAX_BYTES", 4 * 22 * 500 * 10 + 1)
+    small = walk_tables(x, 1, n_neighbors=6)
+    assert small.ends.shape[1:] == (500, 10)
+    assert small.ends.numel() * 4 <= graph_module._MAX_BYTES
+    # The traces come from 40 walks a node, not from 10: 5 standard errors of both estimates.
+    levels = min(len(full.traces), len(small.traces))
+    for one, other in zip(full.traces[:levels], small.traces[:levels], strict=True):
+        assert abs(one - other) < 5 * np.sqrt(2 * one) * np.hypot(1 / 40, 1 / 64)
+    monkeypatch.setattr(graph_module, "_MAX_BYTES", 1)
+    assert walk_tables(x, 1, n_neighbors=6).ends.shape[2] == 8
 
 
 @pytest.mark.parametrize("max_links", [4_000_000, 1])

@@ -7,11 +7,26 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal, norm
+from sklearn.datasets import make_moons
 
 from gedilearn.data.dataset import fingerprint
 from gedilearn.data.digits import digits
 from gedilearn.data.files import BUILTIN, load
-from gedilearn.data.toy import circles, moons
+from gedilearn.data.toy import (
+    ANISOTROPIC,
+    BLOBS_4,
+    BLOBS_7,
+    Blobs,
+    circles,
+    moons,
+    most_likely_moon,
+    moved,
+    rings,
+    rotated,
+    spirals,
+    stretched,
+)
 from gedilearn.errors import InputError
 
 
@@ -30,10 +45,10 @@ def test_circles_without_noise_have_radius_one_and_factor():
     np.testing.assert_allclose(radius, np.where(data.y == 0, 1, 0.3))
 
 
-@pytest.mark.parametrize("maker", [moons, circles])
+@pytest.mark.parametrize("maker", [moons, circles, spirals, BLOBS_4.draw])
 def test_toy_sets_follow_their_seed(maker):
     assert maker().x.shape == (1000, 2)
-    assert np.bincount(maker().y).tolist() == [500, 500]
+    assert len(set(np.bincount(maker().y).tolist())) == 1
     assert fingerprint(maker(random_state=3).x) == fingerprint(maker(random_state=3).x)
     assert fingerprint(maker(random_state=3).x) != fingerprint(maker(random_state=4).x)
 
@@ -52,6 +67,101 @@ def test_noise_is_the_standard_deviation_about_the_curve(maker):
 def test_impossible_toy_sets_are_refused(bad):
     with pytest.raises(InputError, match=next(iter(bad))):
         circles(**bad)
+
+
+@pytest.mark.parametrize(("n", "share", "sizes"), [(1000, 0.8, [800, 200]), (7, 0.5, [3, 4])])
+def test_moons_hold_the_shares_asked_for(n, share, sizes):
+    assert np.bincount(moons(n, share=share).y).tolist() == sizes
+    assert np.bincount(moons(100, share=0.29).y).tolist() == [29, 71]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 0.001, -1, float("inf")])
+def test_moons_without_points_in_both_are_refused(share):
+    with pytest.raises(InputError, match="share"):
+        moons(100, share=share)
+
+
+def test_balanced_moons_are_those_of_scikit_learn():
+    expected, y = make_moons(101, noise=0.05, random_state=3)
+    data = moons(101, random_state=3)
+    np.testing.assert_array_equal(data.x, expected)
+    np.testing.assert_array_equal(data.y, y)
+
+
+def test_rings_without_noise_have_radius_one_two_three():
+    data = rings(300, noise=0.0)
+    np.testing.assert_allclose(np.hypot(*data.x.T), data.y + 1)
+    assert np.bincount(data.y).tolist() == [100, 100, 100]
+    with pytest.raises(InputError, match="number=1"):
+        rings(number=1)
+
+
+def test_the_second_spiral_arm_is_the_first_turned_by_half_a_turn():
+    data = spirals(2000, noise=0.0)
+    radius, angle = np.hypot(*data.x.T), np.arctan2(data.x[:, 1], data.x[:, 0])
+    # An arm's angle is 3 pi times its radius, the other's pi more.
+    off = np.exp(1j * (angle - 3 * np.pi * radius))
+    np.testing.assert_allclose(off, np.where(data.y == 0, 1, -1), atol=1e-9)
+    assert radius.min() >= 0.2 and radius.max() <= 1
+
+
+@pytest.mark.parametrize("blobs", [BLOBS_4, BLOBS_7, ANISOTROPIC], ids=lambda b: b.name)
+def test_blobs_have_their_centres_and_covariance(blobs):
+    k = len(blobs.centres)
+    data = blobs.draw(4000 * k, random_state=1)
+    for cluster in range(k):
+        points = data.x[data.y == cluster]
+        np.testing.assert_allclose(points.mean(0), blobs.centres[cluster], atol=0.08)
+        np.testing.assert_allclose(np.cov(points.T), blobs.covariance, atol=0.08)
+    with pytest.raises(InputError, match=f"n={k - 1}"):
+        blobs.draw(k - 1)
+
+
+def test_anisotropic_blobs_are_unit_normals_under_a_linear_map():
+    linear = np.array([[0.6, -0.4], [-0.6, 0.8]])
+    np.testing.assert_allclose(linear @ linear.T, ANISOTROPIC.covariance)
+    centres = np.array([[0, 0], [-6, -6], [7, -3]]) @ linear.T
+    np.testing.assert_allclose(centres, ANISOTROPIC.centres, atol=1e-12)
+
+
+def test_the_most_likely_blob_is_that_of_the_true_density():
+    data = ANISOTROPIC.draw(2000)
+    densities = [
+        multivariate_normal(c, ANISOTROPIC.covariance).pdf(data.x) for c in ANISOTROPIC.centres
+    ]
+    found = ANISOTROPIC.most_likely(data.x)
+    np.testing.assert_array_equal(found, np.argmax(densities, axis=0))
+    wide = Blobs("wide", ((0, 0), (2, 0)), ((1, 0), (0, 1)))
+    data = wide.draw(40_000)
+    wrong = (wide.most_likely(data.x) != data.y).mean()
+    assert wrong == pytest.approx(norm.cdf(-1), abs=0.01)  # the middle is one deviation away
+
+
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_the_most_likely_moon_is_that_of_the_density_around_its_curve(share):
+    noise, data = 0.3, moons(300, 0.3, random_state=5, share=share)
+    angles = np.linspace(0, np.pi, 700)
+    density = [
+        p * np.mean([multivariate_normal(c, noise**2).pdf(data.x) for c in curve], axis=0)
+        for p, curve in (
+            (share, np.stack([np.cos(angles), np.sin(angles)], 1)),
+            (1 - share, np.stack([1 - np.cos(angles), 0.5 - np.sin(angles)], 1)),
+        )
+    ]
+    expected = density[1] > density[0]
+    clear = abs(np.log(density[0] / density[1])) > 0.05  # the curves are sampled differently
+    np.testing.assert_array_equal(most_likely_moon(data.x, noise, share)[clear], expected[clear])
+
+
+def test_moved_rotated_and_stretched_sets_keep_their_labels_and_shape():
+    data = circles(100)
+    far, turned, long = moved(data, 1000, 1e6), rotated(data, 0.7), stretched(data, 100)
+    np.testing.assert_allclose((far.x - 1e6) / 1000, data.x, atol=1e-9)
+    as_complex = data.x @ [1, 1j] * np.exp(0.7j)
+    np.testing.assert_allclose(turned.x @ [1, 1j], as_complex)
+    np.testing.assert_allclose(long.x / [1, 100], data.x)
+    for changed in (far, turned, long):
+        np.testing.assert_array_equal(changed.y, data.y)
 
 
 def test_digits_are_1797_vectors_of_64_pixels():

@@ -53,7 +53,7 @@ def test_a_long_walk_forgets_where_on_the_ring_it_began(rings) -> None:
     near = views.draw(index, data[index], 1.0)
     assert (near - start).norm(dim=1).max() < 0.5
     # The mean of points that have forgotten their angle is the ring's centre.
-    assert ends.mean(0).norm() < 0.15 < start.norm()
+    assert ends.mean(0).norm() < 0.4 < start.norm()
 
 
 def test_the_noise_of_a_walk_has_the_neighbours_length_in_any_dimension() -> None:

@@ -18,7 +18,14 @@ from gedilearn.report import panels
 from gedilearn.report.figures import clusters_figure, draw_all, training_figure
 from gedilearn.report.reading import Run
 
-TINY = {"max_iter": 20, "check_every": 5, "hidden": (16,), "random_state": 0, "device": "cpu"}
+TINY = {
+    "max_iter": 20,
+    "check_every": 5,
+    "density_iter": 10,
+    "hidden": (16,),
+    "random_state": 0,
+    "device": "cpu",
+}
 
 
 def fit(path: Path, x: np.ndarray, n_clusters: int, **settings: object) -> Path:
@@ -100,8 +107,14 @@ def test_the_training_figure_shows_every_term_member_and_event(
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     terms = {axes.get_title(): axes for axes in drawn[0].axes}
     for title, name in {"INV (invariance)": "inv", "GEN (generative)": "gen"}.items():
-        shown = {tuple(line.get_ydata()) for line in terms[title].lines}
-        assert shown == {tuple(row[name][member] for row in rows) for member in (0, 1)}
+        lines = [np.asarray(line.get_ydata(), float) for line in terms[title].lines]
+        shown = {tuple(values[np.isfinite(values)]) for values in lines}
+        expected = set()
+        for member in (0, 1):
+            of_both = [row[name][member] for row in rows if len(row.get(name, [])) == 2]
+            of_kept = [row[name][0] for row in rows if len(row.get(name, [])) == 1]
+            expected.add(tuple(of_both + (of_kept if member == rows[-1]["kept"] else [])))
+        assert shown == expected
     gap = terms["gap to the optimum of Proposition 1"]
     assert gap.get_yscale() == "log"
     dashed = [line for line in gap.lines if line.get_linestyle() == "--"]
@@ -111,13 +124,17 @@ def test_the_training_figure_shows_every_term_member_and_event(
     assert dotted == {e["iteration"] for e in events} >= {15, 20}
 
 
-def test_the_kept_member_is_the_one_whose_gap_was_the_best(run: Path) -> None:
+def test_the_density_continues_the_line_of_the_kept_member(run: Path) -> None:
     rows = [
-        {"iteration": 5, "inv": [1, 1, 1], "gap": [0.9, 0.3, 0.5], "best_gap": 0.3},
-        {"iteration": 10, "inv": [1, 1, 1], "gap": [0.4, "inf", 0.5], "best_gap": 0.3},
+        {"iteration": 5, "inv": [1, 2, 3], "gap": [0.9, 0.3, "inf"], "kept": 1},
+        {"iteration": 10, "inv": [4], "gen": [7], "gap": [0.2], "kept": 1},
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert Run.read(run).curves().kept == 1
+    curves, nan = Run.read(run).curves(), np.nan
+    assert curves.kept == 1
+    np.testing.assert_array_equal(curves.gap, [[0.9, 0.3, np.inf], [nan, 0.2, nan]])
+    np.testing.assert_array_equal(curves.terms["inv"], [[1, 2, 3], [nan, 4, nan]])
+    np.testing.assert_array_equal(curves.terms["gen"], [[nan, nan, nan], [nan, 7, nan]])
 
 
 def test_a_plane_shows_regions_density_and_samples_on_the_same_axes(
@@ -212,7 +229,7 @@ def test_a_network_that_is_not_finite_is_drawn_as_such(run: Path, drawn: list[Fi
         if name.startswith("model."):
             tensors[name] = tensors[name] * float("nan")
     save_file(tensors, file, header)
-    row = {"iteration": 5, "inv": ["nan", 1.0], "gap": ["inf", "nan"], "best_gap": "inf"}
+    row = {"iteration": 5, "inv": ["nan", 1.0], "gap": ["inf", "nan"], "kept": 0}
     (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     draw_all(run)
     words = [text.get_text() for fig in drawn for axes in fig.axes for text in axes.texts]

@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from gedilearn.settings import build
-from gedilearn.training.loop import Trainer, launch
+from gedilearn.training.environment import launch
+from gedilearn.training.loop import Trainer
 
 torch.set_num_threads(1)
 
@@ -27,8 +28,8 @@ def main(out: str, devices: int) -> None:
         }
     )
     trainer = Trainer(data, settings)
-    trainer._set_up(launch(settings))
-    terms = trainer._step()
+    trainer.set_up(launch(settings.device))
+    terms = trainer.step()
     if trainer.fabric.global_rank == 0:
         gradients = {n: p.grad.clone() for n, p in trainer.model.named_parameters()}
         save_file(gradients | {f"term.{name}": t for name, t in terms.items()}, out)

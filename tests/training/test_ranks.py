@@ -38,6 +38,7 @@ def test_a_whole_fit_on_two_ranks_writes_one_run(tmp_path: Path) -> None:
         "training.check_every=20",
         "training.checkpoint_every=0",
         "optimizer.batch_size=100",
+        "density.iterations=20",
         "device.devices=2",
         "device.accelerator=cpu",
     ):
@@ -48,4 +49,4 @@ def test_a_whole_fit_on_two_ranks_writes_one_run(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "model.safetensors").exists()
     kept = {p.name for p in (tmp_path / "run" / "checkpoint").glob("step-*/*")}
     assert {"shared.json", "rank-0.safetensors", "rank-1.safetensors"} <= kept
-    assert (tmp_path / "run" / "metrics.jsonl").read_text().count("\n") == 3
+    assert (tmp_path / "run" / "metrics.jsonl").read_text().count("\n") == 4

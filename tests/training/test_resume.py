@@ -20,7 +20,9 @@ from gedilearn.errors import InputError
 
 HERE = Path(__file__).parent
 X, _ = make_moons(150, noise=0.1, random_state=0)
-SMALL = dict(batch_size=50, buffer_size=100, check_every=10, tol=0.0, random_state=1)
+SMALL = dict(
+    batch_size=50, buffer_size=100, check_every=10, density_iter=0, tol=0.0, random_state=1
+)
 
 
 def test_killed_at_random_moments_and_resumed_the_weights_are_bit_identical(tmp_path: Path) -> None:

@@ -261,3 +261,33 @@ def landscape(out: Path | None, screen: Screen) -> None:
     show(rows, make_console())
     for file in files:
         screen.message(f"written: {file}")
+
+
+def shapes(
+    seeds: int,
+    data: str | None,
+    methods: str | None,
+    workers: int,
+    out: Path | None,
+    screen: Screen,
+) -> None:
+    """The table of shapes; `data` and `methods` are names with commas between them."""
+    from gedilearn.experiments.shapes import DEFAULT_OUT, markdown, run, show
+
+    out = out or DEFAULT_OUT
+
+    def tell(row: dict[str, Any], left: int) -> None:
+        said = f"{row['data']}, {row['method']}, seed {row['seed']}: NMI {row['nmi']:.3f}"
+        screen.message(f"{said}, {row['seconds']:.1f} s ({left} to go)")
+
+    try:
+        rows = run(range(seeds), _names(data), _names(methods), workers, out, tell=tell)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on from here") from None
+    write_text(out / "shapes.md", markdown(rows))
+    show(rows, make_console())
+    screen.message(f"rows: {out / 'rows.jsonl'}, table: {out / 'shapes.md'}")
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

@@ -159,6 +159,38 @@ def fit(
 
 @app.command()
 @plainly
+def choose(
+    data: Data,
+    most: Annotated[
+        int, typer.Option("--max", metavar="K", help="The largest number of clusters to try.")
+    ] = 10,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Also write choose.json and choose.png there. Never overwrites."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of all randomness.")] = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Recommend a number of clusters for DATA, without labels.
+
+    Fits every number from 2 on, from two seeds each, and compares what vouches for the results.
+    If no number stands out, it says so.
+
+    \b
+    gedi choose points.csv
+    gedi choose points.csv --max 6 --out choice
+    """
+    from gedilearn.cli import choosing
+    from gedilearn.output import Screen
+
+    choosing.choose(data, most, out, seed, Screen(as_json, quiet))
+
+
+@app.command()
+@plainly
 def resume(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
     data: Annotated[
@@ -322,9 +354,45 @@ def landscape(
     actions.landscape(out, Screen())
 
 
+@reproduce.command()
+@plainly
+def shapes(
+    seeds: Annotated[int, typer.Option(metavar="N", help="Seeds 0 to N-1.")] = 20,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only these sets, as moons,circles,rings; all otherwise."),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only these of gedi,kmeans,gmm,spectral,hdbscan."),
+    ] = None,
+    workers: Annotated[int, typer.Option(metavar="N", help="Fits at once, a process each.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where rows are kept, with the table as shapes.md; gedi-runs/shapes if not given.",
+        ),
+    ] = None,
+) -> None:
+    """GEDI with its defaults beside methods of scikit-learn.
+
+    On moons, circles, rings, spirals, blobs and digits, seed by seed. After an interruption the
+    same command goes on where it was.
+
+    \b
+    gedi reproduce shapes --seeds 2 --data moons,rings
+    gedi reproduce shapes --workers 2 --out tables/shapes
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    actions.shapes(seeds, data, methods, workers, out, Screen())
+
+
 @reproduce.callback()
 def tables() -> None:
-    """Compute a table of the paper again."""
+    """Compute a table of the paper, or of the documentation, again."""
 
 
 @app.command()

@@ -4,7 +4,8 @@ The views x' of a point x can be the ends of t-step walks from x. Long walks for
 the few slowest modes of the graph, which are its clusters; short walks see local detail. Training
 needs walks of many lengths from any point at any moment, so they are sampled once and looked up
 later: a table of ``width`` end points a node for each length 1, 2, 4, 8, ... Memory is
-``levels * n * width`` integers; no n x n matrix is ever formed.
+``levels * n * width`` integers, and fewer columns are kept of many nodes; no n x n matrix is ever
+formed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from gedilearn.data.neighbours import nearest
 from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,13 +35,23 @@ _WALKED_LEVELS = 6
 # The neighbour lists are grown only while they hold fewer links than this (about 100 MB).
 _MAX_LINKS = 4_000_000
 
+# Of many nodes fewer walks are sampled: this many a level, but 32 a node, for the traces' sake.
+_MAX_WALKS = 4_000_000
+_LEAST_SAMPLED = 32
+
+# And of those, fewer are kept: the tables hold at most this many bytes, or 8 end points a node and
+# level where that is more. A view needs one end point, and each of many nodes is drawn less often.
+_MAX_BYTES = 256_000_000
+_LEAST_KEPT = 8
+
 
 @dataclass(frozen=True, eq=False)
 class WalkTables:
     """Sampled end points of random walks from every node.
 
     ends: (levels, n, width) int32, ``ends[j, i]`` are end points of 2**j-step walks from node i.
-    radius: (n,) float32, distance from point i to its k-th neighbour (0 among duplicates).
+    radius: (n,) float32, distance from point i to its k-th neighbour (0 among duplicates), for the
+        k asked for: the scale of detail around i, which joining far groups does not change.
     n_neighbors: the k finally used.
     n_components: connected components of the graph; a walk never leaves its own.
     traces: for each level the trace of the walk matrix P**(2**j), the expected number of returns
@@ -63,24 +75,24 @@ class WalkTables:
         return replace(self, ends=self.ends.to(device), radius=self.radius.to(device))
 
 
-def neighbour_graph(x: Floats, n_neighbors: int) -> tuple[scipy.sparse.csr_matrix, Floats]:
+def neighbour_graph(
+    x: Floats, n_neighbors: int, random_state: int = 0
+) -> tuple[scipy.sparse.csr_matrix, Floats]:
     """Adjacency of the k-nearest-neighbour graph of ``x`` (n, d), and every k-th distance (n,).
 
     i and j are linked when either is among the other's k nearest, and every node is linked to
     itself: a symmetric matrix of ones with a full diagonal. The self-loop keeps walks on
-    two-sided graphs from alternating for ever. k is capped at n - 1.
+    two-sided graphs from alternating for ever. k is capped at n - 1. Of many points in many
+    dimensions the neighbours are approximate (see `gedilearn.data.neighbours`).
     """
     from scipy.sparse import csr_matrix, identity
-    from sklearn.neighbors import NearestNeighbors
 
     x = _points(x)
     if n_neighbors < 1:
         raise InputError(f"n_neighbors={n_neighbors}: the graph needs at least 1 neighbour a point")
     n = len(x)
     k = min(n_neighbors, n - 1)
-    # Called without arguments, kneighbors leaves out the point itself by its index and not by its
-    # distance, so duplicates are proper neighbours of each other.
-    distance, neighbour = NearestNeighbors(n_neighbors=k, n_jobs=1).fit(x).kneighbors()
+    distance, neighbour = nearest(x, k, random_state)
     row_starts = np.arange(0, n * k + 1, k)
     links = csr_matrix((np.ones(n * k, np.float32), neighbour.ravel(), row_starts), shape=(n, n))
     graph = csr_matrix(links + links.T + identity(n, np.float32, format="csr"))
@@ -94,7 +106,7 @@ def walk_tables(
     *,
     n_neighbors: int = 10,
     width: int = 64,
-    max_levels: int = 16,
+    max_levels: int = 22,
     random_state: int = 0,
 ) -> WalkTables:
     """Tables of random walks on the neighbour graph of the standardised data ``x`` (n, d).
@@ -108,6 +120,8 @@ def walk_tables(
     Where clusters touch, that may be too long: fewer modes than clusters survive, and training
     would never leave the uniform prediction. The longest length at which `surviving_modes` counts
     ``n_clusters`` is kept then.
+
+    With many points the tables are narrower than ``width`` (see `_MAX_BYTES`).
     """
     x = _points(x)
     if n_clusters < 1:
@@ -116,17 +130,22 @@ def walk_tables(
         raise InputError(f"width={width}: splicing walks needs at least 2 end points a node")
     if not 1 <= max_levels <= 31:
         raise InputError(f"max_levels={max_levels}: give 1 to 31 (walks of 2**(levels-1) steps)")
-    graph, radius, k, n_components = _joined_graph(x, n_clusters, n_neighbors)
+    graph, radius, k, n_components = _joined_graph(x, n_clusters, n_neighbors, random_state)
 
+    width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
+    kept = min(width, max(_LEAST_KEPT, _MAX_BYTES // (4 * max_levels * len(x))))
     rng = np.random.default_rng(random_state)
-    ends = [_walk(graph, 1, width, rng)]
+    last = _walk(graph, 1, width, rng)
+    ends = [last[:, :kept].copy()]
     traces = [float(np.sum(1.0 / np.diff(graph.indptr)))]
 
     def lengthen() -> None:
+        nonlocal last
         level = len(ends)
-        traces.append(return_trace(ends[-1]))
+        traces.append(return_trace(last))
         walked = level < _WALKED_LEVELS
-        ends.append(_walk(graph, 1 << level, width, rng) if walked else _double(ends[-1], rng))
+        last = _walk(graph, 1 << level, width, rng) if walked else _double(last, rng)
+        ends.append(last[:, :kept].copy())
 
     while traces[-1] > n_clusters + 0.5 and len(ends) < max_levels:
         lengthen()
@@ -196,11 +215,12 @@ def return_trace(ends: Ints) -> float:
 
     n, width = ends.shape
     row_starts = np.arange(0, ends.size + 1, width)
-    # flatten copies: sum_duplicates works in place, and the table itself must stay as it is.
-    count = csr_matrix((np.ones(ends.size), ends.flatten(), row_starts), shape=(n, n))
+    # A sorted copy: sum_duplicates works in place, and is much slower on unsorted rows.
+    there = np.sort(ends, axis=1).ravel()
+    count = csr_matrix((np.ones(ends.size, np.int32), there, row_starts), shape=(n, n))
     count.sum_duplicates()
-    back = count.diagonal()
-    there_and_back = count.multiply(count.T).sum() - back @ back
+    back = count.diagonal().astype(np.float64)
+    there_and_back = count.multiply(count.T).sum(dtype=np.float64) - back @ back
     return float(there_and_back / width**2 + back @ (back - 1.0) / (width * (width - 1)))
 
 
@@ -214,11 +234,14 @@ def _points(x: Floats) -> Floats:
 
 
 def _joined_graph(
-    x: Floats, n_clusters: int, n_neighbors: int
+    x: Floats, n_clusters: int, n_neighbors: int, random_state: int
 ) -> tuple[scipy.sparse.csr_matrix, Floats, int, int]:
-    """Graph of at most ``n_clusters`` components, its radius, the k used, and the components.
+    """Graph of at most ``n_clusters`` components, the radius, the k used, and the components.
 
-    k doubles until that holds. A group of m far or identical points joins another only at k >= m,
+    Every needless link may join what should stay apart. So components too small for a cluster,
+    below a tenth of the even share (strays at the rim of the data), are bridged to their nearest
+    neighbours, and only for more large ones than clusters does k grow, by two fifths at a time. A
+    group of m far or identical points joins another only at k >= m,
     so with large groups the neighbour lists would fill the memory: from `_MAX_LINKS` on, the
     groups are bridged instead.
     """
@@ -227,42 +250,54 @@ def _joined_graph(
     n = len(x)
     k = min(n_neighbors, n - 1)
     largest = min(n - 1, max(k, _MAX_LINKS // n))
+    graph, radius = neighbour_graph(x, n_neighbors, random_state)
     while True:
-        graph, radius = neighbour_graph(x, k)
         n_components, label = connected_components(graph, directed=False)
         if n_components <= n_clusters:
             return graph, radius, k, int(n_components)
+        n_large = int((np.bincount(label) >= n / (10 * n_clusters)).sum())
+        if 1 <= n_large <= n_clusters:
+            return _bridged(x, graph, label, n_large, k), radius, k, n_large
         if k == largest:
             return _bridged(x, graph, label, n_clusters, k), radius, k, n_clusters
-        k = min(2 * k, largest)
+        k = min(max(k + 1, round(1.4 * k)), largest)
+        graph, _ = neighbour_graph(x, k, random_state)
 
 
 def _bridged(
     x: Floats, graph: scipy.sparse.csr_matrix, label: Ints, n_components: int, n_links: int
 ) -> scipy.sparse.csr_matrix:
-    """Join the smallest component to its nearest neighbour until ``n_components`` are left.
+    """Join the smallest components to their nearest larger ones until ``n_components`` are left.
 
     The ``n_links`` shortest links to that neighbour are added, so that a bridge is about as wide
-    as the neighbourhood of a point.
+    as the neighbourhood of a point. Up to half of the components are joined in one round, so that
+    thousands of heaps of duplicates take some ten searches.
     """
     from scipy.sparse import csr_matrix
     from sklearn.neighbors import NearestNeighbors
 
     label = label.copy()
     starts, stops = [], []
-    for _ in range(len(np.unique(label)) - n_components):
+    while True:
         names, sizes = np.unique(label, return_counts=True)
-        inside = label == names[sizes.argmin()]
+        excess = len(names) - n_components
+        if excess <= 0:
+            break
+        small = names[np.argsort(sizes, kind="stable")[: min(excess, len(names) // 2)]]
+        inside = np.isin(label, small)
         here, there = np.flatnonzero(inside), np.flatnonzero(~inside)
+        here = here[np.argsort(label[here], kind="stable")]
         search = NearestNeighbors(n_neighbors=1, n_jobs=1).fit(x[there])
-        distance, nearest = (found[:, 0] for found in search.kneighbors(x[here]))
-        nearest = there[nearest]
-        other = label[nearest[distance.argmin()]]
-        towards = np.flatnonzero(label[nearest] == other)
-        chosen = towards[np.argsort(distance[towards], kind="stable")[:n_links]]
-        starts.append(here[chosen])
-        stops.append(nearest[chosen])
-        label[inside] = other
+        distance, nearest_one = (found[:, 0] for found in search.kneighbors(x[here]))
+        nearest_one = there[nearest_one]
+        cuts = np.flatnonzero(np.diff(label[here])) + 1
+        for group in np.split(np.arange(len(here)), cuts):
+            other = label[nearest_one[group[distance[group].argmin()]]]
+            towards = group[label[nearest_one[group]] == other]
+            chosen = towards[np.argsort(distance[towards], kind="stable")[:n_links]]
+            starts.append(here[chosen])
+            stops.append(nearest_one[chosen])
+            label[here[group]] = other
     start, stop = np.concatenate(starts), np.concatenate(stops)
     links = csr_matrix((np.ones(len(start), np.float32), (start, stop)), shape=graph.shape)
     graph = csr_matrix(graph + links + links.T)

@@ -103,6 +103,21 @@ class WalkViews:
         return self.data[draw(self.tables, index, self.tables.longest)]
 
 
+# Deviations from a column's mean beyond which distances do not grow.
+REACH = 3.0
+
+
+def reined_in(data: Tensor) -> Tensor:
+    """The data with each column clipped at `REACH` deviations, for measuring distances.
+
+    The rare large values of heavy tails, of outliers and of columns that are nearly always the same
+    (a pixel at the edge) would otherwise decide who is whose neighbour. The network sees the data
+    as it is.  data: (n, d).
+    """
+    mean, deviation = data.mean(0), data.std(0, correction=0)
+    return data.clamp(mean - REACH * deviation, mean + REACH * deviation)
+
+
 def image_views(noise: float) -> CallableViews:
     """Small rotations, shifts, scalings and shears, then noise; pixels stay within [-1, 1]."""
     from kornia.augmentation import RandomAffine
@@ -147,6 +162,9 @@ def make_views(
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
     tables = walk_tables(
-        data.cpu().numpy(), n_clusters, n_neighbors=settings.n_neighbors, random_state=seed
+        reined_in(data).cpu().numpy(),
+        n_clusters,
+        n_neighbors=settings.n_neighbors,
+        random_state=seed,
     )
     return WalkViews(data, tables.to(data.device), settings.walk_noise)

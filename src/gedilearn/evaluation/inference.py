@@ -29,7 +29,8 @@ def gradient_norms(model: EnergyModel, x: Tensor) -> Tensor:
     """||d log p(x) / dx||: (n,)."""
 
     def function(network: EnergyModel, batch: Tensor) -> tuple[Tensor, ...]:
-        _, gradient = value_and_gradient(network.log_density, batch[None])
+        with network.fixed():
+            _, gradient = value_and_gradient(network.log_density, batch[None])
         return (gradient.flatten(2).norm(dim=-1),)
 
     (norms,) = _in_batches(model, x, function)

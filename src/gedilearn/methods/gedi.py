@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gedilearn.methods import terms
 from gedilearn.methods.priors import Prior
-from gedilearn.models.energy import EnergyModel, Output
+from gedilearn.models.energy import EnergyModel, Output, Reading, read
 from gedilearn.sampling.chains import PersistentChains
 from gedilearn.settings import Weights, at
 
@@ -51,17 +51,19 @@ class GEDI:
         if self.chains is not None:
             parts.append(self._sample(model, len(x)))
         logits = forward(torch.cat(parts, dim=1)).logits
-        outputs = [gather(part) for part in torch.split(logits, len(x), 1)]
-        data = outputs.pop(0)
+        # (members, parts, batch, clusters), joined over ranks along the batch
+        joined = gather(logits.reshape(-1, len(x), logits.shape[-1]))
+        logits = joined.reshape(-1, len(parts), *joined.shape[1:])
+        data, *others = map(Reading, *(field.unbind(1) for field in read(logits)))
         named = {}
         if self.weights.inv:
-            named["inv"] = terms.invariance(data, outputs.pop(0))
+            named["inv"] = terms.invariance(data, others[0])
         if self.weights.prior:
-            named["prior"] = terms.prior(data, self.prior.training(data, progress))
+            named["prior"] = terms.prior(data, self.prior.training(logits[:, 0], progress))
         if self.chains is not None:
-            named["gen"] = terms.generative(data, outputs[0])
+            named["gen"] = terms.generative(data, others[-1])
             if self.weights.energy:
-                named["energy"] = terms.energy_scale(data, outputs[0])
+                named["energy"] = terms.energy_scale(data, others[-1])
         return named
 
     def total(self, named: dict[str, Tensor], progress: float) -> Tensor:
@@ -73,11 +75,8 @@ class GEDI:
 
     def _sample(self, model: EnergyModel, batch: int) -> Tensor:
         assert self.chains is not None
-        was_training = model.training
-        model.eval()
-        samples = self.chains.draw(model.log_density, batch)
-        model.train(was_training)
-        return samples
+        with model.fixed():
+            return self.chains.draw(model.log_density, batch)
 
 
 def share(x: Tensor, model: EnergyModel) -> Tensor:

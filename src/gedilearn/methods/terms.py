@@ -4,6 +4,9 @@ Logits are (..., batch, clusters). Every term is the quantity to **minimise**: i
 last two axes and leaves the rest, so the same functions serve one network and many members. All of
 it stays in the log domain: logits of +-1e4 neither overflow nor turn into NaN.
 
+Each term also takes a `Reading` in the place of logits: what several terms need is then computed
+once.
+
 Paper's words: L_GEN, L_INV and L_PRIOR are the negatives of these, and sums over the data set where
 these are means.
 """
@@ -15,28 +18,29 @@ import math
 import torch
 from torch import Tensor
 
-from gedilearn.models.energy import log_density, log_posterior
+from gedilearn.models.energy import Reading, read
 
 
-def generative(logits_data: Tensor, logits_samples: Tensor) -> Tensor:
+def generative(logits_data: Tensor | Reading, logits_samples: Tensor | Reading) -> Tensor:
     """Contrastive estimate of -L_GEN = CE(p, p_Theta), Eq. 5: (..., batch, clusters) -> (...).
 
     Its gradient is that of the cross-entropy when `logits_samples` come from p_Theta (Eq. 11); its
     value is the energy gap between samples and data, near 0 for a model in balance.
     """
-    return log_density(logits_samples).mean(-1) - log_density(logits_data).mean(-1)
+    return _read(logits_samples).log_density.mean(-1) - _read(logits_data).log_density.mean(-1)
 
 
-def invariance(logits: Tensor, logits_view: Tensor) -> Tensor:
+def invariance(logits: Tensor | Reading, logits_view: Tensor | Reading) -> Tensor:
     """-L_INV = mean over the batch of CE(p(y|x'), p(y|x)), Eq. 3: (..., batch, clusters) -> (...).
 
     One direction, gradients through both sides, as in the paper. It contains the entropy of
     p(y|x'), so it is 0 only for predictions that agree *and* are confident.
     """
-    return _cross_entropy(log_posterior(logits_view).exp(), log_posterior(logits)).mean(-1)
+    log_p, log_p_view = _read(logits).log_posterior, _read(logits_view).log_posterior
+    return _cross_entropy(log_p_view.exp(), log_p).mean(-1)
 
 
-def prior(logits: Tensor, target: Tensor | None = None) -> Tensor:
+def prior(logits: Tensor | Reading, target: Tensor | None = None) -> Tensor:
     """-L_PRIOR = CE(p(y), q(y)) with q the batch mean of p(y|x), Eq. 3: (..., b, c) -> (...).
 
     `target` is p(y), any distribution over the clusters, (..., clusters); uniform when not given.
@@ -49,19 +53,20 @@ def prior(logits: Tensor, target: Tensor | None = None) -> Tensor:
     return _cross_entropy(target.to(log_q), log_q)
 
 
-def log_marginal(logits: Tensor) -> Tensor:
+def log_marginal(logits: Tensor | Reading) -> Tensor:
     """log q(y), q the batch mean of p(y|x): (..., batch, clusters) -> (..., clusters)."""
-    return torch.logsumexp(log_posterior(logits), dim=-2) - math.log(logits.shape[-2])
+    log_p = _read(logits).log_posterior
+    return torch.logsumexp(log_p, dim=-2) - math.log(log_p.shape[-2])
 
 
-def energy_scale(logits_data: Tensor, logits_samples: Tensor) -> Tensor:
+def energy_scale(logits_data: Tensor | Reading, logits_samples: Tensor | Reading) -> Tensor:
     """Mean squared log-density of data and samples, (..., batch, clusters) -> (...).
 
     Not in the paper. p_Theta does not change when a constant is added to log p(x), so nothing in
     GEN keeps energies from drifting, and chains that hardly move leave it unbounded: a small
     multiple of this holds both.
     """
-    data, samples = log_density(logits_data), log_density(logits_samples)
+    data, samples = _read(logits_data).log_density, _read(logits_samples).log_density
     return data.square().mean(-1) + samples.square().mean(-1)
 
 
@@ -73,7 +78,9 @@ def target_entropy(target: Tensor | None, n_clusters: int) -> Tensor:
     return entropy
 
 
-def bound_gap(logits: Tensor, logits_view: Tensor, target: Tensor | None = None) -> Tensor:
+def bound_gap(
+    logits: Tensor | Reading, logits_view: Tensor | Reading, target: Tensor | None = None
+) -> Tensor:
     """Distance in nats to the optimum of Proposition 1: (..., batch, clusters) -> (...).
 
     The proposition bounds L_INV + L_PRIOR by -H(p(y)), so
@@ -84,8 +91,13 @@ def bound_gap(logits: Tensor, logits_view: Tensor, target: Tensor | None = None)
     proportions. It needs no labels, and weights play no part in it: gaps of different training
     settings compare.
     """
-    least = target_entropy(target, logits.shape[-1]).to(logits)
+    logits = _read(logits)
+    least = target_entropy(target, logits.log_posterior.shape[-1]).to(logits.log_posterior)
     return invariance(logits, logits_view) + (prior(logits, target) - least).clamp_min(0)
+
+
+def _read(logits: Tensor | Reading) -> Reading:
+    return logits if isinstance(logits, Reading) else read(logits)
 
 
 def _cross_entropy(p: Tensor, log_q: Tensor) -> Tensor:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.members import MemberModule
@@ -17,6 +19,12 @@ Activation = Literal["leaky_relu", "relu", "silu", "tanh"]
 # The slope of the public energy-based code that the paper builds on. A plain ReLU may lose all
 # units of a narrow layer and then outputs a constant for ever: failure mode 1 in practice.
 LEAK = 0.2
+
+# Activations that are x for x > 0 and a slope times x below: `PiecewiseLinear` knows these.
+SLOPES = {"leaky_relu": LEAK, "relu": 0.0}
+
+# Bytes of one layer's values that are worked on at once: most of a core's own cache.
+CACHE = 1_400_000
 
 
 class MLP(MemberModule):
@@ -37,7 +45,6 @@ class MLP(MemberModule):
         activate_last: bool = False,
     ) -> None:
         super().__init__()
-        reuse_freed_memory()
         self.widths = tuple(widths)
         self.n_members = n_members
         self.activation = activation
@@ -51,12 +58,28 @@ class MLP(MemberModule):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(2)
+        slope = SLOPES.get(self.activation)
+        if slope is None or torch.is_autocast_enabled(x.device.type):
+            return self._layer_by_layer(x)
+        parameters = (*self.weights, *self.biases)
+        out: Tensor = PiecewiseLinear.apply(  # type: ignore[no-untyped-call]
+            x, slope, self.activate_last, *parameters
+        )
+        return out
+
+    def _layer_by_layer(self, x: Tensor) -> Tensor:
+        """The layers as autograd sees them: for any activation and mixed precision."""
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.bmm(x, weight).add_(bias)  # baddbmm would write the bias first: slower
+            x = torch.bmm(x, weight) + bias
             if layer < last or self.activate_last:
                 x = activate(x, self.activation)
         return x
+
+    def train(self, mode: bool = True) -> MLP:
+        """Set the mode, which layers and lists of parameters do not have: chains do it often."""
+        self.training = mode
+        return self
 
     def select(self, indices: Sequence[int]) -> MLP:
         index = torch.as_tensor(indices, device=self.weights[0].device)
@@ -77,6 +100,89 @@ class MLP(MemberModule):
         for p in self.parameters():
             if p.grad is not None:
                 p.grad.mul_(factors[:, None, None])
+
+
+class PiecewiseLinear(torch.autograd.Function):
+    """All layers of an `MLP` with (leaky) ReLUs, forward and backward, as one function.
+
+    The products aside, a step's time goes into walking through activations. The sign of a leaky
+    ReLU's output is that of its input, so forward keeps one tensor a layer, bias and activation
+    written over the product, and backward writes over the gradient that it passes down. Members
+    are taken through all layers in groups whose activations stay in a core's cache.
+
+    Autograd does not tell this function when only the gradient of x is asked for: whoever wants
+    that alone, as chains do, takes `requires_grad` from the parameters.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, slope: float, activate_last: bool, *parameters: Tensor
+    ) -> Tensor:
+        n_layers = len(parameters) // 2
+        weights, biases = parameters[:n_layers], parameters[n_layers:]
+        n_activated = n_layers if activate_last else n_layers - 1
+        outputs = [x.new_empty(*x.shape[:2], weight.shape[2]) for weight in weights]
+        for (value,), *layers in in_cached_groups([x], weights, biases, outputs):
+            for layer, (weight, bias, out) in enumerate(zip(*layers, strict=True)):
+                # baddbmm would write the bias first: slower.
+                value = torch.bmm(value, weight, out=out).add_(bias)
+                if layer < n_activated:
+                    F.leaky_relu_(value, slope)
+        ctx.slope, ctx.activate_last = slope, activate_last
+        ctx.save_for_backward(x, *outputs, *parameters)
+        return outputs[-1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        n_layers = len(ctx.saved_tensors) // 3
+        values, parameters = ctx.saved_tensors[: n_layers + 1], ctx.saved_tensors[n_layers + 1 :]
+        weights = parameters[:n_layers]
+        needs_x, _, _, *needs = ctx.needs_input_grad
+        of_x = torch.empty_like(values[0]) if needs_x else None
+        of_parameters = [
+            torch.empty_like(p) if need else None for p, need in zip(parameters, needs, strict=True)
+        ]
+        for (above,), value, weight, below, of_weight, of_bias in in_cached_groups(
+            [gradient], values, weights, [of_x], of_parameters[:n_layers], of_parameters[n_layers:]
+        ):
+            if ctx.activate_last:
+                above = _through_leak(above.clone(), value[-1], ctx.slope)
+            for layer in reversed(range(n_layers)):
+                if of_weight[layer] is not None:
+                    torch.bmm(value[layer].mT, above, out=of_weight[layer])
+                if of_bias[layer] is not None:
+                    torch.sum(above, 1, keepdim=True, out=of_bias[layer])
+                if layer > 0:
+                    above = torch.bmm(above, weight[layer].mT)
+                    above = _through_leak(above, value[layer], ctx.slope)
+                elif below[0] is not None:
+                    torch.bmm(above, weight[0].mT, out=below[0])
+        return of_x, None, None, *of_parameters
+
+
+def in_cached_groups(*lists: Sequence[Any]) -> Iterator[tuple[Sequence[Any], ...]]:
+    """The lists for a few members at a time, so few that a layer's values stay in the cache.
+
+    Lists hold tensors (members, ...) or None; the first one begins with a tensor.
+    """
+    members = len(lists[0][0])
+    widest = max(tensor.nbytes for tensors in lists for tensor in tensors if tensor is not None)
+    size = max(1, CACHE * members // widest)
+    if size >= members:
+        return iter([lists])
+    return zip(*(_split(tensors, size) for tensors in lists), strict=False)
+
+
+def _split(tensors: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return zip(*(repeat(None) if t is None else t.split(size) for t in tensors), strict=False)
+
+
+def _through_leak(gradient: Tensor, output: Tensor, slope: float) -> Tensor:
+    """The gradient below a leaky ReLU from the one above it and its output, in place."""
+    backward = torch.ops.aten.leaky_relu_backward.grad_input
+    result: Tensor = backward(gradient, output, slope, True, grad_input=gradient)
+    return result
 
 
 def activate(x: Tensor, activation: Activation) -> Tensor:

@@ -77,7 +77,7 @@ def _planes(read: Run, points: np.ndarray, labels: np.ndarray, sizes: list[int])
     """2-D data: points over the decision regions, log p(x), and samples, on the same axes."""
     model = read.model()
     low, high = points.min(0), points.max(0)
-    margin = np.where(high > low, 0.1 * (high - low), 1.0)
+    margin = np.where(high > low, 0.15 * (high - low), 1.0)
     (x0, y0), (x1, y1) = low - margin, high + margin
     xs, ys = np.linspace(x0, x1, GRID), np.linspace(y0, y1, GRID)
     nodes = np.stack(np.meshgrid(xs, ys), -1).reshape(-1, 2)

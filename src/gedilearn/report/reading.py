@@ -94,11 +94,12 @@ class Run:
                 f"{file} has no measurements: the first comes after training.check_every iterations"
             )
         try:
-            names = [k for k, v in rows[0].items() if isinstance(v, list) and k != "gap"]
-            terms = {name: _members(rows, name) for name in names}
+            kept = int(rows[-1]["kept"])
+            columns = {k: None for row in rows for k, v in row.items() if isinstance(v, list)}
+            curves = {name: _members(rows, name, kept) for name in columns}
             iterations = np.array([float(row["iteration"]) for row in rows])
-            gap = _members(rows, "gap")
-            return Curves(iterations, terms, gap, _kept_member(rows, gap))
+            gap = curves.pop("gap")
+            return Curves(iterations, curves, gap, kept)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{file} is damaged ({error!r}): fit anew") from None
 
@@ -181,15 +182,12 @@ def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _members(rows: list[dict[str, Any]], name: str) -> np.ndarray:
-    return np.array([[float(v) for v in row[name]] for row in rows])
-
-
-def _kept_member(rows: list[dict[str, Any]], gap: np.ndarray) -> int:
-    """The member whose gap is the final `best_gap`; the best at the end when there is none."""
-    final = number(rows[-1].get("best_gap"))
-    for row in gap[::-1]:
-        (matches,) = np.nonzero(row == final)
-        if len(matches):
-            return int(matches[0])
-    return int(np.argmin(np.nan_to_num(gap[-1], nan=np.inf)))
+def _members(rows: list[dict[str, Any]], name: str, kept: int) -> np.ndarray:
+    """(looks, members); NaN where a term was not computed: the density has the kept one alone."""
+    n_members = max(len(row["gap"]) for row in rows)
+    values = np.full((len(rows), n_members), np.nan)
+    for line, row in zip(values, rows, strict=True):
+        if name in row:
+            alone = len(row[name]) < n_members
+            line[slice(kept, kept + 1) if alone else slice(None)] = [float(v) for v in row[name]]
+    return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -32,18 +33,32 @@ class ReplayBuffer:
         """
         members, size = self.positions.shape[:2]
         device = self.positions.device
-        cuts = torch.arange(batch + 1, device=device) * size // batch
-        within = torch.rand(members, batch, device=device).double()
+        starts, lengths = _stretches(size, batch, device)
+        within, chance = torch.rand(2, members, batch, device=device, dtype=torch.float64)
         turn = torch.randint(size, (members, 1), device=device)
-        slots = (cuts[:-1] + (within * cuts.diff()).long() + turn) % size
-        positions = self.positions[self._rows(), slots]
-        fresh = torch.rand(members, batch, device=device) < self.restart
-        fresh = fresh.view(members, batch, *[1] * (positions.dim() - 2))
+        slots = (within.mul_(lengths).long() + starts).add_(turn).remainder_(size)
+        positions = self._flat().index_select(0, self._index(slots))
+        positions = positions.view(members, batch, *self.positions.shape[2:])
+        fresh = (chance < self.restart).view(members, batch, *[1] * (positions.dim() - 2))
         return torch.where(fresh, self.initial(members, batch), positions), slots
 
     def store(self, slots: Tensor, positions: Tensor) -> None:
         """Write positions (members, batch, *point) back to their slots (members, batch)."""
-        self.positions[self._rows(), slots] = positions
+        self._flat().index_copy_(0, self._index(slots), positions.flatten(0, 1))
 
-    def _rows(self) -> Tensor:
-        return torch.arange(len(self.positions), device=self.positions.device)[:, None]
+    def _flat(self) -> Tensor:
+        """The slots of all members one after another: (members * size, *point), no copy."""
+        return self.positions.flatten(0, 1)
+
+    def _index(self, slots: Tensor) -> Tensor:
+        """Where slots (members, batch) are among those of all members."""
+        members, size = self.positions.shape[:2]
+        first = torch.arange(0, members * size, size, device=slots.device)
+        return (slots + first[:, None]).flatten()
+
+
+@lru_cache(maxsize=8)
+def _stretches(size: int, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """First slot and number of slots of each of `batch` stretches of nearly equal length."""
+    cuts = torch.arange(batch + 1, device=device) * size // batch
+    return cuts[:-1], cuts.diff()

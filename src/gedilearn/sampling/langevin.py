@@ -26,6 +26,11 @@ class Box(NamedTuple):
         """x: (n, ...)."""
         return cls(x.amin(0), x.amax(0))
 
+    def widened(self, share: float) -> Box:
+        """The box with this share of its width added on every side."""
+        margin = share * (self.high - self.low)
+        return Box(self.low - margin, self.high + margin)
+
     def uniform(self, *shape: int) -> Tensor:
         """Independent uniform points: (*shape, ...)."""
         low, high = self
@@ -91,6 +96,7 @@ def value_and_gradient(log_density: LogDensity, x: Tensor) -> tuple[Tensor, Tens
     with torch.enable_grad():
         x = x.detach().requires_grad_(True)
         density = log_density(x)
-        # Naming x as the only input keeps autograd from computing any parameter's gradient.
-        (gradient,) = torch.autograd.grad(density.sum(), x)
+        # Naming x as the only input keeps autograd from computing any parameter's gradient; for
+        # an MLP, `EnergyModel.fixed` does.
+        (gradient,) = torch.autograd.grad(density, x, torch.ones_like(density))
     return density.detach(), gradient

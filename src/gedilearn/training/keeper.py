@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gedilearn.training import checkpoint
+from gedilearn.training.stages import density_stage
 
 if TYPE_CHECKING:
     from gedilearn.training.loop import Trainer
@@ -41,9 +42,10 @@ class Keeper:
         rank, root = trainer.fabric.global_rank, trainer.run.checkpoints
         folder = checkpoint.step_folder(root, trainer.iteration)
         folder.mkdir(parents=True, exist_ok=True)
-        checkpoint.save_tree(folder, f"rank-{rank}", self._own())
+        state = self.state()
+        checkpoint.save_tree(folder, f"rank-{rank}", state["own"])
         if rank == 0:
-            checkpoint.save_tree(folder, "shared", self._shared())
+            checkpoint.save_tree(folder, "shared", state["shared"])
         trainer.fabric.barrier()
         if rank == 0:
             checkpoint.publish(root, trainer.iteration)
@@ -56,20 +58,36 @@ class Keeper:
             return
         folder = checkpoint.latest(trainer.run.checkpoints)
         if folder is not None:
-            self._load_shared(checkpoint.load_tree(folder, "shared"))
-            self._load_own(checkpoint.load_tree(folder, f"rank-{trainer.fabric.global_rank}"))
+            own = f"rank-{trainer.fabric.global_rank}"
+            parts = {"shared": "shared", "own": own}
+            self.load({part: checkpoint.load_tree(folder, name) for part, name in parts.items()})
+            trainer.guard.keep()
         if trainer.fabric.global_rank == 0:
             trainer.run.rewind(trainer.iteration)
+
+    def state(self, with_chains: bool = True) -> dict[str, Any]:
+        """Everything: what all ranks share, and what is this rank's own."""
+        return {"shared": self._shared(), "own": self._own(with_chains)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put the trainer into a state that `state` gave."""
+        self._load_shared(state["shared"])
+        self._load_own(state["own"])
 
     def _shared(self) -> dict[str, Any]:
         trainer = self.trainer
         return {
+            "stage": trainer.stage.name,
+            "stage_begin": trainer.stage.begin,
+            "recoveries": trainer.guard.recoveries,
+            "trouble": trainer.trouble,
             "model": trainer.model.state_dict(),
             "optimizer": trainer.optimizer.state_dict(),
             "best": trainer.best,
             "best_score": trainer.best_score,
             "best_gap": trainer.best_gap,
             "best_target": trainer.best_target,
+            "kept": trainer.kept,
             "prior": trainer.prior.state,
             "reported": sorted(trainer.reported),
             "iteration": trainer.iteration,
@@ -79,30 +97,37 @@ class Keeper:
 
     def _load_shared(self, state: dict[str, Any]) -> None:
         trainer = self.trainer
+        trainer.guard.recoveries, trainer.trouble = state["recoveries"], state["trouble"]
+        if state["stage"] == "density" and trainer.stage.name != "density":
+            stage = density_stage(trainer.settings, state["stage_begin"])
+            assert stage is not None
+            trainer.enter(stage)
+        elif trainer.guard.recoveries:
+            trainer.arm()
         trainer.model.load_state_dict(state["model"])
         trainer.optimizer.load_state_dict(state["optimizer"])
         trainer.best = state["best"]
         trainer.best_score, trainer.best_gap = state["best_score"], state["best_gap"]
-        trainer.best_target = state["best_target"]
+        trainer.best_target, trainer.kept = state["best_target"], state["kept"]
         if state["prior"] is not None:
             trainer.prior.state = state["prior"].to(trainer.data.device)
         trainer.reported = set(state["reported"])
         trainer.iteration, trainer.stopped = state["iteration"], state["stopped"]
         trainer.elapsed_before = state["elapsed"]
 
-    def _own(self) -> dict[str, Any]:
+    def _own(self, with_chains: bool) -> dict[str, Any]:
         trainer = self.trainer
         state = {"rng": torch.get_rng_state(), "batches": trainer.batches.state()}
         if trainer.fabric.device.type == "cuda":
             state["cuda_rng"] = torch.cuda.get_rng_state(trainer.fabric.device)
-        if trainer.method.chains is not None:
+        if trainer.method.chains is not None and with_chains:
             state["buffer"] = trainer.method.chains.buffer.positions
         return state
 
     def _load_own(self, state: dict[str, Any]) -> None:
         trainer = self.trainer
         trainer.batches.restore(state["batches"])
-        if trainer.method.chains is not None:
+        if trainer.method.chains is not None and "buffer" in state:
             trainer.method.chains.buffer.positions = state["buffer"].to(trainer.data)
         torch.set_rng_state(state["rng"])
         if "cuda_rng" in state:

@@ -39,6 +39,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.writer: Any = None  # TensorBoard's, once it is wanted
 
     @classmethod
     def create(cls, path: str | Path, config: dict[str, Any]) -> RunDirectory:
@@ -61,6 +62,24 @@ class RunDirectory:
 
     def metric(self, row: dict[str, Any]) -> None:
         self._append("metrics.jsonl", row)
+
+    def show_in_tensorboard(self, row: dict[str, Any]) -> None:
+        """Write a row's numbers to `tensorboard/`; what members differ in, member by member."""
+        if self.writer is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise InputError(
+                    'TensorBoard is not installed: pip install "gedi-learn[tensorboard]"'
+                ) from None
+            self.writer = SummaryWriter(str(self.path / "tensorboard"))
+        for name, value in row.items():
+            if isinstance(value, list):
+                members = {str(k): v for k, v in enumerate(value)}
+                self.writer.add_scalars(name, members, row["iteration"])
+            elif isinstance(value, int | float) and name != "iteration":
+                self.writer.add_scalar(name, value, row["iteration"])
+        self.writer.flush()
 
     def event(self, kind: str, message: str, **details: Any) -> None:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,29 @@
+"""Write a page of docs/results from the rows of an experiment: no number is typed by hand.
+
+python docs/make_results.py shapes gedi-runs/shapes
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gedilearn.errors import InputError
+from gedilearn.experiments import shapes
+
+PAGES = {"shapes": shapes.page}
+
+
+def main(name: str, out: str) -> None:
+    page = Path(__file__).parent / "results" / f"{name}.md"
+    try:
+        text = PAGES[name](Path(out))
+    except InputError as error:
+        raise SystemExit(f"error: {error}") from None
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(text, encoding="utf-8")
+    print(f"written: {page}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

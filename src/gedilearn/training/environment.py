@@ -1,0 +1,87 @@
+"""Where training runs: devices and ranks by Lightning Fabric, processor threads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from gedilearn.errors import InputError
+from gedilearn.settings import Device
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+def launch(device: Device) -> Fabric:
+    """Lightning Fabric for the device settings, with its processes started."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+
+    try:
+        fabric = Fabric(
+            accelerator=device.accelerator,
+            devices=device.devices,
+            num_nodes=device.num_nodes,
+            precision=device.precision,
+        )
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device.accelerator={device.accelerator!r}: {reason}") from None
+    fabric.launch()
+    return fabric
+
+
+def gather(logits: Tensor) -> Tensor:
+    """Join all ranks' logits, with gradients: (members, batch, c) -> (members, R * batch, c).
+
+    Every rank then computes the same loss of the joined batch; the sum over ranks in the gradient
+    of the gathering cancels the mean over ranks of the distributed backward pass.
+    """
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return logits
+    joined: Tensor = _Gather.apply(logits)  # type: ignore[no-untyped-call]
+    return joined
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.batch = x.shape[1]
+        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in _ranks()]
+        dist.all_gather(parts, x.contiguous())
+        return torch.cat(parts, dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.contiguous()
+        dist.all_reduce(total)
+        return total.narrow(1, dist.get_rank() * ctx.batch, ctx.batch)
+
+
+def _ranks() -> range:
+    return range(dist.get_world_size())
+
+
+@contextlib.contextmanager
+def limited_threads(number: int | None) -> Iterator[None]:
+    """Compute with this many threads; None changes nothing.
+
+    Two threads gain little on small products and wait for each other whenever the machine has other
+    work, which can slow a fit down tenfold.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def data_type(device: Device) -> torch.dtype:
+    """What the data is kept in; mixed precision is autocast's business."""
+    return torch.float64 if device.precision.startswith("64") else torch.float32

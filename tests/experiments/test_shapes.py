@@ -1,0 +1,193 @@
+"""The table of shapes, on few points and with short training."""
+
+from __future__ import annotations
+
+import io
+import json
+import statistics
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
+from sklearn.preprocessing import StandardScaler
+from typer.testing import CliRunner
+
+from gedilearn.cli.commands import app
+from gedilearn.errors import InputError
+from gedilearn.experiments import shapes
+from gedilearn.experiments.shape_sets import SHAPES
+
+SHORT = {"max_iter": 20, "check_every": 10, "batch_size": 40, "w_gen": 0.0}
+SETS = ("moons-95-5", "blobs-4")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("shapes")
+
+
+@pytest.fixture(scope="module")
+def rows(out):
+    return shapes.run([3], SETS, out=out, n=80, settings=SHORT)
+
+
+def find(rows, data, method):
+    (row,) = [r for r in rows if (r["data"], r["method"]) == (data, method)]
+    return row
+
+
+def made_up(nmi, seed=0, **others):
+    row = {"data": "moons", "method": "gedi", "seed": seed, "scored": "fresh", "nmi": nmi}
+    row |= {"ami": nmi - 0.01, "bayes_nmi": None, "found": 2, "gap": 0.001, "certified": True}
+    row |= {"false_certificate": nmi < 0.95, "seconds": 1.0 + seed, "iterations": 500}
+    return row | others
+
+
+def test_every_method_has_a_row_and_unbalanced_moons_one_for_each_prior(rows):
+    rivals = ["kmeans", "gmm", "spectral", "hdbscan"]
+    priors = ["gedi", "gedi prior=auto", "gedi prior=given"]
+    assert [r["method"] for r in rows if r["data"] == "moons-95-5"] == [*priors, *rivals]
+    assert [r["method"] for r in rows if r["data"] == "blobs-4"] == ["gedi", *rivals]
+    assert {r["seed"] for r in rows} == {3}
+    assert json.loads(json.dumps(rows)) == rows
+
+
+def test_methods_that_cannot_label_new_points_are_scored_on_the_training_points(rows):
+    scored = {r["method"].split()[0]: r["scored"] for r in rows}
+    assert scored == {
+        "gedi": "fresh",
+        "kmeans": "fresh",
+        "gmm": "fresh",
+        "spectral": "training",
+        "hdbscan": "training",
+    }
+
+
+def test_a_row_is_what_scikit_learn_gives_by_hand(rows):
+    train, fresh = SHAPES["moons-95-5"].draw(80, 3), SHAPES["moons-95-5"].draw(80, 1_000_003)
+    assert not np.array_equal(train.x, fresh.x)
+    scaler = StandardScaler().fit(train.x)
+    kmeans = KMeans(2, n_init=10, random_state=3).fit(scaler.transform(train.x))
+    labels = kmeans.predict(scaler.transform(fresh.x))
+    row = find(rows, "moons-95-5", "kmeans")
+    assert row["nmi"] == pytest.approx(normalized_mutual_info_score(fresh.y, labels))
+    assert row["ami"] == pytest.approx(adjusted_mutual_info_score(fresh.y, labels))
+    assert row["gap"] is row["certified"] is row["iterations"] is None
+
+
+def test_gedi_says_its_gap_and_iterations(rows):
+    row = find(rows, "blobs-4", "gedi")
+    assert row["iterations"] == 20
+    assert row["gap"] > 0 and row["certified"] is False and row["false_certificate"] is False
+
+
+def test_the_best_possible_nmi_is_given_where_the_density_is_known(rows):
+    # The centres are ten deviations apart.
+    assert find(rows, "blobs-4", "gedi")["bayes_nmi"] == pytest.approx(1)
+    assert find(rows, "moons-95-5", "gedi")["bayes_nmi"] is None
+
+
+def test_finished_rows_are_not_run_again(rows, out, monkeypatch):
+    calls = []
+    monkeypatch.setattr(shapes, "fit", lambda *key: (calls.append(key), made_up(0.5))[1])
+    assert shapes.run([3], SETS, out=out, n=80, settings=SHORT) == rows
+    assert calls == []
+
+
+def test_a_line_cut_by_a_crash_is_run_again_and_the_others_are_not(rows, out, tmp_path):
+    whole = (out / "rows.jsonl").read_text()
+    (tmp_path / "config.json").write_text((out / "config.json").read_text())
+    (tmp_path / "rows.jsonl").write_text(whole[:-30])
+    told = []
+    again = shapes.run(
+        [3], SETS, out=tmp_path, n=80, settings=SHORT, tell=lambda r, left: told.append((r, left))
+    )
+    assert [(r["data"], r["method"], left) for r, left in told] == [("blobs-4", "hdbscan", 0)]
+    assert [r["nmi"] for r in again] == [r["nmi"] for r in rows]
+    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == again
+
+
+def test_rows_of_other_settings_are_not_mixed(rows, out):
+    with pytest.raises(InputError, match="other n"):
+        shapes.run([3], SETS, out=out, n=81, settings=SHORT)
+    with pytest.raises(InputError, match="other settings"):
+        shapes.run([3], SETS, out=out, n=80)
+
+
+@pytest.mark.slow  # each process imports torch
+def test_two_processes_give_the_rows_of_one(rows):
+    asked = {"n": 80, "settings": SHORT}
+    two = shapes.run([3], ["blobs-4"], ["gedi", "kmeans"], workers=2, **asked)
+    one = [find(rows, "blobs-4", "gedi"), find(rows, "blobs-4", "kmeans")]
+    for a, b in zip(two, one, strict=True):
+        assert {k: v for k, v in a.items() if k != "seconds"} == pytest.approx(
+            {k: v for k, v in b.items() if k != "seconds"}
+        )
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"data": ["moon"]}, "'moon' .did you mean 'moons'"),
+        ({"methods": ["kmean"]}, "'kmean' .did you mean 'kmeans'"),
+        ({"seeds": []}, "at least one seed"),
+        ({"workers": 0}, "workers=0"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_any_fit(asked, says):
+    with pytest.raises(InputError, match=says):
+        shapes.run(**({"seeds": [0]} | asked))
+
+
+def test_the_summary_counts_and_takes_medians_over_seeds():
+    nmi = [1.0, 0.99, 0.9, 0.989]
+    rows = [made_up(v, seed, bayes_nmi=0.995) for seed, v in enumerate(nmi)]
+    (line,) = shapes.summary(rows)
+    assert (line["solved"], line["seeds"], line["certified"], line["false"]) == (2, 4, 4, 1)
+    assert line["median_nmi"] == pytest.approx(statistics.median(nmi))
+    assert line["min_nmi"] == 0.9
+    assert line["seconds"] == 2.5
+    assert line["bayes_nmi"] == 0.995
+
+
+def test_markdown_says_what_the_rows_say():
+    rows = [made_up(1.0), made_up(0.876, 1), made_up(0.5, method="hdbscan", scored="training")]
+    rows[2] |= {"certified": None, "false_certificate": None, "gap": None}
+    lines = shapes.markdown(rows).splitlines()
+    assert lines[2] == "| moons | GEDI | 1/2 | 0.938 | 0.876 | 0.928 |  | 2/2 | 1 | 1.50 |"
+    assert lines[3] == "| moons | HDBSCAN* | 0/1 | 0.500 | 0.500 | 0.490 |  |  |  | 1.00 |"
+
+
+def test_the_table_fits_a_terminal_of_80_columns():
+    rows = [made_up(0.876, method="gedi prior=auto", data="circles-rotated")]
+    rows += [made_up(0.5, s, method="spectral", data="circles-rotated") for s in range(20)]
+    console = Console(file=io.StringIO(), width=80)
+    shapes.show(rows, console)
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    first = ["circles-rotated", "GEDI", 'prior="auto"', "0/1", "0.876", "0.876", "1/1", "1", "1.00"]
+    assert first in lines
+    assert ["SpectralClustering", "0/20", "0.500", "0.500", "20/20", "20", "10.50"] in lines
+
+
+def test_the_page_names_its_command_seeds_and_versions(rows, out):
+    page = shapes.page(out)
+    assert "gedi reproduce shapes --seeds 4 --data moons-95-5,blobs-4" in page
+    assert "Seeds 3; 80 points" in page and "max_iter=20" in page and "scikit-learn " in page
+    assert shapes.markdown(rows) in page
+    with pytest.raises(InputError, match="holds no rows"):
+        shapes.page(out / "elsewhere")
+
+
+def test_the_command_keeps_rows_and_table_in_its_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "made"
+    asked = ["--seeds", "1", "--data", "moons", "--methods", "kmeans,hdbscan", "--out", str(folder)]
+    result = CliRunner().invoke(app, ["reproduce", "shapes", *asked])
+    assert result.exit_code == 0, result.output
+    assert "HDBSCAN*" in result.output
+    assert len((folder / "rows.jsonl").read_text().splitlines()) == 2
+    assert (folder / "shapes.md").read_text().startswith("| data | method |")
+    result = CliRunner().invoke(app, ["reproduce", "shapes", "--data", "moonz"])
+    assert result.exit_code == 2

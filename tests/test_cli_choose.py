@@ -1,0 +1,74 @@
+"""`gedi choose`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import make_blobs
+from typer.testing import CliRunner
+
+from gedilearn.cli import app
+
+
+def gedi(*arguments: object, code: int = 0):
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    x, _ = make_blobs(150, centers=[[0, 0], [0, 9], [9, 0]], cluster_std=0.6, random_state=0)
+    path = tmp_path_factory.mktemp("data") / "three.npy"
+    np.save(path, x)
+    return path
+
+
+@pytest.fixture(scope="module")
+def out(file, tmp_path_factory) -> tuple[Path, str]:
+    """A folder that was written, and what was printed."""
+    path = tmp_path_factory.mktemp("out") / "new" / "choice"
+    return path, gedi("choose", file, "--max", 4, "--out", path).stdout
+
+
+def test_it_prints_a_table_and_the_recommendation_and_writes_both_files(out):
+    path, text = out
+    assert "3 clusters: certified" in text and "stability" in text
+    content = json.loads((path / "choose.json").read_text())
+    assert content["n_clusters"] == 3 and content["stands_out"]
+    assert content["recommendation"] in text
+    assert [row["n_clusters"] for row in content["rows"]] == [2, 3, 4]
+    with Image.open(path / "choose.png") as picture:
+        pixels = np.asarray(picture.convert("RGB"))
+    assert min(pixels.shape[:2]) > 300 and len(np.unique(pixels.reshape(-1, 3), axis=0)) > 50
+
+
+def test_it_never_overwrites(out, file):
+    path, _ = out
+    before = (path / "choose.json").read_bytes()
+    result = gedi("choose", file, "--max", 4, "--out", path, code=2)
+    assert "exists already" in result.stderr and len(result.stderr.splitlines()) == 1
+    assert (path / "choose.json").read_bytes() == before
+
+
+def test_json_is_all_that_is_printed_and_quiet_prints_nothing_else(file):
+    result = gedi("choose", file, "--max", 2, "--json", "--quiet", "--seed", 1)
+    content = json.loads(result.stdout)
+    assert content["rows"][0]["rank"] == 1 and result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--max", 1], "--max 1: clustering needs at least 2"),
+        (["--max", 151], "--max 151 for 150 points"),
+        (["--seed", -1], "--seed -1"),
+    ],
+)
+def test_bad_options_are_one_line(file, options, words):
+    result = gedi("choose", file, *options, code=2)
+    assert words in result.stderr and len(result.stderr.splitlines()) == 1

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sklearn.datasets import make_moons
+
+from gedilearn import GEDI
+from gedilearn.settings import build
+from gedilearn.training.stages import density_stage, first_stage
+
+X, _ = make_moons(400, noise=0.05, random_state=0)
+SMALL = dict(batch_size=50, buffer_size=100, check_every=20, random_state=1, max_iter=60)
+
+
+def rows(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_gen_waits_for_the_clusters_and_then_trains_the_kept_member_alone(tmp_path: Path) -> None:
+    GEDI(**SMALL, n_init=3, density_iter=40, run_dir=tmp_path / "run").fit(X)
+    first, second = rows(tmp_path / "run")[:3], rows(tmp_path / "run")[3:]
+    assert {row["stage"] for row in first} == {"clusters"}
+    assert {row["stage"] for row in second} == {"density"}
+    assert all("gen" not in row and len(row["gap"]) == 3 for row in first)
+    assert all("gen" in row and len(row["gap"]) == 1 for row in second)
+
+
+def test_without_a_density_stage_all_terms_train_together(tmp_path: Path) -> None:
+    GEDI(**SMALL, density_iter=0, run_dir=tmp_path / "run").fit(X)
+    assert all({"gen", "inv", "prior"} <= row.keys() for row in rows(tmp_path / "run"))
+
+
+def test_metrics_can_be_read_by_tensorboard(tmp_path: Path) -> None:
+    loading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    GEDI(**SMALL, w_gen=0.0, tensorboard=True, run_dir=tmp_path / "run").fit(X)
+    events = loading.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    shown = [(event.step, event.value) for event in events.Scalars("best_gap")]
+    assert shown == [
+        (row["iteration"], pytest.approx(row["best_gap"])) for row in rows(tmp_path / "run")
+    ]
+
+
+def test_the_learning_rate_of_the_density_falls_to_zero() -> None:
+    settings = build({"density": {"iterations": 10, "learning_rate": 0.5}})
+    stage = density_stage(settings, begin=100)
+    assert stage is not None
+    rates = [stage.rate(i) for i in range(101, 111)]
+    assert rates == pytest.approx([0.5 * (1 - k / 10) for k in range(10)])
+    assert first_stage(settings).rate(5) == settings.optimizer.learning_rate
+
+
+def test_no_weight_for_gen_means_no_density_stage() -> None:
+    assert density_stage(build({"weights": {"gen": 0.0}}), 0) is None
+
+
+def test_a_certificate_is_not_given_up_for_the_density() -> None:
+    # INV and PRIOR without weight cannot hold the clusters while GEN trains.
+    careless = dict(density_w_inv=0.0, density_w_prior=0.0, density_learning_rate=0.05)
+    model = GEDI(2, random_state=0, density_iter=100, **careless).fit(X)
+    assert model.converged_ and model.stopped_ == "certified"
