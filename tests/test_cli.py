@@ -526,3 +526,10 @@ def test_load_by_columns_takes_those_and_no_others(table, points):
     dataset = load(table, columns=["depth", "width"])
     assert dataset.columns == ("depth", "width")
     np.testing.assert_array_equal(dataset.x, points[:, [2, 0]])
+
+
+def test_a_report_is_written_into_the_run(run):
+    told = gedi("report", run).stderr
+    page = Path(run, "report.html")
+    assert str(page) in told and "verdict" in page.read_text().lower()
+    assert Path(run, "figures", "training.png").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -227,6 +228,13 @@ def diagnose(run: Path, data: str | None, screen: Screen) -> None:
     )
 
 
+def report(run: Path, screen: Screen) -> None:
+    """Figures and the HTML page, into the run directory."""
+    from gedilearn.report.page import write_report
+
+    screen.message(f"report: {write_report(run)}")
+
+
 def _findings(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
     return [
         (f.name, f"{f.value:.4g}", f"{f.threshold:g}", "yes" if f.ok else "NO", f.words)
@@ -272,21 +280,37 @@ def shapes(
     screen: Screen,
 ) -> None:
     """The table of shapes; `data` and `methods` are names with commas between them."""
-    from gedilearn.experiments.shapes import DEFAULT_OUT, markdown, run, show
+    from gedilearn.experiments import shapes as table
 
-    out = out or DEFAULT_OUT
+    asked = (range(seeds), _names(data), _names(methods), workers)
+    _reproduce("shapes", table, asked, out, screen)
+
+
+def gen(seeds: int, data: str | None, out: Path | None, screen: Screen) -> None:
+    """The table of what GEN buys; `data` is names with commas between them."""
+    from gedilearn.experiments import gen as table
+
+    _reproduce("gen", table, (range(seeds), _names(data)), out, screen)
+
+
+def _reproduce(
+    name: str, table: ModuleType, asked: tuple[Any, ...], out: Path | None, screen: Screen
+) -> None:
+    """Run a table that keeps its rows in a folder, write it there and show it."""
+    out = out or Path("gedi-runs") / name
 
     def tell(row: dict[str, Any], left: int) -> None:
-        said = f"{row['data']}, {row['method']}, seed {row['seed']}: NMI {row['nmi']:.3f}"
-        screen.message(f"{said}, {row['seconds']:.1f} s ({left} to go)")
+        nmi = "" if row["nmi"] is None else f" NMI {row['nmi']:.3f},"
+        said = f"{row['data']}, {row['method']}, seed {row['seed']}:{nmi}"
+        screen.message(f"{said} {row['seconds']:.1f} s ({left} to go)")
 
     try:
-        rows = run(range(seeds), _names(data), _names(methods), workers, out, tell=tell)
+        rows = table.run(*asked, out=out, tell=tell)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the same command goes on from here") from None
-    write_text(out / "shapes.md", markdown(rows))
-    show(rows, make_console())
-    screen.message(f"rows: {out / 'rows.jsonl'}, table: {out / 'shapes.md'}")
+    write_text(out / f"{name}.md", table.markdown(rows))
+    table.show(rows, make_console())
+    screen.message(f"rows: {out / 'rows.jsonl'}, table: {out / f'{name}.md'}")
 
 
 def _names(text: str | None) -> list[str] | None:

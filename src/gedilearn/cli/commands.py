@@ -317,6 +317,22 @@ def diagnose(
 
 @app.command()
 @plainly
+def report(run: Run, quiet: Quiet = False) -> None:
+    """Draw the figures of a run and write its report, a page for the browser.
+
+    Both come from the run directory alone, and are written into it.
+
+    \b
+    gedi report gedi-runs/points-1
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    actions.report(run, Screen(False, quiet))
+
+
+@app.command()
+@plainly
 def demo(
     out: Annotated[
         Path | None,
@@ -388,6 +404,36 @@ def shapes(
     from gedilearn.output import Screen
 
     actions.shapes(seeds, data, methods, workers, out, Screen())
+
+
+@reproduce.command()
+@plainly
+def gen(
+    seeds: Annotated[int, typer.Option(metavar="N", help="Seeds 0 to N-1.")] = 3,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only these of mixture,moons,circles,digits."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where rows are kept, with the table as gen.md; gedi-runs/gen if not given.",
+        ),
+    ] = None,
+) -> None:
+    """What GEN buys: GEDI with and without it.
+
+    Clusters, density, detection of outliers and samples, beside two density estimators of
+    scikit-learn. After an interruption the same command goes on where it was.
+
+    \b
+    gedi reproduce gen --seeds 1 --data mixture
+    """
+    from gedilearn.cli import actions
+    from gedilearn.output import Screen
+
+    actions.gen(seeds, data, out, Screen())
 
 
 @reproduce.callback()
