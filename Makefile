@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint types bench bench-growth results-shapes docs-figures clean
+.PHONY: demo test test-slow lint types bench bench-growth results-shapes results-gen docs-figures clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -34,6 +34,11 @@ bench-growth: $(VENV)/.develop
 SHAPES ?= gedi-runs/shapes
 results-shapes: $(VENV)/.runtime
 	$(BIN)/python docs/make_results.py shapes $(SHAPES)
+
+# Rows are made by `gedi reproduce gen --out $(GEN)`.
+GEN ?= gedi-runs/gen
+results-gen: $(VENV)/.runtime
+	$(BIN)/python docs/make_results.py gen $(GEN)
 
 docs-figures: $(VENV)/.runtime
 	$(BIN)/python docs/make_figures.py

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from gedilearn.errors import InputError
-from gedilearn.experiments import shapes
+from gedilearn.experiments import gen, shapes
 
-PAGES = {"shapes": shapes.page}
+PAGES = {"gen": gen.page, "shapes": shapes.page}
 
 
 def main(name: str, out: str) -> None:

@@ -238,10 +238,11 @@ def _joined_graph(
 ) -> tuple[scipy.sparse.csr_matrix, Floats, int, int]:
     """Graph of at most ``n_clusters`` components, the radius, the k used, and the components.
 
-    Every needless link may join what should stay apart. So components too small for a cluster,
-    below a tenth of the even share (strays at the rim of the data), are bridged to their nearest
-    neighbours, and only for more large ones than clusters does k grow, by two fifths at a time. A
-    group of m far or identical points joins another only at k >= m,
+    Every needless link may join what should stay apart. So where just as many components as
+    clusters are large, the others, too small for a cluster (below a tenth of the even share:
+    strays at the rim of the data), are bridged to their nearest neighbours. Otherwise k grows, by
+    two fifths at a time. Where clusters touch, so that no k sets them apart, it doubles at least:
+    there, more links make the slow modes of the walk depend less on single ones. A group of m far or identical points joins another only at k >= m,
     so with large groups the neighbour lists would fill the memory: from `_MAX_LINKS` on, the
     groups are bridged instead.
     """
@@ -250,14 +251,15 @@ def _joined_graph(
     n = len(x)
     k = min(n_neighbors, n - 1)
     largest = min(n - 1, max(k, _MAX_LINKS // n))
+    dense = min(2 * k, largest)
     graph, radius = neighbour_graph(x, n_neighbors, random_state)
     while True:
         n_components, label = connected_components(graph, directed=False)
-        if n_components <= n_clusters:
-            return graph, radius, k, int(n_components)
         n_large = int((np.bincount(label) >= n / (10 * n_clusters)).sum())
-        if 1 <= n_large <= n_clusters:
-            return _bridged(x, graph, label, n_large, k), radius, k, n_large
+        if n_components <= n_clusters and (n_large == n_clusters or k >= dense):
+            return graph, radius, k, int(n_components)
+        if n_large == n_clusters:
+            return _bridged(x, graph, label, n_clusters, k), radius, k, n_clusters
         if k == largest:
             return _bridged(x, graph, label, n_clusters, k), radius, k, n_clusters
         k = min(max(k + 1, round(1.4 * k)), largest)

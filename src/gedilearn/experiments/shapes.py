@@ -7,8 +7,6 @@ the points they were fitted to, and so is every method on the digits, of which t
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
 import statistics
 import time
 import warnings
@@ -17,19 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from gedilearn import __version__
 from gedilearn.errors import InputError
+from gedilearn.experiments.rows import (
+    FRESH,
+    N_POINTS,
+    Row,
+    check_names,
+    collect,
+    markdown_table,
+    results_page,
+    show_table,
+)
 from gedilearn.experiments.shape_sets import FAMILIES, NAMES, RIVALS, SHAPES, build
-from gedilearn.settings import Settings, suggestion
-from gedilearn.training.checkpoint import write_text
-from gedilearn.training.rundir import plain, read_lines
+from gedilearn.training.rundir import plain
 
-Row = dict[str, Any]
-DEFAULT_OUT = Path("gedi-runs") / "shapes"
-N_POINTS = 1000
-FRESH = 1_000_000  # added to the seed of the points that are scored
 SOLVED = 0.99  # NMI
 FALSE = 0.95  # a certificate with a lower NMI is a false one
 
@@ -53,38 +53,15 @@ def run(
     are not run again. `n` points a set; `settings` are further arguments of GEDI; `tell` gets each
     new row and how many are still to come.
     """
-    from joblib import Parallel, delayed
-
-    wanted = plan(seeds, data, methods)
-    if workers < 1:
-        raise InputError(f"workers={workers}: at least 1 process is needed")
-    done = {} if out is None else {_key(row): row for row in _reopen(out, _config(n, settings))}
-    missing = [key for key in wanted if key not in done]
-    fits = (delayed(fit)(*key, n, settings or {}) for key in missing)
-    for left, row in zip(
-        range(len(missing) - 1, -1, -1),
-        Parallel(n_jobs=workers, return_as="generator", batch_size=1)(fits),
-        strict=True,
-    ):
-        done[_key(row)] = row
-        if out is not None:
-            with open(out / "rows.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-        if tell is not None:
-            tell(row, left)
-    return [done[key] for key in wanted]
+    return collect(plan(seeds, data, methods), fit, out, n, settings, workers, tell)
 
 
 def plan(
     seeds: Sequence[int], data: Sequence[str] | None = None, methods: Sequence[str] | None = None
 ) -> list[tuple[str, str, int]]:
     """All (data, method, seed) asked for, seed by seed, so that every set has some rows early."""
-    for name in data or ():
-        if name not in SHAPES:
-            raise InputError(f"unknown data set {name!r}{suggestion(name, SHAPES)}")
-    for name in methods or ():
-        if name not in FAMILIES:
-            raise InputError(f"unknown method {name!r}{suggestion(name, FAMILIES)}")
+    check_names("data set", data or (), SHAPES)
+    check_names("method", methods or (), FAMILIES)
     keys = [
         (name, method, seed)
         for seed in seeds
@@ -135,45 +112,6 @@ def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> 
     if shape.best is not None:
         row["bayes_nmi"] = float(normalized_mutual_info_score(scored.y, shape.best(scored.x)))
     return dict(plain(row))
-
-
-def _key(row: Row) -> tuple[str, str, int]:
-    return row["data"], row["method"], row["seed"]
-
-
-def _config(n: int, settings: dict[str, Any] | None) -> dict[str, Any]:
-    """All that the rows of one folder have in common."""
-    packages = ("gedi-learn", "torch", "scikit-learn", "numpy")
-    return {
-        "n": n,
-        "settings": settings or {},
-        "defaults": json.loads(Settings().model_dump_json()),
-        "versions": {name: _version(name) for name in packages},
-    }
-
-
-def _version(package: str) -> str:
-    if package == "gedi-learn":
-        return __version__
-    return importlib.metadata.version(package)
-
-
-def _reopen(out: Path, config: dict[str, Any]) -> list[Row]:
-    """The rows in `out` so far; a folder of other settings or versions is refused, not mixed."""
-    rows, file = out / "rows.jsonl", out / "config.json"
-    out.mkdir(parents=True, exist_ok=True)
-    if file.exists():
-        found = json.loads(file.read_text(encoding="utf-8"))
-        for name, value in json.loads(json.dumps(config)).items():
-            if found.get(name) != value:
-                raise InputError(f"{out} holds rows with other {name}: choose another folder")
-    elif rows.exists():
-        raise InputError(f"{out} holds rows but no config.json: choose another folder")
-    write_text(file, json.dumps(config, indent=2) + "\n")
-    kept = read_lines(rows)
-    # A line that a crash cut short would spoil the next one.
-    write_text(rows, "".join(json.dumps(row) + "\n" for row in kept))
-    return kept
 
 
 # --- showing ------------------------------------------------------------------------------------
@@ -242,9 +180,7 @@ def _cells(rows: Sequence[Row]) -> Iterator[list[str]]:
 
 def markdown(rows: Sequence[Row]) -> str:
     """The summary and what its columns mean, as Markdown."""
-    lines = [list(HEADS), ["---"] * 2 + ["---:"] * (len(HEADS) - 2), *_cells(rows)]
-    table = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([*table, "", *(f"- {note}" for note in NOTES), ""])
+    return markdown_table(HEADS, _cells(rows), NOTES)
 
 
 # Short enough for 80 columns, without the AMI.
@@ -254,40 +190,10 @@ SHORT_HEADS = ("data", "method", "solved", "median", "min", "best", "cert.", "fa
 def show(rows: Sequence[Row], console: Console) -> None:
     """Print the summary."""
     title = f"NMI: solved (>= {SOLVED:g}), median, minimum, best possible"
-    table = Table(title=title, box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for i, head in enumerate(SHORT_HEADS):
-        table.add_column(head, justify="left" if i < 2 else "right", no_wrap=True)
-    last = ""
-    for cells in _cells(rows):
-        data, *others = cells[:5] + cells[6:]
-        table.add_row("" if data == last else data, *others)
-        last = data
-    console.print(table)
-    for note in NOTES:
-        console.print(note, style="dim", soft_wrap=True)
+    cells = [line[:5] + line[6:] for line in _cells(rows)]
+    show_table(title, SHORT_HEADS, cells, NOTES, console)
 
 
 def page(out: Path) -> str:
     """The results page, as Markdown, from the rows in `out`: how they were made, and the table."""
-    if not (out / "rows.jsonl").exists() or not (out / "config.json").exists():
-        raise InputError(f"{out} holds no rows: gedi reproduce shapes --out {out}")
-    rows, config = read_lines(out / "rows.jsonl"), json.loads((out / "config.json").read_text())
-    seeds = sorted({row["seed"] for row in rows})
-    sets = [name for name in SHAPES if any(row["data"] == name for row in rows)]
-    options = "" if sets == list(SHAPES) else f" --data {','.join(sets)}"
-    changed = ", ".join(f"{name}={value!r}" for name, value in config["settings"].items())
-    versions = ", ".join(f"{name} {version}" for name, version in config["versions"].items())
-    return "\n".join(
-        [
-            "# Shapes: GEDI beside scikit-learn",
-            "",
-            f"Made by `make results-shapes` from {len(rows)} rows, one a fit, of",
-            "",
-            f"    gedi reproduce shapes --seeds {max(seeds) + 1}{options}",
-            "",
-            f"Seeds {', '.join(map(str, seeds))}; {config['n']} points a set (digits: 1797); GEDI "
-            f"with {changed or 'its defaults'}; {versions}.",
-            "",
-            markdown(rows),
-        ]
-    )
+    return results_page(out, "shapes", "Shapes: GEDI beside scikit-learn", SHAPES, markdown)
