@@ -169,7 +169,7 @@ def test_neighbourhoods_grow_until_there_are_at_most_as_many_components_as_clust
     x, label = groups([12, 12, 12], 1000.0)
     assert walk_tables(x, 3).n_neighbors == 10
     tables = walk_tables(x, 2)
-    assert tables.n_neighbors == 14
+    assert tables.n_neighbors == 20
     assert tables.n_components <= 2
     # The radius is still that of the 10 neighbours asked for, not the way to the next group.
     np.testing.assert_allclose(
@@ -313,3 +313,19 @@ def test_more_steps_than_the_tables_hold_are_refused(steps: int) -> None:
     tables = walk_tables(ring(80), 1, n_neighbors=5, max_levels=4)
     with pytest.raises(InputError, match=f"steps={steps}"):
         draw(tables, torch.arange(3), steps)
+
+
+def test_strays_are_bridged_without_more_links_for_all() -> None:
+    rng = np.random.default_rng(0)
+    groups_of_60 = [rng.normal(size=(60, 2)) + [100.0 * k, 0] for k in range(2)]
+    stray = np.array([[10.0, 0.0], [10.1, 0.0], [10.0, 0.1], [10.1, 0.1], [10.0, 0.2], [10.1, 0.2]])
+    tables = walk_tables(np.vstack([*groups_of_60, stray]), 2, n_neighbors=5)
+    assert (tables.n_neighbors, tables.n_components) == (5, 2)
+    ends = draw(tables, torch.arange(120, 126).repeat(200), tables.longest).numpy()
+    assert (ends < 60).any() and not ((ends >= 60) & (ends < 120)).any()
+
+
+def test_clusters_that_touch_get_twice_the_links() -> None:
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    tables = walk_tables(x, 2, n_neighbors=5)
+    assert (tables.n_neighbors, tables.n_components) == (10, 1)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import make_circles
 
-from gedilearn.data.views import WalkViews, make_views, noise_views
+from gedilearn.data.views import WalkViews, make_views, noise_views, reined_in
 from gedilearn.errors import InputError
 from gedilearn.settings import Views
 
@@ -79,3 +79,13 @@ def test_image_views_keep_shape_and_range_and_differ_from_image_to_image() -> No
 def test_views_of_the_wrong_kind_are_refused(kind: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=f"views.kind='{kind}' needs"):
         make_views(Views(kind=kind), torch.zeros(shape), 2, seed=0)
+
+
+def test_rare_large_values_do_not_decide_who_is_whose_neighbour() -> None:
+    data = torch.randn(400, 3)
+    data[7, 1] = 1e4
+    reined = reined_in(data)
+    mean, deviation = data.mean(0), data.std(0, correction=0)
+    assert reined[7, 1] == pytest.approx(float(mean[1] + 3 * deviation[1]), rel=1e-5)
+    inside = ((data - mean).abs() <= 3 * deviation).all(1)
+    assert torch.equal(reined[inside], data[inside]) and not inside[7]
