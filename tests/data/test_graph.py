@@ -317,7 +317,7 @@ def test_more_steps_than_the_tables_hold_are_refused(steps: int) -> None:
 
 def test_strays_are_bridged_without_more_links_for_all() -> None:
     rng = np.random.default_rng(0)
-    groups_of_60 = [rng.normal(size=(60, 2)) + [100.0 * k, 0] for k in range(2)]
+    groups_of_60 = [rng.normal(size=(60, 2)) + np.array([100.0 * k, 0]) for k in range(2)]
     stray = np.array([[10.0, 0.0], [10.1, 0.0], [10.0, 0.1], [10.1, 0.1], [10.0, 0.2], [10.1, 0.2]])
     tables = walk_tables(np.vstack([*groups_of_60, stray]), 2, n_neighbors=5)
     assert (tables.n_neighbors, tables.n_components) == (5, 2)
