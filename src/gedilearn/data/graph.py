@@ -242,9 +242,10 @@ def _joined_graph(
     clusters are large, the others, too small for a cluster (below a tenth of the even share:
     strays at the rim of the data), are bridged to their nearest neighbours. Otherwise k grows, by
     two fifths at a time. Where clusters touch, so that no k sets them apart, it doubles at least:
-    there, more links make the slow modes of the walk depend less on single ones. A group of m far or identical points joins another only at k >= m,
-    so with large groups the neighbour lists would fill the memory: from `_MAX_LINKS` on, the
-    groups are bridged instead.
+    there, more links make the slow modes of the walk depend less on single ones.
+
+    A group of m far or identical points joins another only at k >= m, so with large groups the
+    neighbour lists would fill the memory: from `_MAX_LINKS` on, the groups are bridged instead.
     """
     from scipy.sparse.csgraph import connected_components
 
