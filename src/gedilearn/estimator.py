@@ -328,13 +328,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.scaling_ = scaling
         self.model_ = result.model
         self.box_ = result.box
-        self.diagnosis_ = result.diagnosis
-        self.certificate_gap_ = result.diagnosis.gap
-        self.converged_ = result.diagnosis.certified
-        self.verdict_ = result.diagnosis.verdict
+        verdict = result.diagnosis.verdict
         if result.trouble is not None:
             times = f"after {result.recoveries} recoveries"
-            self.verdict_ += f"; training diverged {times}: {result.trouble}"
+            verdict += f"; training diverged {times}: {result.trouble}"
+        self._judge(result.diagnosis, verdict)
         self.n_iter_ = result.iterations
         self.seconds_ = result.seconds
         self.stopped_ = result.stopped
@@ -350,10 +348,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             directory.preview(data, self.labels_)
             directory.summary(self.summary())
         return self
-
-    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
-        """Fit to `X` and return the cluster of each point."""
-        return self.fit(X).labels_
 
     # --- using a fitted model ----------------------------------------------------------------
 
@@ -503,10 +497,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.model_ = network.eval()
         model.labels_ = tensors["labels"].numpy()
         model.prior_ = tensors["prior"].numpy()
-        model.diagnosis_ = Diagnosis.from_json(summary["diagnosis"])
-        model.certificate_gap_ = model.diagnosis_.gap
-        model.converged_ = model.diagnosis_.certified
-        model.verdict_ = summary["verdict"]
+        model._judge(Diagnosis.from_json(summary["diagnosis"]), summary["verdict"])
         model.n_iter_ = summary["iterations"]
         model.seconds_ = summary["seconds"]
         model.stopped_ = summary["stopped"]
@@ -563,6 +554,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 f"but the model was fitted to {tuple(self.box_.low.shape)}"
             )
         return torch.from_numpy(self.scaling_.apply(array))
+
+    def _judge(self, diagnosis: Diagnosis, verdict: str) -> None:
+        self.diagnosis_ = diagnosis
+        self.certificate_gap_ = diagnosis.gap
+        self.converged_ = diagnosis.certified
+        self.verdict_ = verdict
 
     def _labels(self, x: Tensor) -> np.ndarray:
         return outputs(self.model_, x).logits.argmax(-1).numpy()

@@ -44,8 +44,7 @@ def prior(logits: Tensor | Reading, target: Tensor | None = None) -> Tensor:
     """-L_PRIOR = CE(p(y), q(y)) with q the batch mean of p(y|x), Eq. 3: (..., b, c) -> (...).
 
     `target` is p(y), any distribution over the clusters, (..., clusters); uniform when not given.
-    The minimum is the
-    entropy of the target, reached when q equals it.
+    The minimum is the entropy of the target, reached when q equals it.
     """
     log_q = log_marginal(logits)
     if target is None:

@@ -200,8 +200,8 @@ def reuse_freed_memory() -> None:
     """Make the C library keep the memory of freed tensors below 32 MB for the next ones.
 
     The activations of all members are a few megabytes each. By default glibc hands that much back
-    to the operating system and asks for it again, page by page, in every step: with eight members,
-    about a tenth of its time. Freeing one block (of which no page is ever touched) raises its
-    limits to the block's size, unless MALLOC_ variables of the environment have set them.
+    to the operating system and asks for it again, page by page, in every step. Freeing one block
+    (of which no page is ever touched) raises its limits to the block's size, unless MALLOC_
+    variables of the environment have set them.
     """
     torch.empty(32_000_000, dtype=torch.uint8)
