@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
+from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
@@ -14,7 +16,15 @@ from gedilearn.training.loop import Trainer
 torch.set_num_threads(1)
 
 
+def say_what_still_runs(out: str) -> None:
+    tasks = Path("/proc/self/task")
+    names = [(task / "comm").read_text().strip() for task in tasks.glob("*")]
+    Path(f"{out}.threads").write_text("\n".join(names))
+
+
 def main(out: str, devices: int) -> None:
+    # Registered before the ranks meet, so called after they have parted.
+    atexit.register(say_what_still_runs, f"{out}.{devices}")
     torch.manual_seed(0)
     data = torch.randn(64, 3)
     settings = build(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,21 @@ def launch(device: Device) -> Fabric:
         reason = str(error).splitlines()[0]
         raise InputError(f"device.accelerator={device.accelerator!r}: {reason}") from None
     fabric.launch()
+    if dist.is_initialized():
+        atexit.register(_leave)
     return fabric
+
+
+def _leave() -> None:
+    """Take leave of the other ranks before the interpreter ends.
+
+    Lightning does so for NCCL alone. A thread of gloo that still runs while the interpreter is torn
+    down now and then aborts the process after all its work is done. The threads end with the group,
+    and the group with the last model that was wrapped for it: hence the collection.
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    gc.collect()
 
 
 def gather(logits: Tensor) -> Tensor:
