@@ -6,7 +6,7 @@ import inspect
 import json
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -31,9 +31,9 @@ from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.sampling.langevin import Box, Kernel, run
-from gedilearn.settings import Schedule, Settings, assign, build, known_paths
+from gedilearn.settings import BASELINES, Schedule, Settings, assign, build, known_paths
 from gedilearn.training.certificate import examine
-from gedilearn.training.loop import Trainer
+from gedilearn.training.loop import Result, Trainer
 from gedilearn.training.modelfile import load_model, save_model
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.rundir import RunDirectory, is_first_process, read_config
@@ -43,6 +43,7 @@ DEFAULT = Settings()
 # Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
 PARAMETERS = {
     "n_clusters": "n_clusters",
+    "method": "method",
     "w_gen": "weights.gen",
     "w_inv": "weights.inv",
     "w_prior": "weights.prior",
@@ -63,6 +64,7 @@ PARAMETERS = {
     "sgld_noise": "sampler.noise",
     "sgld_max_move": "sampler.max_move",
     "buffer_size": "sampler.buffer",
+    "sgld_chains": "sampler.chains",
     "margin": "sampler.margin",
     "restart": "sampler.restart",
     "clamp": "sampler.clamp",
@@ -154,6 +156,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self,
         n_clusters: int = DEFAULT.n_clusters,
         *,
+        method: str = DEFAULT.method,
+        method_options: dict[str, Any] | None = None,
         w_gen: Schedule = DEFAULT.weights.gen,
         w_inv: Schedule = DEFAULT.weights.inv,
         w_prior: Schedule = DEFAULT.weights.prior,
@@ -174,6 +178,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         sgld_step_size: float = DEFAULT.sampler.step_size,
         sgld_noise: float = DEFAULT.sampler.noise,
         sgld_max_move: float | None = DEFAULT.sampler.max_move,
+        sgld_chains: int | None = DEFAULT.sampler.chains,
         buffer_size: int = DEFAULT.sampler.buffer,
         margin: float = DEFAULT.sampler.margin,
         restart: float = DEFAULT.sampler.restart,
@@ -204,6 +209,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         verbose: bool = False,
     ) -> None:
         self.n_clusters = n_clusters
+        self.method = method
+        self.method_options = method_options
         self.w_gen = w_gen
         self.w_inv = w_inv
         self.w_prior = w_prior
@@ -224,6 +231,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.sgld_step_size = sgld_step_size
         self.sgld_noise = sgld_noise
         self.sgld_max_move = sgld_max_move
+        self.sgld_chains = sgld_chains
         self.buffer_size = buffer_size
         self.margin = margin
         self.restart = restart
@@ -258,6 +266,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         """An estimator with these settings; `others` are further constructor arguments."""
         values = settings.model_dump()
         arguments = {name: _look_up(values, path) for name, path in PARAMETERS.items()}
+        if settings.method in BASELINES:
+            arguments["method_options"] = values[settings.method]
         return cls(**(arguments | {"random_state": settings.training.seed} | others))
 
     # --- fitting -----------------------------------------------------------------------------
@@ -313,7 +323,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _train(
         self: Self, data: np.ndarray, settings: Settings, directory: RunDirectory | None
     ) -> Self:
-        scaling = Scaling.fit(data) if settings.scaling == "standard" else Scaling.identity(data)
+        scaling = _scaling(data, settings)
         scaled = torch.from_numpy(scaling.apply(data))
         trainer = Trainer(
             scaled,
@@ -323,7 +333,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             run=directory,
             verbose=self.verbose,
         )
-        result = trainer.fit()
+        self._adopt(trainer.fit(), scaled, scaling, settings)
+        if self.stopped_ == "diverged":
+            warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
+        if directory is not None and is_first_process():
+            self.save(directory.path / "model.safetensors", overwrite=True)
+            directory.preview(data, self.labels_)
+            directory.summary(self.summary())
+        return self
+
+    def _adopt(self, result: Result, scaled: Tensor, scaling: Scaling, settings: Settings) -> None:
+        """Become the model that training gave for the data `scaled`."""
         self.settings_ = settings
         self.scaling_ = scaling
         self.model_ = result.model
@@ -341,13 +361,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.prior_ = (uniform if result.prior is None else result.prior).double().numpy()
         self._n_features_out = result.model.n_features
         self.labels_ = self._labels(scaled)
-        if result.stopped == "diverged":
-            warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
-        if directory is not None and is_first_process():
-            self.save(directory.path / "model.safetensors", overwrite=True)
-            directory.preview(data, self.labels_)
-            directory.summary(self.summary())
-        return self
 
     # --- using a fitted model ----------------------------------------------------------------
 
@@ -419,7 +432,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 settings.views, x, settings.n_clusters, settings.training.seed, function
             )
             prior = Fixed(None if settings.prior is None else torch.from_numpy(self.prior_))
-            return examine(self.model_, x, views, prior, settings.training.tol)
+            return examine(self.model_, x[None], [views], prior, settings.training.tol)
 
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
@@ -487,9 +500,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.settings_ = settings
         model.scaling_ = Scaling.from_json(header["scaling"])
         model.box_ = Box(tensors["box.low"], tensors["box.high"])
-        network = build_model(
-            settings.network, tuple(model.box_.low.shape), settings.n_clusters, 1, model.encoder
-        )
+        network = build_model(settings, tuple(model.box_.low.shape), 1, model.encoder)
         prefix = "model."
         network.load_state_dict(
             {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
@@ -517,6 +528,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             if not (name == "views" and callable(value)):
                 assign(values, path, value)
         assign(values, "training.seed", _seed(self.random_state))
+        options = self.method_options or {}
+        if options and self.method not in BASELINES:
+            raise InputError(
+                f"method_options={options!r}: only {', '.join(BASELINES)} have options of their own"
+            )
+        for name, value in options.items():
+            assign(values, f"{self.method}.{name}", value)
         try:
             return build(values)
         except InputError as error:
@@ -563,6 +581,41 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _labels(self, x: Tensor) -> np.ndarray:
         return outputs(self.model_, x).logits.argmax(-1).numpy()
+
+
+def fit_together(
+    data: Sequence[np.ndarray],
+    settings: Settings,
+    factors: dict[str, np.ndarray] | None = None,
+) -> list[GEDI]:
+    """One fitted estimator for each data set, all trained side by side in batched products.
+
+    The sets have one shape. For a single set, `factors` may give several multiples of the weights
+    of terms ('inv', 'prior', 'gen'), one estimator each: a sweep. A divergence of one puts all back
+    and calms all.
+    """
+    models = [GEDI.from_settings(settings) for _ in data]
+    arrays = [model._validate(x, reset=True) for model, x in zip(models, data, strict=True)]
+    scalings = [_scaling(array, settings) for array in arrays]
+    scaled = torch.stack(
+        [torch.from_numpy(s.apply(a)) for s, a in zip(scalings, arrays, strict=True)]
+    )
+    multiples = {name: torch.from_numpy(value).float() for name, value in (factors or {}).items()}
+    n_results = max([len(data), *map(len, multiples.values())])
+    trainer = Trainer(scaled, settings, n_results=n_results, factors=multiples)
+    fitted = []
+    for k, result in enumerate(trainer.fit_all()):
+        own = k if len(data) > 1 else 0
+        model = models[own] if own == k else GEDI.from_settings(settings)
+        if own != k:
+            model._validate(data[0], reset=True)
+        model._adopt(result, scaled[own], scalings[own], settings)
+        fitted.append(model)
+    return fitted
+
+
+def _scaling(data: np.ndarray, settings: Settings) -> Scaling:
+    return Scaling.fit(data) if settings.scaling == "standard" else Scaling.identity(data)
 
 
 def _seed(random_state: Any) -> int:
@@ -616,6 +669,8 @@ def _document_parameters() -> str:
     """The Parameters section of the class, from the settings' own descriptions."""
     meaning = known_paths()
     own = {
+        "method_options": "Settings of a baseline's own, by name: those of `gedi settings` that "
+        "begin with its name, for instance {'epsilon': 0.03} with method='swav'.",
         "encoder": "A torch module that replaces the encoder enc; it maps a batch to vectors. The "
         "first initialisation starts from its weights, further ones from fresh ones. It is copied, "
         "never changed. Not saved: give it again to `load`.",

@@ -128,6 +128,12 @@ class Sampler(Section):
     )
     noise: float = Field(0.15, ge=0, description="SGLD noise: standard deviation added in a step.")
     buffer: int = Field(1_000, ge=1, description="Chains |B| in the replay buffer.")
+    chains: int | None = Field(
+        None,
+        ge=1,
+        description="Chains moved, and samples compared with the data, in each iteration; None is "
+        "one for each point of the batch.",
+    )
     restart: float = Field(
         0.05, ge=0, le=1, description="Reinitialisation frequency: chance that a chain restarts."
     )
@@ -203,6 +209,83 @@ class Training(Section):
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all randomness.")
 
 
+class SwAV(Section):
+    """The baseline SwAV; its head is a projector and normalised prototypes, one a cluster."""
+
+    epsilon: float = Field(
+        0.05, gt=0, description="SwAV: smoothness of the assignments (entropy of Sinkhorn)."
+    )
+    iterations: int = Field(3, ge=1, description="SwAV: rounds of Sinkhorn-Knopp.")
+    temperature: float = Field(
+        0.1, gt=0, description="SwAV: temperature of the predictions; it is the model's tau."
+    )
+    queue: int = Field(
+        0, ge=0, description="SwAV: past embeddings that take part in the assignments."
+    )
+    queue_from: float = Field(
+        0.15, ge=0, le=1, description="SwAV: share of the training after which the queue is used."
+    )
+    freeze: float = Field(
+        0.0, ge=0, le=1, description="SwAV: share of the training with frozen prototypes."
+    )
+    embedding: int | None = Field(
+        None, ge=1, description="SwAV: width of the embedding; None is the number of clusters."
+    )
+    batch_norm: bool = Field(True, description="SwAV: batch normalisation between layers.")
+
+
+class Barlow(Section):
+    """The baseline Barlow Twins; its embedding has one coordinate a cluster."""
+
+    off_diagonal: float = Field(
+        5e-3, ge=0, description="Barlow Twins: weight lambda of the redundancy term."
+    )
+    scale: float = Field(0.1, gt=0, description="Barlow Twins: factor of the whole loss.")
+    assign: Literal["argmax", "kmeans"] = Field(
+        "argmax",
+        description="Barlow Twins has no clusters of its own: 'argmax' takes the largest "
+        "coordinate of the embedding, as the paper does; 'kmeans' clusters the embedding.",
+    )
+    batch_norm: bool = Field(True, description="Barlow Twins: batch normalisation between layers.")
+
+
+class DINO(Section):
+    """The baseline DINO: a student learns the sharpened, centred output of its own average."""
+
+    student_temperature: float = Field(
+        0.1, gt=0, description="DINO: temperature of the student; it is the model's tau."
+    )
+    teacher_temperature: float = Field(
+        0.04, gt=0, description="DINO: temperature of the teacher (sharpening)."
+    )
+    momentum: float = Field(
+        0.996,
+        ge=0,
+        le=1,
+        description="DINO: how slowly the teacher follows the student; rises to 1 along a cosine.",
+    )
+    centre_momentum: float = Field(
+        0.9, ge=0, lt=1, description="DINO: memory of the average teacher output (centring)."
+    )
+    embedding: int | None = Field(
+        None, ge=1, description="DINO: width of the embedding; None is the number of clusters."
+    )
+
+
+class DeepCluster(Section):
+    """The baseline DeepCluster: k-means on the features gives the labels of the next period."""
+
+    period: int | None = Field(
+        None,
+        ge=1,
+        description="DeepCluster: iterations between two rounds of k-means; None is one pass over "
+        "the data, but at least 20.",
+    )
+    components: int = Field(
+        256, ge=1, description="DeepCluster: principal components kept before k-means."
+    )
+
+
 class Device(Section):
     """Where and in what precision, in Lightning Fabric's words."""
 
@@ -222,8 +305,30 @@ class Device(Section):
     )
 
 
+# The objectives of the paper's family: GEDI without one or two of its terms.
+WITHOUT: dict[str, tuple[str, ...]] = {
+    "gedi": (),
+    "no-gen": ("gen",),
+    "no-inv": ("inv",),
+    "no-unif": ("prior",),
+    "jem": ("inv", "prior"),
+}
+
+# Methods with settings of their own, and the section that holds them.
+BASELINES = ("swav", "barlow", "dino", "deepcluster")
+
+
 class Settings(Section):
     """All of it."""
+
+    method: Literal[
+        "gedi", "no-gen", "no-inv", "no-unif", "jem", "swav", "barlow", "dino", "deepcluster"
+    ] = Field(
+        "gedi",
+        description="The objective. 'gedi': GEN + INV + PRIOR; 'no-gen', 'no-inv' and 'no-unif' "
+        "leave out one of these, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino' and 'deepcluster' "
+        "are baselines with settings of their own.",
+    )
 
     n_clusters: int = Field(
         2,
@@ -247,6 +352,10 @@ class Settings(Section):
     sampler: Sampler = Sampler()
     optimizer: Optimizer = Optimizer()
     density: Density = Density()
+    swav: SwAV = SwAV()
+    barlow: Barlow = Barlow()
+    dino: DINO = DINO()
+    deepcluster: DeepCluster = DeepCluster()
     training: Training = Training()
     device: Device = Device()
 
@@ -254,10 +363,12 @@ class Settings(Section):
     def _consistent(self) -> Settings:
         if isinstance(self.prior, tuple):
             check_prior(self.prior, self.n_clusters)
-        if self.sampler.buffer < self.optimizer.batch_size:
+        chains = self.sampler.chains or self.optimizer.batch_size
+        if self.sampler.buffer < chains:
+            name = "sampler.chains" if self.sampler.chains else "optimizer.batch_size"
             raise ValueError(
-                f"sampler.buffer={self.sampler.buffer} is smaller than "
-                f"optimizer.batch_size={self.optimizer.batch_size}: each point needs a chain"
+                f"sampler.buffer={self.sampler.buffer} is smaller than {name}={chains}: each "
+                "sample needs a chain"
             )
         return self
 

@@ -8,40 +8,39 @@ from torch import Tensor
 
 from gedilearn.methods import terms
 from gedilearn.methods.gedi import GEDI
+from gedilearn.methods.method import Batch
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.sampling.buffer import ReplayBuffer
 from gedilearn.sampling.chains import PersistentChains
 from gedilearn.sampling.langevin import Box, Kernel
-from gedilearn.settings import Network, Weights
+from gedilearn.settings import Weights, build
 
 
-def parts(weights: Weights) -> tuple[EnergyModel, GEDI, Tensor, Tensor]:
+def parts(weights: Weights, n_chains: int | None = None) -> tuple[EnergyModel, GEDI, Batch]:
     torch.manual_seed(0)
-    model = build_model(Network(hidden=(8,)), (2,), 3, n_members=2)
-    x, view = torch.randn(10, 2), torch.randn(10, 2)
-    box = Box.around(x)
+    model = build_model(build({"n_clusters": 3, "network": {"hidden": (8,)}}), (2,), n_members=2)
+    x, view = torch.randn(1, 10, 2), torch.randn(1, 10, 2)
+    box = Box.around(x[0])
     buffer = ReplayBuffer(2, 40, 0.05, box.uniform)
-    return model, GEDI(weights, Fixed(), PersistentChains(buffer, Kernel(0.1, 0.1), 2)), x, view
+    method = GEDI(weights, Fixed(), PersistentChains(buffer, Kernel(0.1, 0.1), 2), n_chains)
+    return model, method, Batch(torch.arange(10), x, view, 1, 0.5)
 
 
-def same(logits: Tensor) -> Tensor:
-    return logits
-
-
-def test_terms_equal_those_of_separate_forward_passes() -> None:
-    model, method, x, view = parts(Weights())
+@pytest.mark.parametrize("n_chains", [None, 10, 7, 25])
+def test_terms_equal_those_of_separate_forward_passes(n_chains: int | None) -> None:
+    model, method, batch = parts(Weights(), n_chains)
     passes: list[Tensor] = []
 
-    def forward(batch: Tensor) -> Output:
-        passes.append(batch)
-        return model(batch)
+    def forward(together: Tensor) -> Output:
+        passes.append(together)
+        return model(together)
 
-    named = method.terms(forward, model, x, view, 0.5, same)
-    assert len(passes) == 1 and passes[0].shape == (2, 30, 2)
+    named = method.terms(forward, model, batch)
+    assert len(passes) == 1 and passes[0].shape == (2, 20 + (n_chains or 10), 2)
     samples = passes[0][:, 20:]
-    data, other, drawn = (model(b.expand(2, 10, 2)).logits for b in (x, view, samples))
+    data, other, drawn = (model(b.expand(2, -1, 2)).logits for b in (batch.x, batch.view, samples))
     expected = {
         "inv": terms.invariance(data, other),
         "prior": terms.prior(data),
@@ -63,8 +62,8 @@ def test_terms_equal_those_of_separate_forward_passes() -> None:
     ],
 )
 def test_ablations_compute_only_their_own_terms(weights: Weights, names: set[str]) -> None:
-    model, method, x, view = parts(weights)
-    assert method.terms(model, model, x, view, 0.5, same).keys() == names
+    model, method, batch = parts(weights)
+    assert method.terms(model, model, batch).keys() == names
 
 
 def test_the_total_follows_the_schedule() -> None:
@@ -78,7 +77,7 @@ def test_the_total_follows_the_schedule() -> None:
 
 
 def test_chains_are_drawn_in_evaluation_mode_and_the_mode_is_put_back() -> None:
-    model, method, x, view = parts(Weights())
+    model, method, batch = parts(Weights())
     modes = []
     log_density = model.log_density
 
@@ -88,11 +87,11 @@ def test_chains_are_drawn_in_evaluation_mode_and_the_mode_is_put_back() -> None:
 
     model.log_density = spy  # type: ignore[method-assign]
     model.train()
-    method.terms(model, model, x, view, 0.5, same)
+    method.terms(model, model, batch)
     assert modes == [False, False] and model.training
 
 
 def test_sampling_leaves_no_parameter_gradient() -> None:
-    model, method, x, view = parts(Weights())
-    method.terms(model, model, x, view, 0.5, same)
+    model, method, batch = parts(Weights())
+    method.terms(model, model, batch)
     assert all(p.grad is None for p in model.parameters())

@@ -14,12 +14,16 @@ from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, log_density, log_posterior, posterior
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
-from gedilearn.settings import Network
+from gedilearn.settings import Network, Settings
 
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+def settings(n_clusters: int, **network: object) -> Settings:
+    return Settings(n_clusters=n_clusters, network=Network(**network))  # type: ignore[arg-type]
 
 
 def encoder() -> nn.Sequential:
@@ -57,23 +61,23 @@ def test_huge_logits_neither_overflow_nor_vanish() -> None:
 
 
 def test_a_models_density_is_that_of_its_logits() -> None:
-    model = build_model(Network(hidden=(5,)), (3,), 4, 2).double()
+    model = build_model(settings(4, hidden=(5,)), (3,), 2).double()
     x = torch.randn(2, 6, 3, dtype=torch.float64)
     expected = model(x).logits.exp().sum(-1).log()
     torch.testing.assert_close(model.log_density(x), expected)
 
 
 def test_the_temperature_divides_the_logits_alone() -> None:
-    cold = build_model(Network(hidden=(5,)), (3,), 4, 2)
+    cold = build_model(settings(4, hidden=(5,)), (3,), 2)
     warm = EnergyModel(cold.encoder, cold.head, temperature=2.5)
     x = torch.randn(2, 6, 3)
     torch.testing.assert_close(warm(x).logits * 2.5, cold(x).logits)
     assert torch.equal(warm(x).features, cold(x).features)
-    assert build_model(Network(temperature=0.5), (3,), 2, 1).temperature == 0.5
+    assert build_model(settings(2, temperature=0.5), (3,), 1).temperature == 0.5
 
 
 def test_select_keeps_members_order_and_temperature() -> None:
-    model = build_model(Network(hidden=(5,), temperature=2.0), (3,), 4, 3)
+    model = build_model(settings(4, hidden=(5,), temperature=2.0), (3,), 3)
     x = torch.randn(3, 6, 3)
     chosen = model.select([2, 0])
     assert chosen.n_members == 2
@@ -84,7 +88,7 @@ def test_select_keeps_members_order_and_temperature() -> None:
 def test_gradient_norms_and_scaling_count_encoder_and_head_of_each_member(
     own_encoder: bool,
 ) -> None:
-    model = build_model(Network(hidden=(5,)), (3,), 4, 2, encoder() if own_encoder else None)
+    model = build_model(settings(4, hidden=(5,)), (3,), 2, encoder() if own_encoder else None)
     x = torch.randn(2, 6, 3)
     model(x).logits.square().sum().backward()
     expected = []
@@ -160,7 +164,7 @@ def test_the_member_interface_alone_cannot_be_used() -> None:
 def test_settings_become_these_layers(
     network: Network, encoder_widths: tuple[int, ...], head_widths: tuple[int, ...]
 ) -> None:
-    model = build_model(network, (3,), 5, 2)
+    model = build_model(Settings(n_clusters=5, network=network), (3,), 2)
     assert isinstance(model.encoder, MLP) and isinstance(model.head, MLP)
     assert model.encoder.widths == encoder_widths
     assert model.head.widths == head_widths
@@ -172,7 +176,7 @@ def test_settings_become_these_layers(
 
 
 def test_images_get_a_convolutional_encoder_whose_points_do_not_depend_on_each_other() -> None:
-    model = build_model(Network(), (3, 8, 8), 4, 2)
+    model = build_model(settings(4), (3, 8, 8), 2)
     x = torch.randn(2, 6, 3, 8, 8)
     logits = model(x).logits
     assert logits.shape == (2, 6, 4)
@@ -184,7 +188,7 @@ def test_a_given_encoder_is_never_changed() -> None:
     mine = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.Dropout(0.5))
     mine.eval()
     before = state(mine)
-    model = build_model(Network(), (3,), 2, 3, mine)
+    model = build_model(settings(2), (3,), 3, mine)
     assert same(before, state(mine)) and not mine.training
     model(torch.randn(3, 5, 3)).logits.sum().backward()
     with torch.no_grad():
@@ -196,7 +200,7 @@ def test_a_given_encoder_is_never_changed() -> None:
 
 def test_looking_at_the_output_of_a_given_encoder_leaves_its_running_statistics() -> None:
     mine = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6))
-    model = build_model(Network(), (3,), 2, 1, mine)
+    model = build_model(settings(2), (3,), 1, mine)
     assert isinstance(model.encoder, Members)
     assert same(state(mine), state(model.encoder.networks[0]))
     assert model.training
@@ -204,7 +208,7 @@ def test_looking_at_the_output_of_a_given_encoder_leaves_its_running_statistics(
 
 def test_the_first_member_keeps_the_given_weights_and_the_others_start_anew() -> None:
     mine = encoder()
-    model = build_model(Network(), (3,), 2, 3, mine)
+    model = build_model(settings(2), (3,), 3, mine)
     assert isinstance(model.encoder, Members)
     first, *others = (state(network) for network in model.encoder.networks)
     assert same(first, state(mine))
@@ -214,12 +218,12 @@ def test_the_first_member_keeps_the_given_weights_and_the_others_start_anew() ->
 
 
 def test_the_head_fits_a_given_encoder() -> None:
-    model = build_model(Network(head=(7,)), (3,), 2, 2, encoder())
+    model = build_model(settings(2, head=(7,)), (3,), 2, encoder())
     assert isinstance(model.head, MLP) and model.head.widths == (4, 7, 2)
 
 
 def test_an_encoder_without_parameters_is_accepted() -> None:
-    model = build_model(Network(), (3,), 2, 2, nn.Identity())
+    model = build_model(settings(2), (3,), 2, nn.Identity())
     assert model(torch.randn(2, 5, 3)).logits.shape == (2, 5, 2)
 
 
@@ -236,5 +240,5 @@ def test_what_cannot_be_built_is_refused_in_one_line(
     network: Network, shape: tuple[int, ...], own: object, words: str
 ) -> None:
     with pytest.raises(InputError, match=words) as caught:
-        build_model(network, shape, 2, 1, copy.copy(own))  # type: ignore[arg-type]
+        build_model(Settings(network=network), shape, 1, copy.copy(own))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)

@@ -7,7 +7,7 @@ torch's global generators, which training seeds and restores.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -55,6 +55,18 @@ class CallableViews:
 
     def certify(self, index: Tensor, x: Tensor) -> Tensor:
         return self.draw(index, x, 0.0)
+
+
+def draw_views(views: Sequence[Views], index: Tensor, x: Tensor, progress: float | None) -> Tensor:
+    """Views of x = data[:, index] by the views of each group: (groups, batch, ...).
+
+    At `progress` of the training, or, with None, those under which the certificate is measured.
+    """
+    drawn = [
+        own.certify(index, mine) if progress is None else own.draw(index, mine, progress)
+        for own, mine in zip(views, x, strict=True)
+    ]
+    return torch.stack(drawn)
 
 
 def noise_views(sigma: float) -> CallableViews:

@@ -19,7 +19,7 @@ def outputs(model: EnergyModel, x: Tensor) -> Output:
 
     def function(network: EnergyModel, batch: Tensor) -> tuple[Tensor, ...]:
         with torch.no_grad():
-            return tuple(network(batch[None]))
+            return tuple(network(batch[None])[:2])
 
     features, logits = _in_batches(model, x, function)
     return Output(features, logits)

@@ -6,60 +6,55 @@ one weight to 0, JEM keeps GEN alone. A term whose weight is 0 throughout is not
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from gedilearn.methods import terms
+from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.methods.priors import Prior
-from gedilearn.models.energy import EnergyModel, Output, Reading, read
+from gedilearn.models.energy import EnergyModel, Reading, read
+from gedilearn.ranks import gather, n_ranks
 from gedilearn.sampling.chains import PersistentChains
 from gedilearn.settings import Weights, at
 
-Gather = Callable[[Tensor], Tensor]
 
+class GEDI(Method):
+    """Turns a batch into the terms of Algorithm 1.
 
-class GEDI:
-    """Turns a batch into named loss terms, each (members,).
-
-    `prior` gives p(y). `chains` draw x~ and are needed only while GEN has weight.
+    `prior` gives p(y). `chains` draw x~ and are needed only while GEN has weight; `n_chains` of
+    them in each iteration, None for one a point. `factors`, (members,) each, multiply the weights
+    of terms member by member: the points of a sweep.
     """
 
-    def __init__(self, weights: Weights, prior: Prior, chains: PersistentChains | None) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        prior: Prior,
+        chains: PersistentChains | None,
+        n_chains: int | None = None,
+        factors: dict[str, Tensor] | None = None,
+    ) -> None:
         self.weights = weights
         self.prior = prior
         self.chains = chains if weights.gen else None
+        self.n_chains = n_chains
+        self.factors = factors or {}
 
-    def terms(
-        self,
-        forward: Callable[[Tensor], Output],
-        model: EnergyModel,
-        x: Tensor,
-        view: Tensor,
-        progress: float,
-        gather: Gather,
-    ) -> dict[str, Tensor]:
-        """The terms of Algorithm 1 for x and its views, (batch, *point) each.
-
-        One forward pass over x, x' and x~. `gather` joins the logits of all ranks, with gradients,
-        so that N ranks compute what one rank computes on the joined batch.
-        """
-        parts = [share(x, model)]
+    def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
+        """One forward pass over x, x' and x~."""
+        parts = [share(batch.x, model)]
         if self.weights.inv:
-            parts.append(share(view, model))
+            parts.append(share(batch.view, model))
         if self.chains is not None:
-            parts.append(self._sample(model, len(x)))
+            parts.append(self._sample(model, self.n_chains or parts[0].shape[1]))
         logits = forward(torch.cat(parts, dim=1)).logits
-        # (members, parts, batch, clusters), joined over ranks along the batch
-        joined = gather(logits.reshape(-1, len(x), logits.shape[-1]))
-        logits = joined.reshape(-1, len(parts), *joined.shape[1:])
-        data, *others = map(Reading, *(field.unbind(1) for field in read(logits)))
+        data, *others = _readings(logits, [part.shape[1] for part in parts])
         named = {}
         if self.weights.inv:
             named["inv"] = terms.invariance(data, others[0])
         if self.weights.prior:
-            named["prior"] = terms.prior(data, self.prior.training(logits[:, 0], progress))
+            target = self.prior.training(data.log_posterior, batch.progress)
+            named["prior"] = terms.prior(data, target)
         if self.chains is not None:
             named["gen"] = terms.generative(data, others[-1])
             if self.weights.energy:
@@ -67,9 +62,9 @@ class GEDI:
         return named
 
     def total(self, named: dict[str, Tensor], progress: float) -> Tensor:
-        """The weighted sum at `progress` in [0, 1]: (members,)."""
         weighted = [
-            at(getattr(self.weights, name), progress) * term for name, term in named.items()
+            at(getattr(self.weights, name), progress) * self.factors.get(name, 1.0) * term
+            for name, term in named.items()
         ]
         return torch.stack(weighted).sum(0)
 
@@ -79,6 +74,11 @@ class GEDI:
             return self.chains.draw(model.log_density, batch)
 
 
-def share(x: Tensor, model: EnergyModel) -> Tensor:
-    """One batch for all members: (batch, ...) -> (members, batch, ...), without a copy."""
-    return x.expand(model.n_members, *x.shape)
+def _readings(logits: Tensor, sizes: list[int]) -> list[Reading]:
+    """What the logits (members, sum of sizes, clusters) say of each part, joined over ranks."""
+    reading = read(gather(logits))
+    by_rank = [torch.unflatten(field, 1, (n_ranks(), sum(sizes))) for field in reading]
+    density, posterior = (
+        [part.flatten(1, 2) for part in torch.split(field, sizes, dim=2)] for field in by_rank
+    )
+    return [Reading(*fields) for fields in zip(density, posterior, strict=True)]

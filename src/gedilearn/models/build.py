@@ -10,15 +10,15 @@ from torch import nn
 from gedilearn.errors import InputError
 from gedilearn.models.conv import SmallConvNet
 from gedilearn.models.energy import EnergyModel
+from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
-from gedilearn.settings import Network
+from gedilearn.settings import Settings
 
 
 def build_model(
-    network: Network,
+    settings: Settings,
     point_shape: tuple[int, ...],
-    n_clusters: int,
     n_members: int,
     encoder: nn.Module | None = None,
 ) -> EnergyModel:
@@ -28,14 +28,19 @@ def build_model(
     as they are, the others from copies whose layers are initialised anew. It is never changed
     itself.
     """
+    network, method = settings.network, settings.method
+    normalise = (method == "swav" and settings.swav.batch_norm) or (
+        method == "barlow" and settings.barlow.batch_norm
+    )
+    body: MemberModule
     if encoder is not None:
-        wrapped: MemberModule = Members(_copies(encoder, n_members))
-        width = _output_width(wrapped, point_shape)
+        body = Members(_copies(encoder, n_members))
+        width = _output_width(body, point_shape)
     elif len(point_shape) == 3:
         if min(point_shape[1:]) < 4:
             raise InputError(f"images of {point_shape[1]}x{point_shape[2]}: at least 4x4 is needed")
-        wrapped = Members(SmallConvNet(point_shape[0]) for _ in range(n_members))
-        width = _output_width(wrapped, point_shape)
+        body = Members(SmallConvNet(point_shape[0]) for _ in range(n_members))
+        width = _output_width(body, point_shape)
     else:
         widths = [point_shape[0], *network.hidden]
         if network.features is not None:
@@ -44,10 +49,21 @@ def build_model(
             raise InputError(
                 "network.hidden=(): give at least one hidden layer, or network.features"
             )
-        wrapped = MLP(widths, n_members, network.activation, network.features is None)
+        last = network.features is None
+        n_normalised = len(widths) - 1 if normalise else 0
+        body = MLP(widths, n_members, network.activation, last, n_normalised)
         width = widths[-1]
-    head = MLP([width, *network.head, n_clusters], n_members, network.activation)
-    return EnergyModel(wrapped, head, network.temperature)
+    c, n_normalised = settings.n_clusters, len(network.head) if normalise else 0
+    if method not in ("swav", "dino"):
+        head = MLP([width, *network.head, c], n_members, network.activation, False, n_normalised)
+        return EnergyModel(body, head, network.temperature)
+    own = settings.swav if method == "swav" else settings.dino
+    widths = [width, *network.head, own.embedding or c]
+    projector = MLP(widths, n_members, network.activation, False, n_normalised)
+    temperature = (
+        settings.swav.temperature if method == "swav" else settings.dino.student_temperature
+    )
+    return EnergyModel(body, PrototypeHead(projector, c), temperature)
 
 
 def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:

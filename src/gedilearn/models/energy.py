@@ -19,8 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.members import MemberModule
 from gedilearn.models.mlp import MLP
+
+Head = MLP | PrototypeHead
 
 
 class Reading(NamedTuple):
@@ -92,6 +95,7 @@ class Output(NamedTuple):
 
     features: Tensor  # (members, batch, h): enc(x)
     logits: Tensor  # (members, batch, clusters): f(enc(x)) / tau
+    embedding: Tensor | None = None  # (members, batch, d): of a head with prototypes
 
 
 class EnergyModel(nn.Module):
@@ -101,7 +105,7 @@ class EnergyModel(nn.Module):
     costs no memory.
     """
 
-    def __init__(self, encoder: MemberModule, head: MLP, temperature: float = 1.0) -> None:
+    def __init__(self, encoder: MemberModule, head: Head, temperature: float = 1.0) -> None:
         super().__init__()
         self.encoder = encoder
         self.head = head
@@ -114,12 +118,19 @@ class EnergyModel(nn.Module):
     @property
     def n_features(self) -> int:
         """Width h of the representation."""
-        return self.head.widths[0]
+        return self.head.n_inputs
 
     def forward(self, x: Tensor) -> Output:
         features = self.encoder(x)
-        logits = self.head(features)
-        return Output(features, logits if self.temperature == 1.0 else logits / self.temperature)
+        embedding = None
+        if isinstance(self.head, PrototypeHead):
+            embedding = self.head.embed(features)
+            logits = self.head.compare(embedding)
+        else:
+            logits = self.head(features)
+        if self.temperature != 1.0:
+            logits = logits / self.temperature
+        return Output(features, logits, embedding)
 
     def log_density(self, x: Tensor) -> Tensor:
         """log p(x) up to a constant.  x: (members, batch, ...) -> (members, batch)."""
@@ -144,6 +155,17 @@ class EnergyModel(nn.Module):
         """A copy that holds only these members, in this order."""
         return EnergyModel(
             self.encoder.select(indices), self.head.select(indices), self.temperature
+        )
+
+    @staticmethod
+    def join(models: Sequence[EnergyModel]) -> EnergyModel:
+        """A copy that holds the members of all these models, which are alike in shape."""
+        first, *others = models
+        heads: list[Any] = [model.head for model in others]
+        return EnergyModel(
+            first.encoder.join([model.encoder for model in others]),
+            first.head.join(heads),
+            first.temperature,
         )
 
     def gradient_norms(self) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,10 @@ class MemberModule(nn.Module):
 
     def select(self, indices: Sequence[int]) -> MemberModule:
         """A copy that holds only these members, in this order."""
+        raise NotImplementedError
+
+    def join(self, others: Sequence[Any]) -> MemberModule:
+        """A copy that holds the members of this one and of others of the same shape."""
         raise NotImplementedError
 
     def gradient_squares(self) -> Tensor:
@@ -45,6 +50,9 @@ class Members(MemberModule):
 
     def select(self, indices: Sequence[int]) -> Members:
         return Members(copy.deepcopy(self.networks[k]) for k in indices)
+
+    def join(self, others: Sequence[Members]) -> Members:
+        return Members(copy.deepcopy(net) for one in (self, *others) for net in one.networks)
 
     def gradient_squares(self) -> Tensor:
         return torch.stack(

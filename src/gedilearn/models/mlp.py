@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.members import MemberModule
+from gedilearn.ranks import n_ranks, rank_mean
 
 Activation = Literal["leaky_relu", "relu", "silu", "tanh"]
 
@@ -33,6 +34,8 @@ class MLP(MemberModule):
     `activate_last` adds one after the last layer: for an encoder whose last hidden layer is the
     representation. The weights start as in `torch.nn.Linear`: uniform within 1/sqrt(inputs).
 
+    Batch normalisation follows each of the first `n_normalised` layers.
+
     Parameters are (members, inputs, outputs) and (members, 1, outputs); x is (members, batch, ...),
     flattened to vectors.
     """
@@ -43,6 +46,7 @@ class MLP(MemberModule):
         n_members: int = 1,
         activation: Activation = "leaky_relu",
         activate_last: bool = False,
+        n_normalised: int = 0,
     ) -> None:
         super().__init__()
         self.widths = tuple(widths)
@@ -55,11 +59,17 @@ class MLP(MemberModule):
             bound = 1 / math.sqrt(inputs)
             self.weights.append(torch.empty(n_members, inputs, outputs).uniform_(-bound, bound))
             self.biases.append(torch.empty(n_members, 1, outputs).uniform_(-bound, bound))
+        normalised = self.widths[1 : 1 + n_normalised]
+        self.norms = nn.ModuleList(BatchNorm(width, n_members) for width in normalised)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.widths[0]
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(2)
         slope = SLOPES.get(self.activation)
-        if slope is None or torch.is_autocast_enabled(x.device.type):
+        if slope is None or len(self.norms) or torch.is_autocast_enabled(x.device.type):
             return self._layer_by_layer(x)
         parameters = (*self.weights, *self.biases)
         out: Tensor = PiecewiseLinear.apply(  # type: ignore[no-untyped-call]
@@ -72,23 +82,34 @@ class MLP(MemberModule):
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.bmm(x, weight) + bias
+            if layer < len(self.norms):
+                x = self.norms[layer](x)
             if layer < last or self.activate_last:
                 x = activate(x, self.activation)
         return x
 
     def train(self, mode: bool = True) -> MLP:
-        """Set the mode, which layers and lists of parameters do not have: chains do it often."""
+        """Set the mode, which lists of parameters do not have: chains do it often."""
         self.training = mode
+        for norm in self.norms:
+            norm.training = mode
         return self
 
     def select(self, indices: Sequence[int]) -> MLP:
         index = torch.as_tensor(indices, device=self.weights[0].device)
-        chosen = MLP(self.widths, len(indices), self.activation, self.activate_last)
-        chosen.to(self.weights[0])
-        with torch.no_grad():
-            for mine, theirs in zip(chosen.parameters(), self.parameters(), strict=True):
-                mine.copy_(theirs[index])
-        return chosen
+        state = {name: value[index] for name, value in self.state_dict().items()}
+        return self._with(len(indices), state)
+
+    def join(self, others: Sequence[MLP]) -> MLP:
+        states = [mlp.state_dict() for mlp in (self, *others)]
+        together = {name: torch.cat([state[name] for state in states]) for name in states[0]}
+        return self._with(self.n_members + sum(mlp.n_members for mlp in others), together)
+
+    def _with(self, n_members: int, state: dict[str, Tensor]) -> MLP:
+        """A network of the same shape with this many members and this state."""
+        other = MLP(self.widths, n_members, self.activation, self.activate_last, len(self.norms))
+        other.to(self.weights[0]).load_state_dict(state)
+        return other.train(self.training)
 
     def gradient_squares(self) -> Tensor:
         squares = [
@@ -100,6 +121,37 @@ class MLP(MemberModule):
         for p in self.parameters():
             if p.grad is not None:
                 p.grad.mul_(factors[:, None, None])
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation of each member by itself: (members, batch, width) -> the same.
+
+    In training the moments are those of the batch, joined over ranks with gradients; in evaluation
+    their running averages.
+    """
+
+    MOMENTUM = 0.1
+    EPSILON = 1e-5
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, width: int, n_members: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n_members, 1, width))
+        self.bias = nn.Parameter(torch.zeros(n_members, 1, width))
+        self.register_buffer("mean", torch.zeros(n_members, 1, width))
+        self.register_buffer("variance", torch.ones(n_members, 1, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, variance = self.mean, self.variance
+        if self.training:
+            mean = rank_mean(x.mean(1, keepdim=True))
+            variance = rank_mean((x - mean).square().mean(1, keepdim=True))
+            n = x.shape[1] * n_ranks()
+            with torch.no_grad():
+                self.mean.lerp_(mean.detach(), self.MOMENTUM)
+                self.variance.lerp_(variance.detach() * n / max(n - 1, 1), self.MOMENTUM)
+        return (x - mean) * (variance + self.EPSILON).rsqrt() * self.weight + self.bias
 
 
 class PiecewiseLinear(torch.autograd.Function):

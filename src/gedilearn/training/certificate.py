@@ -6,13 +6,14 @@ training early, and is kept with the model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gedilearn.data.views import Views
-from gedilearn.methods.gedi import share
+from gedilearn.data.views import Views, draw_views
+from gedilearn.methods.method import share
 from gedilearn.methods.priors import Prior
 from gedilearn.methods.terms import bound_gap
 from gedilearn.models.energy import EnergyModel
@@ -40,28 +41,30 @@ class Measurement(NamedTuple):
 def measure(
     model: EnergyModel,
     data: Tensor,
-    views: Views,
+    views: Sequence[Views],
     prior: Prior,
     progress: float | None = None,
     repeats: int = 1,
 ) -> Measurement:
-    """The gap of every member on `data`, (n, ...), or on evenly spaced points of a large set.
+    """The gap of every member on `data`, or on evenly spaced points of a large set.
+
+    `data` is (groups, n, ...), with the views of each group: one for all members, or one each.
 
     Under the certifying views the gap is the certificate; `progress` asks for the training's views
     at that moment instead. With `repeats`, every point is looked at with that many views.
     """
-    most = MOST_VECTORS if data.dim() == 2 else MOST_IMAGES
-    n = min(len(data), most)
-    index = (torch.arange(n, device=data.device) * len(data) // n).repeat(repeats)
+    size = data.shape[1]
+    n = min(size, MOST_VECTORS if data.dim() == 3 else MOST_IMAGES)
+    index = (torch.arange(n, device=data.device) * size // n).repeat(repeats)
     was_training = model.training
     model.eval()
     parts = []
     for chunk in torch.split(index, CHUNK):
-        x = data[chunk]
-        view = views.certify(chunk, x) if progress is None else views.draw(chunk, x, progress)
-        both = torch.cat([x, view])
-        features, logits = model(share(both, model))
-        parts.append((features[:, : len(x)], logits[:, : len(x)], logits[:, len(x) :]))
+        x = data[:, chunk]
+        both = torch.cat([x, draw_views(views, chunk, x, progress)], dim=1)
+        features, logits = model(share(both, model))[:2]
+        n = len(chunk)
+        parts.append((features[:, :n], logits[:, :n], logits[:, n:]))
     model.train(was_training)
     features, logits, logits_view = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
     target = prior.final(logits)
@@ -72,12 +75,12 @@ def measure(
 def examine(
     model: EnergyModel,
     data: Tensor,
-    views: Views,
+    views: Sequence[Views],
     prior: Prior,
     tol: float,
     gap: float | None = None,
 ) -> Diagnosis:
-    """Certificate and findings of a single-member model on `data`, (n, ...).
+    """Certificate and findings of a single-member model on `data`, (1, n, ...).
 
     The findings are measured under the views of the end of training; the gap, unless it is given,
     under the certifying ones.

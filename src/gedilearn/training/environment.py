@@ -6,11 +6,10 @@ import atexit
 import contextlib
 import gc
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from gedilearn.errors import InputError
 from gedilearn.settings import Device
@@ -50,37 +49,6 @@ def _leave() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     gc.collect()
-
-
-def gather(logits: Tensor) -> Tensor:
-    """Join all ranks' logits, with gradients: (members, batch, c) -> (members, R * batch, c).
-
-    Every rank then computes the same loss of the joined batch; the sum over ranks in the gradient
-    of the gathering cancels the mean over ranks of the distributed backward pass.
-    """
-    if not dist.is_initialized() or dist.get_world_size() == 1:
-        return logits
-    joined: Tensor = _Gather.apply(logits)  # type: ignore[no-untyped-call]
-    return joined
-
-
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.batch = x.shape[1]
-        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in _ranks()]
-        dist.all_gather(parts, x.contiguous())
-        return torch.cat(parts, dim=1)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.contiguous()
-        dist.all_reduce(total)
-        return total.narrow(1, dist.get_rank() * ctx.batch, ctx.batch)
-
-
-def _ranks() -> range:
-    return range(dist.get_world_size())
 
 
 @contextlib.contextmanager

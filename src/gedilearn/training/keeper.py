@@ -83,11 +83,8 @@ class Keeper:
             "trouble": trainer.trouble,
             "model": trainer.model.state_dict(),
             "optimizer": trainer.optimizer.state_dict(),
-            "best": trainer.best,
-            "best_score": trainer.best_score,
-            "best_gap": trainer.best_gap,
-            "best_target": trainer.best_target,
-            "kept": trainer.kept,
+            "method": trainer.method.state(),
+            "kept": [vars(kept) for kept in trainer.kept],
             "prior": trainer.prior.state,
             "reported": sorted(trainer.reported),
             "iteration": trainer.iteration,
@@ -98,17 +95,17 @@ class Keeper:
     def _load_shared(self, state: dict[str, Any]) -> None:
         trainer = self.trainer
         trainer.guard.recoveries, trainer.trouble = state["recoveries"], state["trouble"]
+        for kept, values in zip(trainer.kept, state["kept"], strict=True):
+            vars(kept).update(values)
         if state["stage"] == "density" and trainer.stage.name != "density":
-            stage = density_stage(trainer.settings, state["stage_begin"])
+            stage = density_stage(trainer.settings, state["stage_begin"], len(trainer.kept))
             assert stage is not None
             trainer.enter(stage)
         elif trainer.guard.recoveries:
             trainer.arm()
         trainer.model.load_state_dict(state["model"])
         trainer.optimizer.load_state_dict(state["optimizer"])
-        trainer.best = state["best"]
-        trainer.best_score, trainer.best_gap = state["best_score"], state["best_gap"]
-        trainer.best_target, trainer.kept = state["best_target"], state["kept"]
+        trainer.method.load_state(state["method"])
         if state["prior"] is not None:
             trainer.prior.state = state["prior"].to(trainer.data.device)
         trainer.reported = set(state["reported"])

@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from gedilearn.data.views import Views, make_views
-from gedilearn.methods.gedi import GEDI
+from gedilearn.data.views import Views, draw_views, make_views
+from gedilearn.methods.method import Batch
 from gedilearn.methods.priors import Fixed, make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.mlp import reuse_freed_memory
-from gedilearn.sampling.buffer import ReplayBuffer
-from gedilearn.sampling.chains import PersistentChains
-from gedilearn.sampling.langevin import Box, Kernel
-from gedilearn.settings import Settings, raised
+from gedilearn.sampling.langevin import Box
+from gedilearn.settings import Settings
 from gedilearn.training.batches import Batches
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
-from gedilearn.training.environment import data_type, gather, launch, limited_threads
+from gedilearn.training.environment import data_type, launch, limited_threads
 from gedilearn.training.guard import Guard
 from gedilearn.training.interrupt import Interruptible
 from gedilearn.training.keeper import Keeper
+from gedilearn.training.making import make_method
 from gedilearn.training.monitor import Diagnosis, diagnose
 from gedilearn.training.progress import Display
 from gedilearn.training.rundir import RunDirectory
@@ -52,8 +51,24 @@ class Result:
     trouble: str | None  # what ended a run that diverged
 
 
+@dataclass
+class Kept:
+    """The best so far of the members that compete for one result."""
+
+    member: int = 0
+    state: dict[str, Tensor] | None = None  # its parameters
+    score: float = math.inf  # its gap under the views of its moment
+    gap: float = math.inf  # its gap under the certifying views
+    target: Tensor | None = None  # the prior that it was held against
+
+
 class Trainer:
     """Trains `settings.training.n_init` members on `data`, (n, ...), in the network's units.
+
+    The best of them is the result. With `n_results`, that many members are trained side by side
+    and do not compete: seeds of an experiment, if `data` is (n_results, n, ...) and gives each its
+    own, or points of a sweep, if it is (1, n, ...) and `factors`, (n_results,) each, multiply the
+    weights of the terms.
 
     All randomness comes from torch's global generators: they are seeded here, saved with every
     checkpoint, and put back as they were when `fit` returns.
@@ -68,21 +83,22 @@ class Trainer:
         view_function: Callable[[Tensor], Tensor] | None = None,
         run: RunDirectory | None = None,
         verbose: bool = False,
+        n_results: int | None = None,
+        factors: dict[str, Tensor] | None = None,
     ) -> None:
-        self.data = data
+        self.data = data[None] if n_results is None else data  # (groups, n, ...)
+        if n_results is not None and (run is not None or settings.training.n_init > 1):
+            raise ValueError("several results take neither a run directory nor n_init")
         self.settings = settings
         self.encoder = encoder
         self.view_function = view_function
         self.run = run
         self.display = Display() if verbose else None
+        self.factors = factors or {}
         self.iteration = 0
         self.stopped: str | None = None  # why training ended
         self.trouble: str | None = None  # what ended it, if it diverged
-        self.best: dict[str, Tensor] | None = None  # the best member's parameters
-        self.best_score = math.inf  # its gap under the views of its moment
-        self.best_gap = math.inf  # its gap under the certifying views
-        self.best_target: Tensor | None = None  # the prior that it was held against
-        self.kept = 0  # its number
+        self.kept = [Kept() for _ in range(n_results or 1)]
         self.reported: set[str] = set()  # findings that stand
         self.elapsed_before = 0.0  # seconds of the run before a resume
         self.keeper = Keeper(self)
@@ -90,8 +106,12 @@ class Trainer:
 
     def fit(self) -> Result:
         """Train until certified or to the end of the budget, from the newest checkpoint if any."""
+        return self.fit_all()[0]
+
+    def fit_all(self) -> list[Result]:
+        """The same for several results: until all are certified or the budget ends."""
         fabric = launch(self.settings.device)
-        threads = self.settings.device.threads or (1 if self.data.dim() == 2 else None)
+        threads = self.settings.device.threads or (1 if self.data.dim() == 3 else None)
         with (
             torch.random.fork_rng(),
             limited_threads(threads),
@@ -110,29 +130,40 @@ class Trainer:
                     self.keeper.save()
                     raise KeyboardInterrupt
             self.keeper.save()
-            return self._result()
+            return [self._result(k) for k in range(len(self.kept))]
 
     # --- one iteration -----------------------------------------------------------------------
 
     def step(self) -> dict[str, Tensor]:
         """One step of Algorithm 1 for every member; the terms, (members,) each."""
-        stage, progress = self.stage, self.stage.progress(self.iteration)
-        index = self.batches.next().to(self.data.device)
-        x = self.data[index]
-        view = self.views.draw(index, x, stage.view_progress(self.iteration))
+        stage, method, batch = self.stage, self.method, self._batch()
         for group in self.optimizer.param_groups:
             group["lr"] = stage.rate(self.iteration) * self.guard.calm
+        method.begin(self.model, self.optimizer, self.data, batch)
         with self.fabric.autocast():
-            terms = self.method.terms(self.forward, self.model, x, view, progress, gather)
-            loss = self.method.total(terms, progress).sum()
+            terms = method.terms(self.forward, self.model, batch)
+            loss = method.total(terms, batch.progress).sum()
         self.model.zero_grad()
         self.fabric.backward(loss)
         self._clip()
+        method.before_step(self.model, batch.progress)
         self.optimizer.step()
+        method.after_step(self.model, batch.progress)
         terms = {name: term.detach() for name, term in terms.items()}
         if self.display:
-            self.display.step(stage.name, self.iteration, stage.end, terms, self.best_gap)
+            gap = max(kept.gap for kept in self.kept)
+            self.display.step(stage.name, self.iteration, stage.end, terms, gap)
         return terms
+
+    def _batch(self) -> Batch:
+        stage, moment = self.stage, self.stage.view_progress(self.iteration)
+        index = self.batches.next().to(self.data.device)
+        x = self.data[:, index]
+        view = draw_views(self.views, index, x, moment)
+        if self.method.two_views:
+            x = draw_views(self.views, index, x, moment)
+        step = self.iteration - stage.begin
+        return Batch(index, x, view, step, stage.progress(self.iteration))
 
     def _clip(self) -> None:
         largest = self.settings.optimizer.grad_clip
@@ -153,72 +184,86 @@ class Trainer:
             if not self.guard.recover(trouble):
                 self.stopped, self.trouble = "diverged", trouble
                 self.event("diverged", f"{trouble}; {self.guard.recoveries} recoveries")
-                if self.best is None:
-                    self._keep(seen, seen, 0)
+                for kept in self.kept:
+                    if kept.state is None:
+                        self._keep(kept, seen, seen, kept.member)
             return
         tol = self.settings.training.tol
         if float(seen.gap.min()) < tol:
             # The lucky draw of one among many looks is no certificate: look again, closely.
             seen = self._measure(repeats=REPEATS)
         now = seen
-        if self.views.annealed and float(seen.gap.min()) >= tol:
+        if self.views[0].annealed and float(seen.gap.max()) >= tol:
             # Uncertified members are compared under the views of the moment: under wide ones, an
             # undecided clustering looks better than a sharp one of overlapping clusters.
             now = self._measure(self.stage.view_progress(self.iteration))
-        best = int(now.gap.argmin())
-        target = None if now.target is None else now.target[best]
-        diagnosis = diagnose(
-            now.features[best],
-            now.logits[best],
-            now.logits_view[best],
-            target,
-            float(seen.gap[best]),
-            tol,
-        )
-        if self._is_better(float(now.gap[best]), diagnosis.certified):
-            self._keep(seen, now, best)
+        for k, kept in enumerate(self.kept):
+            members = self._contenders(k)
+            look = seen if float(seen.gap[members].min()) < tol else now
+            best = members[int(look.gap[members].argmin())]
+            if k == 0:
+                diagnosis = self._diagnose(seen, look, best)
+            if self._is_better(kept, float(look.gap[best]), float(seen.gap[best]) < tol):
+                self._keep(kept, seen, look, best)
         self._log(terms, seen.gap.tolist(), diagnosis)
-        self._move_on(diagnosis.certified)
+        self._move_on()
         if self.stopped is None:
             self.guard.keep()
 
     def _measure(self, progress: float | None = None, repeats: int = 1) -> Measurement:
         """What rank 0 measures, on every rank, so that all decide alike."""
-        seen = measure(self.model, self.data, self.views, self.prior, progress, repeats)
+        judged = self.method.judged(self.model)
+        seen = measure(judged, self.data, self.views, self.prior, progress, repeats)
         return seen._replace(gap=self.fabric.broadcast(seen.gap))
 
-    def _is_better(self, score: float, certified: bool) -> bool:
+    def _contenders(self, result: int) -> list[int]:
+        """The members that compete for a result."""
+        alone = len(self.kept) > 1 or self.stage.name == "density"
+        return [result] if alone else list(range(self.stage.n_members))
+
+    def _diagnose(self, seen: Measurement, look: Measurement, member: int) -> Diagnosis:
+        return diagnose(
+            look.features[member],
+            look.logits[member],
+            look.logits_view[member],
+            None if look.target is None else look.target[member],
+            float(seen.gap[member]),
+            self.settings.training.tol,
+        )
+
+    def _is_better(self, kept: Kept, score: float, certified: bool) -> bool:
+        settled = kept.gap < self.settings.training.tol
         if self.stage.name == "density":
             # The density is new in each state, but no certificate is given up for it.
-            return certified or self.best_gap >= self.settings.training.tol
+            return certified or not settled
+        if settled:  # while other results are still sought
+            return certified and score < kept.score
         # While views are annealed, scores of different moments do not compare: the latest wins.
-        return self.views.annealed or score < self.best_score or self.best is None
+        return self.views[0].annealed or score < kept.score or kept.state is None
 
-    def _keep(self, seen: Measurement, now: Measurement, member: int) -> None:
+    def _keep(self, kept: Kept, seen: Measurement, look: Measurement, member: int) -> None:
         if self.stage.name == "clusters":
-            self.kept = member
-        self.best_score, self.best_gap = float(now.gap[member]), float(seen.gap[member])
-        self.best_target = None if now.target is None else now.target[member]
-        self.best = {
-            name: value.detach().clone()
-            for name, value in self.model.select([member]).state_dict().items()
-        }
+            kept.member = member
+        kept.score, kept.gap = float(look.gap[member]), float(seen.gap[member])
+        kept.target = None if look.target is None else look.target[member]
+        chosen = self.method.judged(self.model).select([member])
+        kept.state = {name: value.detach().clone() for name, value in chosen.state_dict().items()}
 
-    def _move_on(self, certified: bool) -> None:
+    def _move_on(self) -> None:
         """Go to the next stage, or end, when this one has done its work."""
         done = self.iteration >= self.stage.end
-        if self.stage.name == "clusters" and (certified or done):
-            kind = "certified" if certified else "budget"
-            self.event(kind, f"clusters after {self.iteration} iterations: gap {self.best_gap:.5f}")
-            following = density_stage(self.settings, self.iteration)
+        gap = max(kept.gap for kept in self.kept)
+        kind = "certified" if gap < self.settings.training.tol else "budget"
+        if self.stage.name == "clusters" and (kind == "certified" or done):
+            self.event(kind, f"clusters after {self.iteration} iterations: gap {gap:.5f}")
+            following = density_stage(self.settings, self.iteration, len(self.kept))
             if following is None:
                 self.stopped = kind
             else:
                 self.enter(following)
         elif done:
-            certified = self.best_gap < self.settings.training.tol
-            self.stopped = "certified" if certified else "budget"
-            self.event("density", f"density learnt, gap {self.best_gap:.5f}")
+            self.stopped = kind
+            self.event("density", f"density learnt, gap {gap:.5f}")
 
     def _log(self, terms: dict[str, Tensor], gaps: list[float], diagnosis: Diagnosis) -> None:
         if self.run is None or self.fabric.global_rank != 0:
@@ -226,8 +271,8 @@ class Trainer:
         row: dict[str, Any] = {"iteration": self.iteration, "stage": self.stage.name}
         row |= {"seconds": round(self.elapsed(), 3)}
         row |= {name: term.tolist() for name, term in terms.items()}
-        row |= {"gap": gaps, "kept": self.kept}
-        row |= {"best_gap": self.best_gap, "best_score": self.best_score}
+        kept = self.kept[0]
+        row |= {"gap": gaps, "kept": kept.member, "best_gap": kept.gap, "best_score": kept.score}
         row |= {f.name: f.value for f in diagnosis.findings}
         self.run.metric(row)
         if self.settings.training.tensorboard:
@@ -262,34 +307,29 @@ class Trainer:
         self.started = time.perf_counter()
         torch.manual_seed(seed)
         self.data = self.data.to(fabric.device, data_type(settings.device))
-        self.box = Box.around(self.data).widened(settings.sampler.margin)
+        self.box = Box.around(self.data.flatten(0, 1)).widened(settings.sampler.margin)
         self.prior = make_prior(settings.prior)
-        self.views: Views = make_views(
-            settings.views, self.data, settings.n_clusters, seed, self.view_function
-        )
+        self.views: list[Views] = [
+            make_views(settings.views, own, settings.n_clusters, seed, self.view_function)
+            for own in self.data
+        ]
         self.batches = Batches(
-            len(self.data),
+            self.data.shape[1],
             settings.optimizer.batch_size,
             seed,
             fabric.global_rank,
             fabric.world_size,
         )
-        self.enter(first_stage(settings))
+        self.enter(first_stage(settings, len(self.kept)))
         # From here on ranks draw different views and chains.
         torch.manual_seed(seed + 1_000_003 * (1 + fabric.global_rank))
 
     def enter(self, stage: Stage) -> None:
         """Begin a stage: a fresh optimiser and fresh chains, for the members that go on."""
         self.stage = stage
-        model = build_model(
-            self.settings.network,
-            tuple(self.data.shape[1:]),
-            self.settings.n_clusters,
-            stage.n_members,
-            self.encoder,
-        )
-        if stage.name == "density" and self.best is not None:
-            model.load_state_dict(self.best)
+        model = self._network(stage.n_members)
+        if stage.name == "density":
+            model = EnergyModel.join([self._kept_network(kept) for kept in self.kept])
         self.model = model
         adam = torch.optim.Adam(
             model.parameters(),
@@ -302,41 +342,38 @@ class Trainer:
 
     def arm(self) -> None:
         """The method of the stage with fresh chains, as calm as the guard wants it."""
-        weights, sampler = self.stage.weights, self.settings.sampler
-        if self.guard.extra_energy:
-            energy = raised(weights.energy, self.guard.extra_energy)
-            weights = weights.model_copy(update={"energy": energy})
-        chains = None
-        if weights.gen:
-            size = max(sampler.buffer // self.fabric.world_size, self.batches.size)
-            buffer = ReplayBuffer(self.stage.n_members, size, sampler.restart, self.box.uniform)
-            kernel = Kernel(
-                sampler.step_size * self.guard.calm,
-                sampler.noise * self.guard.calm**0.5,
-                sampler.max_move,
-                self.box if sampler.clamp else None,
-            )
-            chains = PersistentChains(buffer, kernel, sampler.steps)
-        self.method = GEDI(weights, self.prior, chains)
+        self.method = make_method(self)
+
+    def _network(self, n_members: int) -> EnergyModel:
+        point = tuple(self.data.shape[2:])
+        return build_model(self.settings, point, n_members, self.encoder)
+
+    def _kept_network(self, kept: Kept) -> EnergyModel:
+        assert kept.state is not None
+        model = self._network(1)
+        model.load_state_dict(kept.state)
+        return model
 
     def elapsed(self) -> float:
         return self.elapsed_before + time.perf_counter() - self.started
 
-    def _result(self) -> Result:
-        assert self.best is not None and self.stopped is not None
-        model = self.model.select([0])
-        model.load_state_dict(self.best)
-        model.eval()
-        target, tol = self.best_target, self.settings.training.tol
-        diagnosis = examine(model, self.data, self.views, Fixed(target), tol, self.best_gap)
+    def _result(self, k: int) -> Result:
+        assert self.stopped is not None
+        kept, group = self.kept[k], k if len(self.data) > 1 else 0
+        model = self._kept_network(kept).to(self.data.device).eval()
+        data, views = self.data[group : group + 1], self.views[group : group + 1]
+        final = self.method.conclude(model, data)
+        gap = None if final else kept.gap
+        tol = self.settings.training.tol
+        diagnosis = examine(model, data, views, Fixed(kept.target), tol, gap)
         return Result(
             model=model.cpu(),
             diagnosis=diagnosis,
-            prior=None if target is None else target.cpu(),
+            prior=None if kept.target is None else kept.target.cpu(),
             box=Box(self.box.low.cpu(), self.box.high.cpu()),
             iterations=self.iteration,
             seconds=self.elapsed(),
-            stopped=self.stopped,
+            stopped="certified" if diagnosis.certified else self.stopped,
             recoveries=self.guard.recoveries,
             trouble=self.trouble,
         )

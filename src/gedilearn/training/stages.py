@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gedilearn.settings import Settings, Weights
+from gedilearn.settings import WITHOUT, Settings, Weights
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Stage:
         return self.learning_rate * (1 - (iteration - self.begin - 1) / self.length)
 
 
-def first_stage(settings: Settings) -> Stage:
-    weights = settings.weights
-    if settings.density.iterations:
+def first_stage(settings: Settings, n_results: int = 1) -> Stage:
+    weights = _weights(settings)
+    if _has_density_stage(settings):
         weights = weights.model_copy(update={"gen": 0.0, "energy": 0.0})
     return Stage(
         "clusters",
@@ -53,14 +53,29 @@ def first_stage(settings: Settings) -> Stage:
         settings.training.max_iter,
         weights,
         settings.optimizer.learning_rate,
-        settings.training.n_init,
+        settings.training.n_init if n_results == 1 else n_results,
     )
 
 
-def density_stage(settings: Settings, begin: int) -> Stage | None:
+def density_stage(settings: Settings, begin: int, n_results: int = 1) -> Stage | None:
     """The stage after `begin` iterations of the first, if there is one."""
-    density = settings.density
-    if not density.iterations or not settings.weights.gen:
+    if not _has_density_stage(settings):
         return None
-    weights = settings.weights.model_copy(update={"inv": density.inv, "prior": density.prior})
-    return Stage("density", begin, density.iterations, weights, density.learning_rate, 1)
+    density, left_out = settings.density, WITHOUT[settings.method]
+    held = {"inv": density.inv, "prior": density.prior}
+    held = {name: 0.0 if name in left_out else weight for name, weight in held.items()}
+    weights = settings.weights.model_copy(update=held)
+    return Stage("density", begin, density.iterations, weights, density.learning_rate, n_results)
+
+
+def _weights(settings: Settings) -> Weights:
+    """The weights, 0 for the terms that the method leaves out."""
+    return settings.weights.model_copy(update=dict.fromkeys(WITHOUT.get(settings.method, ()), 0.0))
+
+
+def _has_density_stage(settings: Settings) -> bool:
+    """Whether there is a density to learn, and clusters to be found before it."""
+    weights = _weights(settings)
+    clusters = bool(weights.inv or weights.prior)
+    learns = settings.method in WITHOUT and bool(weights.gen)
+    return learns and clusters and settings.density.iterations > 0

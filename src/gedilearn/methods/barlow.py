@@ -1,0 +1,83 @@
+"""Barlow Twins: redundancy reduction (Zbontar et al., 2021).
+
+Symbols of that paper and where they are here:
+
+    Z^A, Z^B    embeddings of two views         the model's logits, times its temperature
+    C           their cross-correlation         `cross_correlation`
+    lambda      weight of its off-diagonal      `options.off_diagonal`
+
+It has no clusters of its own. The embedding gets one coordinate a cluster, and either the largest
+coordinate is the cluster (as the GEDI paper does), or k-means on the embedding decides: k-means
+labels are those of a linear classifier, which is then built into the network's last layer.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gedilearn.methods.method import Batch, Forward, Method, share
+from gedilearn.models.energy import EnergyModel
+from gedilearn.models.mlp import MLP
+from gedilearn.ranks import gather
+from gedilearn.settings import Barlow as Options
+
+EPSILON = 1e-5  # added to variances, as batch normalisation does
+
+
+def cross_correlation(a: Tensor, b: Tensor) -> Tensor:
+    """Correlations over the batch: (..., batch, d), (..., batch, d) -> (..., d, d)."""
+    return _standardised(a).mT @ _standardised(b) / a.shape[-2]
+
+
+def redundancy(correlation: Tensor, off_diagonal: float) -> Tensor:
+    """Distance of the diagonal from 1 and, weighted, of the rest from 0: (..., d, d) -> (...)."""
+    diagonal = correlation.diagonal(dim1=-2, dim2=-1)
+    on = (diagonal - 1).square().sum(-1)
+    off = correlation.square().sum((-2, -1)) - diagonal.square().sum(-1)
+    return on + off_diagonal * off
+
+
+class BarlowTwins(Method):
+    """Embeddings of two views agree in each coordinate, and coordinates say different things."""
+
+    two_views = True
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
+        """One pass a view, each with its own batch statistics, as published."""
+        a, b = (gather(forward(share(x, model)).logits) for x in (batch.x, batch.view))
+        loss = redundancy(cross_correlation(a, b), self.options.off_diagonal)
+        return {"redundancy": self.options.scale * loss}
+
+    def conclude(self, model: EnergyModel, data: Tensor) -> bool:
+        """Build the clusters of k-means into the last layer, if they are asked for."""
+        if self.options.assign == "argmax":
+            return False
+        from sklearn.cluster import KMeans
+
+        assert isinstance(model.head, MLP)
+        with torch.no_grad():
+            embedding = torch.cat([model(x).logits[0] for x in torch.split(data, 2000, dim=1)])
+        n_clusters = embedding.shape[-1]
+        found = KMeans(n_clusters, n_init=10, random_state=0).fit(embedding.double().cpu().numpy())
+        centres = torch.from_numpy(found.cluster_centers_).to(embedding)
+        _append(model.head, 2 * centres.mT, -centres.square().sum(-1))
+        return True
+
+
+@torch.no_grad()
+def _append(head: MLP, weight: Tensor, bias: Tensor) -> None:
+    """Compose the last layer with another: z -> z weight + bias.
+
+    Of -|z - c|^2 the part that differs between centres c is 2 z c - |c|^2: linear in z.
+    """
+    head.biases[-1].copy_(head.biases[-1] @ weight + bias)
+    head.weights[-1].copy_(head.weights[-1] @ weight)
+
+
+def _standardised(z: Tensor) -> Tensor:
+    centred = z - z.mean(-2, keepdim=True)
+    return centred * (centred.square().mean(-2, keepdim=True) + EPSILON).rsqrt()

@@ -1,0 +1,136 @@
+"""DeepCluster: k-means on the features gives the labels of the next period (Caron et al., 2018).
+
+Symbols of that paper and where they are here:
+
+    f_theta(x)   the features                   `Output.features`
+    y_n          their k-means labels           `DeepCluster.labels`
+    g_W          the classifier                 the head; its last layer starts anew each period
+    Eq. 1        cross-entropy of g_W, y_n      the term "pseudo"
+
+As published: features are whitened by principal components and brought to length 1 before k-means;
+an empty cluster takes over half of the largest; points count so that all pseudo-labels weigh the
+same, which is what sampling evenly over them does in expectation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from gedilearn.methods.method import Batch, Forward, Method, share
+from gedilearn.models.energy import EnergyModel, log_posterior
+from gedilearn.models.mlp import MLP
+from gedilearn.ranks import gather
+from gedilearn.settings import DeepCluster as Options
+
+LEAST_PERIOD = 20
+CHUNK = 2_000
+
+
+class DeepCluster(Method):
+    """Learns labels that k-means read off its own features, period after period.
+
+    The classifier needs a period to learn new labels, so none are given in the last one.
+    """
+
+    def __init__(self, options: Options, seed: int, length: int) -> None:
+        self.options = options
+        self.seed = seed
+        self.length = length  # iterations of the stage
+        self.labels: Tensor | None = None  # (members, n)
+
+    def begin(
+        self, model: EnergyModel, optimizer: torch.optim.Optimizer, data: Tensor, batch: Batch
+    ) -> None:
+        passes = -(-data.shape[1] // len(batch.index))
+        period = self.options.period or max(passes, LEAST_PERIOD)
+        due = (batch.iteration - 1) % period == 0 and batch.iteration + period <= self.length + 1
+        if self.labels is None or due:
+            seed = self.seed + batch.iteration
+            self.labels = self._cluster(model, data, seed)
+            _reset_classifier(model, optimizer, seed)
+
+    def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
+        assert self.labels is not None
+        log_p = log_posterior(gather(forward(share(batch.view, model)).logits))
+        labels = gather(self.labels[:, batch.index, None])
+        sizes = F.one_hot(self.labels, log_p.shape[-1]).sum(1).to(log_p)  # (members, clusters)
+        weight = 1 / sizes.gather(1, labels[..., 0])
+        losses = -log_p.gather(-1, labels)[..., 0]
+        return {"pseudo": (weight * losses).sum(-1) / weight.sum(-1)}
+
+    def _cluster(self, model: EnergyModel, data: Tensor, seed: int) -> Tensor:
+        """New labels for every member: (members, n)."""
+        was_training = model.training
+        model.eval()
+        with torch.no_grad():
+            parts = [model(share(x, model)).features for x in torch.split(data, CHUNK, dim=1)]
+        model.train(was_training)
+        features = torch.cat(parts, dim=1).double().cpu().numpy()
+        assert isinstance(model.head, MLP)
+        n_clusters = model.head.widths[-1]
+        labels = [pseudo_labels(own, n_clusters, self.options.components, seed) for own in features]
+        return torch.from_numpy(np.stack(labels)).to(data.device)
+
+    def state(self) -> dict[str, Any]:
+        return {"labels": self.labels}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.labels = state["labels"]
+
+
+def pseudo_labels(
+    features: np.ndarray, n_clusters: int, components: int = 256, seed: int = 0
+) -> np.ndarray:
+    """k-means labels of whitened, normalised features, none of them empty: (n, h) -> (n,)."""
+    import warnings
+
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        # Fewer distinct features than clusters: what `fill_empty` is for.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means = KMeans(n_clusters, n_init=1, random_state=seed)
+        labels = means.fit_predict(whitened(features, components))
+    return fill_empty(labels.astype(np.int64), n_clusters, seed)
+
+
+def whitened(features: np.ndarray, components: int) -> np.ndarray:
+    """Principal components of equal variance, then rows of length 1: (n, h) -> (n, at most h)."""
+    centred = features - features.mean(0)
+    values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
+    keep = np.argsort(values)[::-1][:components]
+    keep = keep[values[keep] > 1e-10 * max(values.max(), 1e-300)]
+    rows = centred @ vectors[:, keep] / np.sqrt(values[keep])
+    if rows.shape[1] < 2:  # length 1 would leave nothing but the sign
+        return np.asarray(rows if rows.shape[1] else centred[:, :1])
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def fill_empty(labels: np.ndarray, n_clusters: int, seed: int = 0) -> np.ndarray:
+    """Give every empty cluster a random half of the largest one."""
+    labels, generator = labels.copy(), np.random.default_rng(seed)
+    for empty in range(n_clusters):
+        sizes = np.bincount(labels, minlength=n_clusters)
+        if sizes[empty] == 0:
+            largest = np.flatnonzero(labels == sizes.argmax())
+            labels[generator.permutation(largest)[: len(largest) // 2]] = empty
+    return labels
+
+
+@torch.no_grad()
+def _reset_classifier(model: EnergyModel, optimizer: torch.optim.Optimizer, seed: int) -> None:
+    """The last layer as at its birth, the same on all ranks, and forgotten by the optimiser."""
+    assert isinstance(model.head, MLP)
+    weight, bias = model.head.weights[-1], model.head.biases[-1]
+    bound, generator = weight.shape[1] ** -0.5, torch.Generator().manual_seed(seed)
+    for parameter in (weight, bias):
+        parameter.copy_(torch.rand(parameter.shape, generator=generator) * 2 * bound - bound)
+        for value in optimizer.state.get(parameter, {}).values():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                value.zero_()

@@ -1,0 +1,82 @@
+"""What the training loop asks of an objective: the small protocol that all methods share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gedilearn.models.energy import EnergyModel, Output
+from gedilearn.sampling.chains import PersistentChains
+
+Forward = Callable[[Tensor], Output]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One iteration's data, in `groups` of members that have the same: 1, or one a member."""
+
+    index: Tensor  # (batch,): which points of the data
+    x: Tensor  # (groups, batch, *point); for methods that compare two views, the first
+    view: Tensor  # (groups, batch, *point)
+    iteration: int  # of the stage, from 1
+    progress: float  # of the stage, in (0, 1]
+
+
+class Method:
+    """Turns a batch into named loss terms, each (members,), and their sum.
+
+    What a method does beside that (a teacher, a queue, pseudo-labels) happens in the hooks, which
+    do nothing here. `two_views` asks for two views of each point instead of the point and a view.
+    """
+
+    two_views = False
+    chains: PersistentChains | None = None
+
+    def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
+        """The terms to minimise, (members,) each; batches of all ranks are joined for them.
+
+        `forward` is `model`, wrapped for the ranks.
+        """
+        raise NotImplementedError
+
+    def total(self, named: dict[str, Tensor], progress: float) -> Tensor:
+        """The weighted sum at `progress` in [0, 1]: (members,)."""
+        return torch.stack(list(named.values())).sum(0)
+
+    def begin(
+        self, model: EnergyModel, optimizer: torch.optim.Optimizer, data: Tensor, batch: Batch
+    ) -> None:
+        """Before the terms of an iteration.  data: (groups, n, *point)."""
+
+    def before_step(self, model: EnergyModel, progress: float) -> None:
+        """When the gradients are there, before the optimiser uses them."""
+
+    def after_step(self, model: EnergyModel, progress: float) -> None:
+        """When the parameters have changed."""
+
+    def judged(self, model: EnergyModel) -> EnergyModel:
+        """The network that is measured and kept."""
+        return model
+
+    def conclude(self, model: EnergyModel, data: Tensor) -> bool:
+        """Make the clusters of a kept network final, in place; whether that changed anything.
+
+        model has one member; data is (1, n, *point).
+        """
+        return False
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the network."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` gave."""
+
+
+def share(x: Tensor, model: EnergyModel) -> Tensor:
+    """Data for all members: (groups, batch, ...) -> (members, batch, ...), without a copy."""
+    return x.expand(model.n_members, *x.shape[1:])

@@ -1,0 +1,74 @@
+"""Heads that compare an embedding with prototypes, one for each cluster (SwAV, DINO)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from gedilearn.models.members import MemberModule
+from gedilearn.models.mlp import MLP
+
+
+class PrototypeHead(MemberModule):
+    """A projector, then the cosines between its output and c prototypes of length 1.
+
+    The prototypes are kept at length 1 by whoever trains them (`normalise`, after each step), as in
+    SwAV: no gradient passes through their normalisation.
+    """
+
+    def __init__(self, projector: MLP, n_clusters: int) -> None:
+        super().__init__()
+        self.projector = projector
+        self.n_members = projector.n_members
+        size = (self.n_members, projector.widths[-1], n_clusters)
+        self.prototypes = nn.Parameter(F.normalize(torch.randn(size), dim=1))
+
+    @property
+    def n_inputs(self) -> int:
+        return self.projector.n_inputs
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.compare(self.embed(features))
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Unit vectors: (members, batch, h) -> (members, batch, d)."""
+        return F.normalize(self.projector(features), dim=-1)
+
+    def compare(self, embedding: Tensor) -> Tensor:
+        """Cosines with the prototypes: (members, batch, d) -> (members, batch, clusters)."""
+        return torch.bmm(embedding, self.prototypes)
+
+    @torch.no_grad()
+    def normalise(self) -> None:
+        """Bring the prototypes back to length 1."""
+        self.prototypes.copy_(F.normalize(self.prototypes, dim=1))
+
+    def select(self, indices: Sequence[int]) -> PrototypeHead:
+        index = torch.as_tensor(indices, device=self.prototypes.device)
+        return self._with(self.projector.select(indices), self.prototypes[index])
+
+    def join(self, others: Sequence[PrototypeHead]) -> PrototypeHead:
+        projector = self.projector.join([other.projector for other in others])
+        return self._with(projector, torch.cat([h.prototypes for h in (self, *others)]))
+
+    def _with(self, projector: MLP, prototypes: Tensor) -> PrototypeHead:
+        other = PrototypeHead(projector, prototypes.shape[-1])
+        other.to(prototypes)
+        with torch.no_grad():
+            other.prototypes.copy_(prototypes)
+        other.training = self.training
+        return other
+
+    def gradient_squares(self) -> Tensor:
+        own = torch.zeros(self.n_members, device=self.prototypes.device)
+        if self.prototypes.grad is not None:
+            own = self.prototypes.grad.flatten(1).square().sum(1)
+        return self.projector.gradient_squares() + own
+
+    def scale_gradients(self, factors: Tensor) -> None:
+        self.projector.scale_gradients(factors)
+        if self.prototypes.grad is not None:
+            self.prototypes.grad.mul_(factors[:, None, None])
