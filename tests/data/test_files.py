@@ -83,7 +83,10 @@ def test_known_formats_names_every_builtin_and_suffix():
         assert word in known_formats()
 
 
-@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.tsv", "x.parquet"])
+@pytest.mark.parametrize(
+    "name",
+    [*("x.npy", "x.npz", "x.csv"), *("x.tsv", "x.parquet", "x.bin", "x.mat", "a-idx3-ubyte.gz")],
+)
 def test_an_empty_file_is_called_empty(write, name):
     assert "the file is empty" in refusal(write("", name))
 
@@ -192,6 +195,14 @@ def test_npz_finds_the_data_and_the_labels(tmp_path, arrays, x, y):
     data = load(tmp_path / "a.npz")
     assert data.x.tolist() == x
     assert (data.y if data.y is None else data.y.tolist()) == y
+
+
+def test_npz_of_bytes_with_channels_last_is_read_channels_first(tmp_path):
+    x = RNG.integers(0, 256, size=(2, 5, 6, 3)).astype(np.uint8)
+    np.savez(tmp_path / "a.npz", x=x)
+    np.testing.assert_array_equal(load(tmp_path / "a.npz").x, x.transpose(0, 3, 1, 2))
+    np.savez(tmp_path / "a.npz", x=x / 255)
+    assert "transpose(0, 3, 1, 2)" in refusal(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("keys", [("a", "b"), ("x", "X"), ("x", "y", "labels"), ()])

@@ -1,4 +1,4 @@
-"""Data from a path: arrays, tables, folders of images. Nothing is ever written or unpickled."""
+"""Data from a path or by name: arrays, tables, images. Nothing is ever written or unpickled."""
 
 from __future__ import annotations
 
@@ -9,25 +9,38 @@ from pathlib import Path
 
 import numpy as np
 
-from gedilearn.data.arrays import as_labels, as_numbers, listing
+from gedilearn.data.arrays import CHANNELS, as_labels, as_numbers, listing
+from gedilearn.data.cache import open_set
+from gedilearn.data.cifar import read_cifar
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.digits import digits
+from gedilearn.data.idx import labels_beside, read_idx_images, read_idx_labels
 from gedilearn.data.images import IMAGE_SUFFIXES, read_images
 from gedilearn.data.reading import dataset, reading
+from gedilearn.data.sources import SOURCES, split_of
+from gedilearn.data.svhn import read_svhn
 from gedilearn.data.tables import DELIMITERS, read_delimited, read_parquet
 from gedilearn.data.toy import circles, moons
 from gedilearn.errors import InputError
 
 BUILTIN: dict[str, Callable[[], Dataset]] = {"moons": moons, "circles": circles, "digits": digits}
-_SUFFIXES = (".npy", ".npz", *DELIMITERS, ".parquet")
+_SUFFIXES = (".npy", ".npz", *DELIMITERS, ".parquet", ".bin", ".mat")
+_IDX = ("idx3-ubyte", "idx3-ubyte.gz", "idx1-ubyte", "idx1-ubyte.gz")
 
 
 def known_formats() -> str:
     """What `load` takes, as text for help pages."""
     return (
-        f"built-in: {', '.join(BUILTIN)}; files: {', '.join(_SUFFIXES)}; or a folder of images "
+        f"built-in: {', '.join(BUILTIN)}; fetched by gedi data get NAME: {', '.join(SOURCES)}, "
+        f"NAME:test for the test images; files: {', '.join(_SUFFIXES)} (the last two: CIFAR and "
+        "SVHN as published), MNIST's ...-idx3-ubyte(.gz); or a folder of images "
         f"({', '.join(suffix[1:] for suffix in IMAGE_SUFFIXES)}), flat or one sub-folder per class"
     )
+
+
+def is_name(source: str) -> bool:
+    """Whether `load` takes this for the name of a set and not for a path."""
+    return source in BUILTIN or source.partition(":")[0] in SOURCES
 
 
 def load(
@@ -36,9 +49,11 @@ def load(
     label_column: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> Dataset:
-    """Read a built-in set, a file or a folder of images; see `known_formats`.
+    """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
 
-    A string that is a built-in name means that set; write ``./moons`` for a file called so.
+    A string that is the name of a set means that set; write ``./moons`` for a file called so.
+    Published image sets, by name or by path, are uint8 (n, c, h, w); those by name are
+    memory-mapped. Everything else is floating point.
     ``label_column`` names the column of a table that becomes ``y`` and is not a feature.
     ``columns`` names the columns of a table that are the features, in this order; others are not
     looked at. Sources without names of columns are taken as they come.
@@ -47,17 +62,20 @@ def load(
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
     path = Path(source).expanduser() if str(source).startswith("~/") else Path(source)
     suffix = path.suffix.lower()
-    builtin = isinstance(source, str) and source in BUILTIN
-    if label_column is not None and (builtin or suffix not in (*DELIMITERS, ".parquet")):
+    named = isinstance(source, str) and is_name(source)
+    if label_column is not None and (named or suffix not in (*DELIMITERS, ".parquet")):
         raise InputError(
             f"{source}: label_column is for tables ({', '.join(DELIMITERS)}, .parquet)"
         )
-    if builtin:
-        return BUILTIN[str(source)]()
+    if named:
+        cached = split_of(str(source))
+        return open_set(*cached) if cached else BUILTIN[str(source)]()
     with reading(path):
         if path.is_dir():
             return read_images(path)
         _check_file(path)
+        if suffix in (".bin", ".mat") or path.name.endswith(_IDX):
+            return _read_published(path)
         if suffix == ".npy":
             return dataset(path, _read_npy(path))
         if suffix == ".npz":
@@ -73,7 +91,7 @@ def _check_file(path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
         raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
-    if suffix not in _SUFFIXES:
+    if suffix not in _SUFFIXES and not path.name.endswith(_IDX):
         raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
     if not path.is_file():
         raise InputError(f"{path}: not a regular file; copy its content into one")
@@ -86,6 +104,7 @@ def _suggestion(path: Path) -> str:
         return f"; there is no folder {path.parent} either"
     choices = {entry.name: str(path.parent / entry.name) for entry in path.parent.iterdir()}
     choices |= {name: f"{name} (built-in)" for name in BUILTIN}
+    choices |= {name: f"{name} (gedi data get {name})" for name in SOURCES}
     near = difflib.get_close_matches(path.name, choices, n=1)
     return f"; did you mean {choices[near[0]]}?" if near else f"; {known_formats()}"
 
@@ -93,6 +112,21 @@ def _suggestion(path: Path) -> str:
 def _refuse_objects(error: ValueError, where: str) -> None:
     if "Object arrays" in str(error):
         as_numbers(np.empty(0, dtype=object), where)
+
+
+def _read_published(path: Path) -> Dataset:
+    """One file of CIFAR, SVHN or an MNIST-like set; the latter's labels lie in a file beside it."""
+    y: np.ndarray | None = None
+    if path.suffix.lower() == ".bin":
+        x, y = read_cifar(path)
+    elif path.suffix.lower() == ".mat":
+        x, y = read_svhn(path)
+    else:
+        x = read_idx_images(path)
+        labels = labels_beside(path)
+        y = None if labels is None else read_idx_labels(labels, len(x))
+    name = path.name.removesuffix(".gz").removesuffix("-idx3-ubyte").removesuffix(path.suffix)
+    return Dataset(name, x, y, None, str(path))
 
 
 def _read_npy(path: Path) -> np.ndarray:
@@ -126,7 +160,7 @@ def _read_npz(path: Path) -> Dataset:
             except ValueError as error:
                 _refuse_objects(error, f"{path}[{wanted}]")
                 raise
-    x = as_numbers(arrays.pop(key), f"{path}[{key}]")
+    x = as_numbers(_channels_first(arrays.pop(key)), f"{path}[{key}]")
     if not arrays:
         return dataset(path, x)
     label_key, y = arrays.popitem()
@@ -135,3 +169,9 @@ def _read_npz(path: Path) -> Dataset:
             f"{path}[{label_key}]: shape {y.shape} for {len(x)} rows; one label per row"
         )
     return dataset(path, x, as_labels(y.reshape(-1), f"{path}[{label_key}]"))
+
+
+def _channels_first(x: np.ndarray) -> np.ndarray:
+    """Archives of pictures mostly hold bytes (n, h, w, c); as (n, c, h, w) they make no sense."""
+    last = x.ndim == 4 and x.shape[1] not in CHANNELS and x.shape[3] in CHANNELS
+    return x.transpose(0, 3, 1, 2) if last and x.dtype == np.uint8 else x

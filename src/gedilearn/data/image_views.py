@@ -1,0 +1,199 @@
+"""Views of images: batches (batch, channels, height, width) in [-1, 1] -> the same.
+
+Each image is changed in its own way, on the batch's device, with draws from torch's global
+generators, which training seeds and restores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from gedilearn.errors import InputError
+
+ImageView = Callable[[Tensor], Tensor]
+
+# The padding before a crop: the crop then shifts an image by up to this many pixels.
+PAD = 4
+
+# Side of the lattice of random arrows that an elastic change is blended from.
+ARROWS = 5
+
+
+def grey_views(
+    noise: float,
+    degrees: float = 10.0,
+    scale: float = 0.15,
+    shear: float = 0.2,
+    shift: float = 0.06,
+    elastic: float = 0.05,
+) -> ImageView:
+    """For drawn things such as digits: a small affine and elastic change, then noise.
+
+    Rotation is up to `degrees` either way, scale within 1 +- `scale` for each axis, shear up to
+    `shear` either way, shift up to `shift` of the width. `elastic` is the standard deviation of the
+    smooth displacement, 1 being half the width. One interpolation does it all, so strokes are
+    blurred once.
+    """
+
+    def view(x: Tensor) -> Tensor:
+        matrices = _affine(len(x), degrees, scale, shear, shift, x)
+        grid = F.affine_grid(matrices, list(x.shape), align_corners=False)
+        if elastic:
+            grid = grid + elastic * _smooth_arrows(x)
+        moved = F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+        return _with_noise(moved, noise)
+
+    return view
+
+
+def paper_views(
+    flip: bool, noise: float = 0.03, jitter_p: float = 0.1, grey_p: float = 0.1
+) -> ImageView:
+    """The paper's views of colour images, in its order; `flip` is False for SVHN.
+
+    Reflective padding by 4, colour jitter (.4, .4, .4, .1) with probability `jitter_p`, grey with
+    probability `grey_p`, a random crop back to the size, a horizontal flip in half of the images,
+    Gaussian noise. Colours are left alone in images that have not three channels.
+    """
+    jitter = _jitter(0.4, 0.4, 0.4, 0.1, jitter_p)
+
+    def view(x: Tensor) -> Tensor:
+        padded = _reflect(x)
+        if x.shape[1] == 3:
+            padded = _grey(jitter(padded), grey_p)
+        return _with_noise(_crop(padded, x.shape[-2], x.shape[-1], flip), noise)
+
+    return view
+
+
+def colour_views(noise: float = 0.03, flip: bool = True) -> ImageView:
+    """For photographs: shifts and zooms, flips, and much change of colour.
+
+    The colour histogram alone must not tell photographs apart, or clusters are of colours and not
+    of things: hence jitter (.4, .4, .4, .1) in 80% and grey in 20% of the images. A zoom shows
+    between half of the image's area and all of it.
+    """
+    jitter = _jitter(0.4, 0.4, 0.4, 0.1, 0.8)
+
+    def view(x: Tensor) -> Tensor:
+        if x.shape[1] == 3:
+            x = _grey(jitter(x), 0.2)
+        return _with_noise(_zoom(x, 0.5, flip), noise)
+
+    return view
+
+
+def _jitter(
+    brightness: float, contrast: float, saturation: float, hue: float, p: float
+) -> ImageView:
+    """Random changes of colour in a share p of the images."""
+    if not p:
+        return lambda x: x
+    from kornia.augmentation import ColorJitter  # not at the top: a slow import
+
+    change = ColorJitter(brightness, contrast, saturation, hue, p=1.0)
+
+    def jitter(x: Tensor) -> Tensor:
+        return _sometimes(x, p, lambda chosen: change((chosen + 1) / 2) * 2 - 1)
+
+    return jitter
+
+
+def _grey(x: Tensor, p: float) -> Tensor:
+    """A share p of the images in grey, by the luma weights of ITU-R BT.601."""
+    luma = torch.tensor([0.299, 0.587, 0.114], dtype=x.dtype, device=x.device)
+    return _sometimes(
+        x, p, lambda chosen: (luma[:, None, None] * chosen).sum(1, keepdim=True).expand_as(chosen)
+    )
+
+
+def _sometimes(x: Tensor, p: float, change: ImageView) -> Tensor:
+    """x with each image changed with probability p; only the chosen ones are computed."""
+    chosen = (torch.rand(len(x), device=x.device) < p).nonzero()[:, 0]
+    return x.index_copy(0, chosen, change(x[chosen])) if len(chosen) else x
+
+
+def _reflect(x: Tensor) -> Tensor:
+    if min(x.shape[-2:]) <= PAD:
+        raise InputError(
+            f"views: images of {x.shape[-2]}x{x.shape[-1]} cannot be padded by {PAD} reflected "
+            f"pixels; at least {PAD + 1}x{PAD + 1} is needed"
+        )
+    return F.pad(x, (PAD, PAD, PAD, PAD), mode="reflect")
+
+
+def _crop(padded: Tensor, height: int, width: int, flip: bool) -> Tensor:
+    """A random window of this size of each image, mirrored in half of them if `flip`."""
+    batch, channels = padded.shape[:2]
+    device = padded.device
+    top = torch.randint(padded.shape[2] - height + 1, (batch, 1), device=device)
+    left = torch.randint(padded.shape[3] - width + 1, (batch, 1), device=device)
+    rows = top + torch.arange(height, device=device)
+    columns = left + torch.arange(width, device=device)
+    if flip:
+        mirrored = torch.rand(batch, 1, device=device) < 0.5
+        columns = torch.where(mirrored, columns.flip(1), columns)
+    images = torch.arange(batch, device=device)[:, None, None, None]
+    planes = torch.arange(channels, device=device)[:, None, None]
+    return padded[images, planes, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def _zoom(x: Tensor, least_area: float, flip: bool) -> Tensor:
+    """A random window of each image with this share of its area or more, at the full size."""
+    batch = len(x)
+    draws = torch.rand(4, batch, device=x.device, dtype=x.dtype)
+    side = (least_area + (1 - least_area) * draws[0]).sqrt()
+    matrices = x.new_zeros(batch, 2, 3)
+    matrices[:, 0, 0] = torch.where(draws[3] < 0.5, -side, side) if flip else side
+    matrices[:, 1, 1] = side
+    matrices[:, :, 2] = ((2 * draws[1:3] - 1) * (1 - side)).T
+    grid = F.affine_grid(matrices, list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+
+def _affine(
+    batch: int, degrees: float, scale: float, shear: float, shift: float, like: Tensor
+) -> Tensor:
+    """Random matrices (batch, 2, 3): where in the image each place of its view looks."""
+    draws = 2 * torch.rand(7, batch, device=like.device, dtype=like.dtype) - 1
+    angle = math.radians(degrees) * draws[0]
+    scale_x, scale_y = 1 + scale * draws[1:3]
+    shear_x, shear_y = shear * draws[3:5]
+    cos, sin = angle.cos(), angle.sin()
+    # rotation times [[scale_x, shear_x], [shear_y, scale_y]]
+    first = (cos * scale_x - sin * shear_y, cos * shear_x - sin * scale_y, 2 * shift * draws[5])
+    second = (sin * scale_x + cos * shear_y, sin * shear_x + cos * scale_y, 2 * shift * draws[6])
+    return torch.stack([torch.stack(first, 1), torch.stack(second, 1)], 1)
+
+
+def _smooth_arrows(x: Tensor) -> Tensor:
+    """A smooth random displacement for each image, standard normal in every place: (b, h, w, 2)."""
+    height, width = x.shape[-2:]
+    arrows = torch.randn(len(x), 2, ARROWS, ARROWS, device=x.device, dtype=x.dtype)
+    field: Tensor = _blend(height).to(x) @ arrows @ _blend(width).to(x).T
+    return field.permute(0, 2, 3, 1)
+
+
+@lru_cache(maxsize=8)
+def _blend(length: int) -> Tensor:
+    """How much of each arrow reaches each pixel of a side: (length, ARROWS), rows of norm 1.
+
+    Bells as wide as the arrows are apart; norm 1 keeps the variance the same in all places.
+    """
+    pixels = (torch.arange(length) + 0.5) / length
+    arrows = torch.linspace(0, 1, ARROWS)
+    bells = torch.exp(-0.5 * ((pixels[:, None] - arrows) * (ARROWS - 1)).square())
+    rows: Tensor = bells / bells.square().sum(1, keepdim=True).sqrt()
+    return rows
+
+
+def _with_noise(x: Tensor, noise: float) -> Tensor:
+    if noise:
+        x = x.add(torch.randn_like(x), alpha=noise)
+    return x.clamp(-1, 1)

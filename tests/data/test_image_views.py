@@ -1,0 +1,222 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from gedilearn.data.image_views import ImageView, colour_views, grey_views, paper_views
+from gedilearn.errors import InputError
+
+ALL = {
+    "grey": grey_views(0.05),
+    "paper": paper_views(flip=True),
+    "colour": colour_views(),
+}
+every_view = pytest.mark.parametrize("view", ALL.values(), ids=ALL)
+
+
+def images(n: int = 16, channels: int = 3, height: int = 20, width: int = 24) -> Tensor:
+    """Random images with values all over [-1, 1]."""
+    return 2 * torch.rand(n, channels, height, width) - 1
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+@every_view
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_views_keep_shape_type_and_range(view: ImageView, channels: int) -> None:
+    x = images(channels=channels)
+    before = x.clone()
+    for out in (view(x), view(x.double())):
+        assert out.shape == x.shape
+        assert -1 <= out.min() < -0.9 and 0.9 < out.max() <= 1
+    assert view(x.double()).dtype == torch.float64
+    assert torch.equal(x, before)
+
+
+@every_view
+def test_the_seed_of_torch_decides_the_views(view: ImageView) -> None:
+    x = images()
+    torch.manual_seed(7)
+    first = view(x)
+    torch.manual_seed(7)
+    assert torch.equal(view(x), first)
+    assert not torch.equal(view(x), first)
+
+
+@every_view
+def test_each_image_of_a_batch_is_changed_in_its_own_way(view: ImageView) -> None:
+    out = view(images(1).expand(32, -1, -1, -1))
+    # Beyond what the noise does: on the mean over blocks of 4x4.
+    blocks = F.avg_pool2d(out, 4).flatten(1)
+    nearest = torch.cdist(blocks, blocks).fill_diagonal_(math.inf).amin(1) / blocks.shape[1] ** 0.5
+    assert (nearest > 0.02).float().mean() > 0.8
+
+
+def test_crops_are_shifts_of_the_reflected_image_and_all_shifts_occur() -> None:
+    x = images(1, height=10, width=12)
+    padded = F.pad(x, (4, 4, 4, 4), mode="reflect")[0]
+    windows = {
+        (top, left): padded[:, top : top + 10, left : left + 12]
+        for top in range(9)
+        for left in range(9)
+    }
+    crops = paper_views(flip=False, noise=0, jitter_p=0, grey_p=0)(x.expand(1500, -1, -1, -1))
+    found = []
+    for crop in crops:
+        matches = [place for place, window in windows.items() if torch.equal(window, crop)]
+        assert len(matches) == 1
+        found += matches
+    counts = torch.tensor([found.count(place) for place in windows], dtype=torch.float64)
+    assert counts.min() > 0
+    expected = 1500 / 81
+    chi_squared = ((counts - expected).square() / expected).sum()
+    assert chi_squared < 130  # 80 degrees of freedom: exceeded once in 3,000 seeds
+
+
+def test_half_of_the_images_are_mirrored_when_asked_and_none_otherwise() -> None:
+    x = torch.linspace(-1, 1, 32).expand(1000, 3, 32, 32)  # brighter to the right
+
+    def mirrored(view: ImageView) -> float:
+        out = view(x)
+        return (out[..., :16].mean((1, 2, 3)) > out[..., 16:].mean((1, 2, 3))).float().mean().item()
+
+    assert mirrored(paper_views(flip=False)) == 0
+    assert mirrored(colour_views(flip=False)) == 0
+    assert mirrored(paper_views(flip=True)) == pytest.approx(0.5, abs=0.06)
+    assert mirrored(colour_views(flip=True)) == pytest.approx(0.5, abs=0.06)
+
+
+def test_mirrored_crops_are_exact_mirror_images() -> None:
+    x = images(1, height=9, width=9)
+    padded = F.pad(x, (4, 4, 4, 4), mode="reflect")[0]
+    windows = [padded[:, t : t + 9, s : s + 9] for t in range(9) for s in range(9)]
+    for crop in paper_views(flip=True, noise=0, jitter_p=0, grey_p=0)(x.expand(40, -1, -1, -1)):
+        assert any(torch.equal(w, crop) or torch.equal(w.flip(-1), crop) for w in windows)
+
+
+def is_grey(x: Tensor) -> Tensor:
+    return (x - x.mean(1, keepdim=True)).abs().amax((1, 2, 3)) < 1e-5
+
+
+def test_images_turn_grey_in_all_channels_with_the_probability_asked_for() -> None:
+    x = images(2000, height=8, width=8)
+    share = is_grey(paper_views(flip=True, noise=0)(x)).float().mean().item()
+    assert share == pytest.approx(0.1, abs=0.03)
+    share = is_grey(paper_views(flip=True, noise=0, grey_p=0.5)(x)).float().mean().item()
+    assert share == pytest.approx(0.5, abs=0.05)
+    assert not is_grey(paper_views(flip=True, noise=0, grey_p=0)(x)).any()
+    share = is_grey(colour_views(noise=0)(x)).float().mean().item()
+    assert share == pytest.approx(0.2, abs=0.04)
+
+
+def test_grey_is_the_luma_of_the_colours() -> None:
+    colour = torch.tensor([0.8, -0.2, -0.6])
+    x = colour[:, None, None].expand(4, 3, 8, 8)
+    out = paper_views(flip=True, noise=0, jitter_p=0, grey_p=1)(x)
+    luma = 0.299 * 0.8 - 0.587 * 0.2 - 0.114 * 0.6
+    torch.testing.assert_close(out, torch.full_like(x, luma))
+
+
+def test_colours_are_jittered_with_the_probability_asked_for() -> None:
+    colour = torch.tensor([0.5, -0.3, -0.5])
+    x = colour[:, None, None].expand(2000, 3, 8, 8)
+    out = paper_views(flip=True, noise=0, grey_p=0)(x)
+    changed = (out - x).abs().amax((1, 2, 3)) > 1e-4
+    assert changed.float().mean().item() == pytest.approx(0.1, abs=0.03)
+    assert not torch.equal(*out[changed][:2])  # each in its own way
+
+
+def test_brightness_changes_by_at_most_40_percent_of_the_scale_from_black_to_white() -> None:
+    x = torch.zeros(500, 3, 8, 8)  # grey 0.5 in [0, 1]: contrast, saturation and hue leave it
+    out = paper_views(flip=True, noise=0, jitter_p=1)(x)
+    factor = (out[:, 0, 0, 0] + 1) / 2 / 0.5
+    assert 0.6 <= factor.min() < 0.63
+    assert 1.37 < factor.max() <= 1.4
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.1])
+def test_noise_has_the_deviation_asked_for(noise: float) -> None:
+    x = torch.zeros(64, 3, 16, 16)
+    for view in (grey_views(noise), paper_views(True, noise, 0), paper_views(False, noise, 0)):
+        assert view(x).std().item() == pytest.approx(noise, rel=0.02)
+    assert colour_views(0)(torch.ones(4, 3, 8, 8)).std(dim=(2, 3)).max() < 1e-6
+
+
+def test_a_view_that_changes_nothing_gives_the_image_itself() -> None:
+    x = images()
+    still = grey_views(0, degrees=0, scale=0, shear=0, shift=0, elastic=0)
+    torch.testing.assert_close(still(x), x, rtol=0, atol=1e-5)
+
+
+def centre(x: Tensor) -> Tensor:
+    """Centre of mass (x, y) of each image's brightness, in pixels from the middle: (n, 2)."""
+    weight = (x[:, 0] + 1) / (x[:, 0] + 1).sum((1, 2), keepdim=True)
+    places = torch.arange(x.shape[-1]) - (x.shape[-1] - 1) / 2
+    return torch.stack([(weight * places).sum((1, 2)), (weight * places[:, None]).sum((1, 2))], 1)
+
+
+def spot(size: int, column: float, row: float, n: int) -> Tensor:
+    """A small round spot at a place given in pixels from the middle: (n, 1, size, size)."""
+    places = torch.arange(size) - (size - 1) / 2
+    squares = (places - column).square() + (places[:, None] - row).square()
+    return (2 * torch.exp(-squares / 8) - 1).expand(n, 1, size, size)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(
+    ("change", "across", "reach"),
+    [
+        ({"shift": 0.06}, False, 0.06 * 48),
+        ({"scale": 0.15}, False, 14 / 0.85 - 14),
+        ({"degrees": 10.0}, True, 14 * math.sin(math.radians(10))),
+        ({"shear": 0.2}, True, 14 * 0.2),
+    ],
+)
+def test_a_spot_off_the_middle_moves_along_and_across_as_far_as_it_may(
+    change: dict[str, float], across: bool, reach: float, axis: int
+) -> None:
+    still = {"degrees": 0.0, "scale": 0.0, "shear": 0.0, "shift": 0.0, "elastic": 0.0}
+    start = spot(48, 14 * (axis == 0), 14 * (axis == 1), 400)
+    moved = (centre(grey_views(0, **{**still, **change})(start)) - centre(start)).abs().amax(0)
+    furthest = moved[1 - axis if across else axis].item()
+    assert 0.95 * reach < furthest < 1.06 * reach
+
+
+@pytest.mark.parametrize(("column", "row"), [(0, 0), (10, -7)])
+def test_elastic_displacements_have_the_deviation_asked_for_in_every_place(
+    column: int, row: int
+) -> None:
+    view = grey_views(0, degrees=0, scale=0, shear=0, shift=0, elastic=0.05)
+    start = spot(48, column, row, 1500)
+    moved = centre(view(start)) - centre(start)
+    # 0.05 of half the width, a little less since the spot averages over its neighbourhood
+    torch.testing.assert_close(moved.std(0), torch.full((2,), 0.05 * 24), rtol=0.12, atol=0)
+
+
+def test_zooms_show_from_half_of_the_area_to_all_of_it() -> None:
+    # A slope, whose steepness is the zoom; of one channel, so that colours are left alone.
+    x = torch.linspace(-0.5, 0.5, 32).expand(400, 1, 32, 32)
+    out = colour_views(noise=0, flip=False)(x)
+    area = (((out[..., 20] - out[..., 12]) / (x[..., 20] - x[..., 12])).mean((1, 2))) ** 2
+    assert 0.49 < area.min() < 0.52
+    assert 0.98 < area.max() < 1.01
+    assert area.mean().item() == pytest.approx(0.75, abs=0.03)
+
+
+def test_photographs_are_jittered_in_four_cases_of_five() -> None:
+    colour = torch.tensor([0.5, -0.3, -0.5])
+    x = colour[:, None, None].expand(1000, 3, 8, 8)
+    out = colour_views(noise=0)(x)
+    share = ((out - x).abs().amax((1, 2, 3)) > 1e-4).float().mean().item()
+    assert share == pytest.approx(1 - 0.2 * 0.8, abs=0.04)  # unless left alone by jitter and grey
+
+
+def test_images_too_small_to_be_padded_are_refused_in_one_line() -> None:
+    with pytest.raises(InputError, match=r"images of 4x9 cannot be padded") as error:
+        paper_views(flip=True)(images(height=4, width=9))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,178 @@
+"""Folders of images of mixed sizes and modes, and with broken files among them."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gedilearn.data import images
+from gedilearn.data.files import load
+from gedilearn.data.images import read_images
+from gedilearn.errors import InputError
+
+RNG = np.random.default_rng(0)
+
+
+def noise(path: Path, mode: str = "RGB", size: tuple[int, int] = (8, 6)) -> np.ndarray:
+    channels = len(Image.new(mode, (1, 1)).getbands())
+    pixels = RNG.integers(0, 256, (size[1], size[0], channels)).astype(np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.squeeze(2) if channels == 1 else pixels).save(path)
+    return pixels
+
+
+def refusal(folder: Path, **options: object) -> str:
+    with pytest.raises(InputError) as caught:
+        read_images(folder, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def huge_png(path: Path, width: int, height: int) -> None:
+    """A file of 100 bytes that claims this many pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + check
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + body)
+
+
+# --- sizes --------------------------------------------------------------------------------------
+
+
+def test_images_of_mixed_sizes_are_resized_to_the_size_asked_for(tmp_path):
+    noise(tmp_path / "a.png", size=(8, 6))
+    noise(tmp_path / "b.png", size=(20, 10))
+    assert "resize all images to one size" in refusal(tmp_path)
+    assert read_images(tmp_path, size=(5, 7)).x.shape == (2, 3, 5, 7)
+
+
+def test_an_image_that_has_the_size_already_is_not_touched(tmp_path):
+    pixels = noise(tmp_path / "a.png", size=(8, 6))
+    x = read_images(tmp_path, size=(6, 8)).x
+    np.testing.assert_allclose(x[0], pixels.transpose(2, 0, 1) / 255, atol=1e-7)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_making_an_image_smaller_keeps_its_mean_and_order(tmp_path, bits):
+    top = 2**bits - 1
+    ramp = np.linspace(0, top, 64).round().astype(np.uint8 if bits == 8 else np.uint16)
+    Image.fromarray(np.tile(ramp, (64, 1))).save(tmp_path / "a.png")
+    x = read_images(tmp_path, size=(8, 4)).x[0, 0]
+    assert x.shape == (8, 4)
+    assert abs(x.mean() - 0.5) < 0.01
+    assert (np.diff(x, axis=1) > 0.2).all() and (np.ptp(x, axis=0) < 0.01).all()
+
+
+def test_making_an_image_smaller_averages_its_pixels(tmp_path):
+    chequered = (np.indices((64, 64)).sum(0) % 2 * 255).astype(np.uint8)
+    Image.fromarray(chequered).save(tmp_path / "a.png")
+    np.testing.assert_allclose(read_images(tmp_path, size=(8, 8)).x, 0.5, atol=0.02)
+
+
+@pytest.mark.parametrize("size", [(0, 4), (4,), (4, 10**6), (-1, 3)])
+def test_a_size_that_makes_no_sense_is_refused(tmp_path, size):
+    noise(tmp_path / "a.png")
+    assert "give (height, width)" in refusal(tmp_path, size=size)
+
+
+# --- modes --------------------------------------------------------------------------------------
+
+
+def test_every_mode_becomes_colour_once_one_image_is_in_colour(tmp_path):
+    grey = noise(tmp_path / "grey.png", "L")
+    rgba = noise(tmp_path / "rgba.png", "RGBA")
+    wide = RNG.integers(0, 2**16, (6, 8)).astype(np.uint16)
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    Image.new(
+        "P",
+        (8, 6),
+        1,
+    ).save(tmp_path / "zpalette.gif")
+    Image.new("CMYK", (8, 6), (0, 255, 255, 0)).save(tmp_path / "cmyk.jpg")
+    data = read_images(tmp_path)
+    cmyk, first, second, third, _ = data.x
+    assert data.x.shape == (5, 3, 6, 8)
+    np.testing.assert_allclose(first, np.repeat(grey.transpose(2, 0, 1), 3, 0) / 255, atol=1e-7)
+    np.testing.assert_allclose(second, rgba[:, :, :3].transpose(2, 0, 1) / 255, atol=1e-7)
+    np.testing.assert_allclose(third, np.repeat(wide[None], 3, 0) / 65535, atol=1e-7)
+    assert cmyk[0].min() > 0.9 and cmyk[1:].max() < 0.1
+
+
+def test_a_turned_photograph_is_upright_before_it_is_resized(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    left_dark = np.repeat(np.array([[0] * 8 + [255] * 8], np.uint8), 8, 0)  # 8 rows, 16 columns
+    Image.fromarray(left_dark).save(tmp_path / "a.png", exif=exif)
+    x = read_images(tmp_path, size=(16, 8)).x[0, 0]  # clockwise: the left side comes to the top
+    assert (x[:8] == 0).all() and (x[8:] == 1).all()
+
+
+# --- broken files -------------------------------------------------------------------------------
+
+
+def test_broken_files_are_skipped_by_choice_and_named(tmp_path):
+    good = noise(tmp_path / "cat" / "b.png")
+    other = noise(tmp_path / "dog" / "d.png")
+    (tmp_path / "cat" / "a.png").write_bytes(b"junk")
+    whole = (tmp_path / "dog" / "d.png").read_bytes()
+    (tmp_path / "dog" / "c.png").write_bytes(whole[: len(whole) // 2])
+    huge_png(tmp_path / "dog" / "e.png", 60_000, 60_000)
+    assert str(tmp_path / "cat" / "a.png") in refusal(tmp_path)
+    with pytest.warns(UserWarning) as caught:
+        data = read_images(tmp_path, broken="skip")
+    names = [str(Path(*parts)) for parts in (("cat", "a.png"), ("dog", "c.png"), ("dog", "e.png"))]
+    assert f"left out 3 of 5 images that cannot be read: {', '.join(names)}" in str(
+        caught[0].message
+    )
+    assert data.y.tolist() == ["cat", "dog"]
+    expected = np.stack([good, other]).transpose(0, 3, 1, 2) / 255
+    np.testing.assert_allclose(data.x, expected, atol=1e-7)
+
+
+def test_a_folder_of_broken_files_alone_is_refused_whatever_the_choice(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"junk")
+    assert "none of the 1 images can be read" in refusal(tmp_path, broken="skip")
+
+
+def test_skipping_is_for_broken_files_and_not_for_other_sizes(tmp_path):
+    noise(tmp_path / "a.png", size=(8, 6))
+    noise(tmp_path / "b.png", size=(9, 6))
+    assert "b.png: 9x6 pixels" in refusal(tmp_path, broken="skip")
+
+
+def test_an_unknown_choice_is_refused(tmp_path):
+    noise(tmp_path / "a.png")
+    assert "broken='ignore'" in refusal(tmp_path, broken="ignore")
+
+
+@pytest.mark.parametrize("side", [7_100, 10_000, 14_000, 60_000])
+def test_a_small_file_that_claims_many_pixels_is_refused_undecoded(tmp_path, side):
+    huge_png(tmp_path / "a.png", side, side)
+    tracemalloc.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            with pytest.raises(InputError, match=r"a\.png: more than 50000000 pixels"):
+                load(tmp_path)
+            assert tracemalloc.get_traced_memory()[1] < 2**23
+        finally:
+            tracemalloc.stop()
+
+
+def test_an_image_at_the_limit_is_read(tmp_path, monkeypatch):
+    noise(tmp_path / "a.png", size=(8, 6))
+    monkeypatch.setattr(images, "MOST_PIXELS", 48)
+    assert read_images(tmp_path).x.shape == (1, 3, 6, 8)
+    monkeypatch.setattr(images, "MOST_PIXELS", 47)
+    assert "more than 47 pixels" in refusal(tmp_path)
