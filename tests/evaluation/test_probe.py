@@ -1,0 +1,170 @@
+"""Probes on frozen features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from gedilearn.errors import InputError
+from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
+
+Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def blobs(n: int = 120, spread: float = 1.0, scale: float = 1.0) -> Split:
+    """Three classes in the plane, far from the origin in different directions."""
+    generator = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    centres = np.array([[3.0, 0], [-2, 3], [-2, -3]])
+    x = scale * (centres[y] + spread * generator.normal(size=(n, 2)))
+    half = n // 2
+    return x[:half], y[:half], x[half:], y[half:]
+
+
+@pytest.fixture(scope="module")
+def digits() -> Split:
+    x, y = load_digits(return_X_y=True)
+    return x[:900] / 16, y[:900], x[900:], y[900:]
+
+
+def test_the_papers_probe_takes_the_steps_of_momentum_sgd_written_out_by_hand():
+    """One batch an epoch leaves no freedom in the order; the start is read off zero epochs."""
+    train_x, train_y, _, _ = blobs(60)
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        layer = torch.nn.Linear(2, 3)
+    weight = layer.weight.detach().double().numpy().T.copy()
+    bias = layer.bias.detach().double().numpy().copy()
+    speed_w, speed_b = np.zeros_like(weight), np.zeros_like(bias)
+    for _ in range(5):
+        logits = train_x @ weight + bias
+        p = np.exp(logits - logits.max(1, keepdims=True))
+        error = (p / p.sum(1, keepdims=True) - np.eye(3)[train_y]) / len(train_x)
+        speed_w = 0.9 * speed_w + train_x.T @ error
+        speed_b = 0.9 * speed_b + error.sum(0)
+        weight, bias = weight - 0.01 * speed_w, bias - 0.01 * speed_b
+    grid = np.stack(np.meshgrid(*[np.linspace(-6, 6, 60)] * 2), -1).reshape(-1, 2)
+    expected = (grid @ weight + bias).argmax(1)
+    found = paper_probe(
+        train_x, train_y, grid, expected, learning_rate=0.01, epochs=5, random_state=3
+    )
+    assert found.accuracy > 0.999
+    untrained = paper_probe(train_x, train_y, grid, expected, epochs=0, random_state=3)
+    assert untrained.accuracy < 0.95
+
+
+def test_the_papers_probe_has_the_papers_settings_and_says_so():
+    settings = paper_probe(*blobs()).settings
+    assert settings == {
+        "learning_rate": 1e-3, "momentum": 0.9, "batch_size": 100, "epochs": 100, "random_state": 0,
+    }  # fmt: skip
+
+
+def test_the_papers_probe_takes_features_as_they_are_and_the_fast_one_scales_them():
+    small, usual = blobs(scale=1e-6), blobs()
+    assert paper_probe(*small).accuracy < 0.9 < paper_probe(*usual).accuracy
+    assert fast_probe(*small) == fast_probe(*usual)
+
+
+def test_the_papers_probe_is_reproducible_and_leaves_the_global_generator_alone():
+    before = torch.random.get_rng_state()
+    first = paper_probe(*blobs(spread=3), epochs=3)
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert first == paper_probe(*blobs(spread=3), epochs=3)
+    others = {paper_probe(*blobs(spread=3), epochs=3, random_state=s).accuracy for s in range(8)}
+    assert len(others) > 1
+
+
+def test_the_seed_orders_the_batches_too(monkeypatch):
+    orders: list[list[int]] = []
+    permutation = torch.randperm
+
+    def recorded(n: int, generator: torch.Generator) -> torch.Tensor:
+        orders.append(permutation(n, generator=generator).tolist())
+        return torch.tensor(orders[-1])
+
+    monkeypatch.setattr(torch, "randperm", recorded)
+    for state in (0, 0, 1):
+        paper_probe(*blobs(), epochs=2, random_state=state)
+    assert orders[:2] == orders[2:4] != orders[4:] and orders[0] != orders[1]
+
+
+def test_a_probe_that_diverges_is_refused_in_one_line():
+    with pytest.raises(InputError, match=r"^the probe diverged .* are too large for it; use .*$"):
+        paper_probe(*blobs(scale=1e30, spread=3))
+
+
+def test_the_fast_probe_is_logistic_regression_on_standardised_columns(digits):
+    train_x, train_y, test_x, test_y = digits
+    mean, std = train_x.mean(0), train_x.std(0)
+    std[std == 0] = 1
+    regression = LogisticRegression(C=0.05, max_iter=1_000).fit((train_x - mean) / std, train_y)
+    found = fast_probe(*digits, C=0.05)
+    assert found.accuracy == regression.score((test_x - mean) / std, test_y)
+    assert found.settings["C"] == 0.05 and found.settings["C chosen by"] == "given"
+
+
+def test_the_fast_probe_chooses_a_strong_penalty_where_columns_are_noise():
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(300, 200)), np.arange(300) % 2
+    x[:, 0] += y
+    noisy = fast_probe(x[:200], y[:200], x[200:], y[200:])
+    clear = fast_probe(*blobs(3_000, spread=1.5))
+    assert noisy.settings["C"] < 1 and clear.settings["C"] in (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+    assert noisy.settings["C chosen by"] == "10% validation split"
+
+
+def test_the_fast_probe_does_without_a_validation_split_where_points_are_few():
+    settings = fast_probe(*blobs(24)).settings
+    assert settings["C"] == 1.0 and settings["C chosen by"].startswith("fixed")
+
+
+@pytest.mark.parametrize("k", [1, 5, 20])
+def test_neighbours_vote_by_cosine_similarity_as_a_loop_does_it(digits, k):
+    train_x, train_y, test_x, test_y = digits
+    # Lengths without meaning: by Euclidean distance the vote would be another.
+    train_x = train_x * np.random.default_rng(0).uniform(0.2, 5, size=(900, 1))
+    test_x, test_y = test_x[:200], test_y[:200]
+    hits = 0
+    for x, y in zip(test_x, test_y, strict=True):
+        similarity = train_x @ x / np.linalg.norm(train_x, axis=1) / np.linalg.norm(x)
+        votes = np.bincount(train_y[np.argsort(-similarity, kind="stable")[:k]], minlength=10)
+        hits += int(votes.argmax() == y)
+    found = knn_accuracy(train_x, train_y, test_x, test_y, k=k)
+    assert found.accuracy == hits / 200 and found.settings == {"k": k}
+
+
+@pytest.mark.parametrize("probe", [paper_probe, fast_probe, knn_accuracy])
+def test_a_class_that_training_never_saw_is_a_miss(probe):
+    train_x, train_y, test_x, test_y = blobs(spread=0.1)
+    known = np.array(["a", "b", "c"])
+    test_names = known[test_y]
+    test_names[test_y == 2] = "d"
+    assert probe(train_x, known[train_y], test_x, test_names).accuracy == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("probe", [paper_probe, fast_probe, knn_accuracy])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({0: np.zeros((60, 3))}, "train_x has 3 columns but test_x has 2"),
+        ({0: np.full((60, 2), np.nan)}, "train_x: 120 NaN or infinite values"),
+        ({1: np.zeros(60)}, "train_y has a single class"),
+        ({3: np.zeros(5)}, "test_y of shape (5,) for 60 rows"),
+        ({2: np.zeros((60, 2, 1))}, "test_x: float64 of shape (60, 2, 1)"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused_in_one_line(probe, change, words):
+    parts = [change.get(i, part) for i, part in enumerate(blobs())]
+    with pytest.raises(InputError) as error:
+        probe(*parts)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("k", [0, 61])
+def test_more_neighbours_than_points_are_refused(k):
+    with pytest.raises(InputError, match=f"k={k} for 60 training points: give 1 to 60"):
+        knn_accuracy(*blobs(), k=k)
