@@ -1,0 +1,120 @@
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from gedilearn.models.members import Members
+from gedilearn.models.resnet8 import ResNet8
+
+
+def lively(**options: object) -> ResNet8:
+    """A network in double precision whose biases are not 0, so that a lost one is noticed."""
+    net = ResNet8(**options).double()  # type: ignore[arg-type]
+    for name, parameter in net.named_parameters():
+        if name.endswith("bias"):
+            nn.init.normal_(parameter)
+    return net
+
+
+def by_the_table(net: ResNet8, x: Tensor) -> Tensor:
+    """The paper's table, layer by layer, in the default memory layout."""
+    weights = {name: p.detach().contiguous() for name, p in net.named_parameters()}
+
+    def conv(name: str, x: Tensor, padding: int = 1) -> Tensor:
+        return F.conv2d(x, weights[f"{name}.weight"], weights[f"{name}.bias"], padding=padding)
+
+    def active(x: Tensor) -> Tensor:
+        return torch.where(x > 0, x, 0.2 * x)
+
+    out = F.avg_pool2d(conv("blocks.0.leave", active(conv("blocks.0.enter", x))), 2)
+    x = out + conv("shortcut", F.avg_pool2d(x, 2), padding=0)
+    out = F.avg_pool2d(conv("blocks.1.leave", active(conv("blocks.1.enter", active(x)))), 2)
+    x = out + F.avg_pool2d(x, 2)
+    for k in (2, 3):
+        x = x + conv(f"blocks.{k}.leave", active(conv(f"blocks.{k}.enter", active(x))))
+    return active(x).mean((2, 3))
+
+
+@pytest.mark.parametrize(("width", "parameters"), [(128, 1_037_184), (256, 4_138_752)])
+def test_it_has_the_number_of_parameters_of_the_paper(width: int, parameters: int) -> None:
+    assert sum(p.numel() for p in ResNet8(3, width).parameters()) == parameters
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (3, 8, 8), (2, 9, 15)])
+def test_it_computes_what_the_table_of_the_paper_says(shape: tuple[int, int, int]) -> None:
+    torch.manual_seed(0)
+    net = lively(channels=shape[0], width=6)
+    x = torch.randn(5, *shape, dtype=torch.float64)
+    out = net(x)
+    assert out.shape == (5, 6)
+    torch.testing.assert_close(out, by_the_table(net, x), rtol=1e-10, atol=1e-10)
+
+
+def test_its_gradients_are_those_of_finite_differences() -> None:
+    torch.manual_seed(1)
+    net = lively(channels=3, width=4)
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64, requires_grad=True)
+    towards = torch.randn(2, 4, dtype=torch.float64)
+
+    def value() -> Tensor:
+        return (by_the_table(net, x) * towards).sum()
+
+    (net(x) * towards).sum().backward()
+    for tensor in (x, *net.parameters()):
+        assert tensor.grad is not None
+        place = tuple(int(torch.randint(size, ())) for size in tensor.shape)
+        with torch.no_grad():
+            before = tensor[place].item()
+            tensor[place] = before + 1e-6
+            above = value()
+            tensor[place] = before - 1e-6
+            below = value()
+            tensor[place] = before
+        slope = (above - below) / 2e-6
+        torch.testing.assert_close(tensor.grad[place], slope, rtol=1e-5, atol=1e-7)
+
+
+def test_weights_start_within_the_bounds_of_xavier_with_the_gain_of_a_relu() -> None:
+    torch.manual_seed(2)
+    net = ResNet8(3, 32)
+    weight = net.blocks[2].enter.weight
+    bound = (2 * 6 / (9 * 32 + 9 * 32)) ** 0.5
+    assert 0.98 * bound < weight.abs().max() <= bound
+    torch.testing.assert_close(weight.var().item(), bound**2 / 3, rtol=0.05, atol=0)
+    assert all(not p.any() for name, p in net.named_parameters() if name.endswith("bias"))
+
+
+def test_the_input_is_left_as_it_was() -> None:
+    net, x = ResNet8(3, 4), torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    before = x.clone()
+    net(x)
+    assert torch.equal(x, before)
+
+
+def test_convolutions_work_in_channels_last_order_behind_members_copies_and_loading() -> None:
+    seen = []
+    source = ResNet8(3, 8)
+    net = copy.deepcopy(source)
+    net.load_state_dict({name: t.contiguous() for name, t in source.state_dict().items()})
+    for block in net.blocks:
+        block.enter.register_forward_hook(lambda layer, inputs, out: seen.append(out))
+    shared = torch.randn(4, 3, 32, 32).expand(1, 4, 3, 32, 32)
+    out = Members([net])(shared)
+    assert torch.equal(out[0], source(shared[0]))
+    assert len(seen) == 4
+    assert all(out.is_contiguous(memory_format=torch.channels_last) for out in seen)
+
+
+def test_normalisation_is_there_only_when_asked_for() -> None:
+    x = 5 * torch.randn(16, 3, 16, 16)
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in ResNet8(3, 4).modules())
+    net = ResNet8(3, 4, normalise=True)
+    means = []
+    for block in net.blocks:
+        block.register_forward_hook(lambda m, i, out: means.append(out.mean((0, 2, 3))))
+    net(x)
+    # A hook sees the tensor to which the shortcut is then added in place: the mean is taken before.
+    assert len(means) == 4
+    torch.testing.assert_close(torch.stack(means), torch.zeros(4, 4), rtol=0, atol=1e-4)
