@@ -31,7 +31,7 @@ from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.sampling.langevin import Box, Kernel, run
-from gedilearn.settings import BASELINES, Schedule, Settings, assign, build, known_paths
+from gedilearn.settings import BASELINES, Schedule, Settings, Weights, assign, build, known_paths
 from gedilearn.training.certificate import examine
 from gedilearn.training.loop import Result, Trainer
 from gedilearn.training.modelfile import load_model, save_model
@@ -189,8 +189,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         grad_clip: float | None = DEFAULT.optimizer.grad_clip,
         density_iter: int = DEFAULT.density.iterations,
         density_learning_rate: float = DEFAULT.density.learning_rate,
-        density_w_inv: float = DEFAULT.density.inv,
-        density_w_prior: float = DEFAULT.density.prior,
+        density_w_inv: Schedule = DEFAULT.density.inv,
+        density_w_prior: Schedule = DEFAULT.density.prior,
         max_iter: int = DEFAULT.training.max_iter,
         n_init: int = DEFAULT.training.n_init,
         tol: float = DEFAULT.training.tol,
@@ -360,7 +360,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         uniform = torch.full((settings.n_clusters,), 1 / settings.n_clusters)
         self.prior_ = (uniform if result.prior is None else result.prior).double().numpy()
         self._n_features_out = result.model.n_features
-        self.labels_ = self._labels(scaled)
+        self.labels_ = self._labels(scaled.to(self.box_.low.dtype))
 
     # --- using a fitted model ----------------------------------------------------------------
 
@@ -501,6 +501,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.scaling_ = Scaling.from_json(header["scaling"])
         model.box_ = Box(tensors["box.low"], tensors["box.high"])
         network = build_model(settings, tuple(model.box_.low.shape), 1, model.encoder)
+        network.to(model.box_.low.dtype)
         prefix = "model."
         network.load_state_dict(
             {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
@@ -571,7 +572,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 f"X has points of shape {array.shape[1:]}, "
                 f"but the model was fitted to {tuple(self.box_.low.shape)}"
             )
-        return torch.from_numpy(self.scaling_.apply(array))
+        return torch.from_numpy(self.scaling_.apply(array)).to(self.box_.low.dtype)
 
     def _judge(self, diagnosis: Diagnosis, verdict: str) -> None:
         self.diagnosis_ = diagnosis
@@ -596,12 +597,15 @@ def fit_together(
     """
     models = [GEDI.from_settings(settings) for _ in data]
     arrays = [model._validate(x, reset=True) for model, x in zip(models, data, strict=True)]
+    n_results = _count_results(arrays, factors or {})
+    for array in arrays:
+        _check_enough(array, settings.n_clusters)
+    _check_device(settings.device.accelerator)
     scalings = [_scaling(array, settings) for array in arrays]
     scaled = torch.stack(
         [torch.from_numpy(s.apply(a)) for s, a in zip(scalings, arrays, strict=True)]
     )
     multiples = {name: torch.from_numpy(value).float() for name, value in (factors or {}).items()}
-    n_results = max([len(data), *map(len, multiples.values())])
     trainer = Trainer(scaled, settings, n_results=n_results, factors=multiples)
     fitted = []
     for k, result in enumerate(trainer.fit_all()):
@@ -612,6 +616,25 @@ def fit_together(
         model._adopt(result, scaled[own], scalings[own], settings)
         fitted.append(model)
     return fitted
+
+
+def _count_results(arrays: list[np.ndarray], factors: dict[str, np.ndarray]) -> int:
+    """How many estimators `fit_together` gives; sets and factors that do not match are refused."""
+    shapes = {array.shape for array in arrays}
+    if len(shapes) != 1:
+        given = ", ".join(map(str, sorted(shapes))) or "none"
+        raise InputError(f"data sets of shapes {given}: those fitted together must have one shape")
+    unknown = sorted(set(factors) - set(Weights.model_fields))
+    if unknown:
+        raise InputError(f"factors of {unknown}: the terms are {', '.join(Weights.model_fields)}")
+    counts = {len(arrays)} if len(arrays) > 1 or not factors else set()
+    counts |= {len(value) for value in factors.values()}
+    if len(counts) != 1:
+        raise InputError(
+            f"{len(arrays)} data sets and factors of {sorted(map(len, factors.values()))} values: "
+            "give one set and factors of one length, or as many factors as sets"
+        )
+    return counts.pop()
 
 
 def _scaling(data: np.ndarray, settings: Settings) -> Scaling:

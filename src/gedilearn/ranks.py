@@ -46,7 +46,8 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.contiguous()
+        # A copy: the gradient given may also be another operation's.
+        total = gradient.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         return total.narrow(1, dist.get_rank() * ctx.batch, ctx.batch)
 

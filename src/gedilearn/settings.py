@@ -129,7 +129,7 @@ class Sampler(Section):
     noise: float = Field(0.15, ge=0, description="SGLD noise: standard deviation added in a step.")
     buffer: int = Field(1_000, ge=1, description="Chains |B| in the replay buffer.")
     chains: int | None = Field(
-        None,
+        128,
         ge=1,
         description="Chains moved, and samples compared with the data, in each iteration; None is "
         "one for each point of the batch.",
@@ -164,7 +164,7 @@ class Density(Section):
     """The second stage: GEN, once the clusters stand."""
 
     iterations: int = Field(
-        300,
+        260,
         ge=0,
         description="Iterations of GEN after the clusters, for the kept initialisation; 0 trains "
         "all three terms together from the start, as in the paper.",
@@ -172,8 +172,12 @@ class Density(Section):
     learning_rate: float = Field(
         5e-3, gt=0, description="Adam's learning rate there; it falls to 0."
     )
-    inv: float = Field(50.0, ge=0, description="Weight of INV there, which holds the clusters.")
-    prior: float = Field(50.0, ge=0, description="Weight of PRIOR there.")
+    inv: Schedule = Field(
+        ((0.0, 50.0), (0.5, 50.0), (1.0, 150.0)),
+        description="Weight of INV there, which holds the clusters: the harder towards the end, so "
+        "that a certificate survives.",
+    )
+    prior: Schedule = Field(50.0, description="Weight of PRIOR there.")
 
 
 class Training(Section):
@@ -191,7 +195,7 @@ class Training(Section):
         description="Training ends, and the result is certified, when the gap to the optimum of "
         "Proposition 1 falls below this many nats.",
     )
-    check_every: int = Field(100, ge=1, description="Iterations between two looks at the gap.")
+    check_every: int = Field(50, ge=1, description="Iterations between two looks at the gap.")
     checkpoint_every: float = Field(
         20.0, ge=0, description="Seconds between two checkpoints of a run directory."
     )

@@ -1,13 +1,15 @@
-"""Run by test_ranks.py under torchrun: one training step; rank 0 writes the gradients."""
+"""Run by test_ranks.py under torchrun: one training step a method; rank 0 writes the gradients."""
 
 from __future__ import annotations
 
 import atexit
+import itertools
 import sys
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from gedilearn.settings import build
 from gedilearn.training.environment import launch
@@ -22,28 +24,57 @@ def say_what_still_runs(out: str) -> None:
     Path(f"{out}.threads").write_text("\n".join(names))
 
 
-def main(out: str, devices: int) -> None:
-    # Registered before the ranks meet, so called after they have parted.
-    atexit.register(say_what_still_runs, f"{out}.{devices}")
+class TwoViews:
+    """Views that differ from each other, but not between ranks."""
+
+    def __init__(self) -> None:
+        self.turns = itertools.cycle([lambda x: 1.2 * x, torch.tanh])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return next(self.turns)(x)
+
+
+def step(method: str, devices: int) -> tuple[Trainer, dict[str, Tensor]]:
+    """A trainer of two members after one step, and its terms."""
     torch.manual_seed(0)
     data = torch.randn(64, 3)
     settings = build(
         {
+            "method": method,
             "n_clusters": 3,
-            "views": {"kind": "noise", "noise": 0.0},
-            "weights": {"gen": 0.0, "inv": 1.0, "prior": 2.0},
+            "network": {"head": (20,)},
+            "weights": {"inv": 1.0, "prior": 2.0},
             "optimizer": {"batch_size": 32},
             "training": {"n_init": 2},
             "device": {"accelerator": "cpu", "devices": devices},
         }
     )
-    trainer = Trainer(data, settings)
+    trainer = Trainer(data, settings, view_function=TwoViews())
     trainer.set_up(launch(settings.device))
-    terms = trainer.step()
-    if trainer.fabric.global_rank == 0:
-        gradients = {n: p.grad.clone() for n, p in trainer.model.named_parameters()}
-        save_file(gradients | {f"term.{name}": t for name, t in terms.items()}, out)
+    return trainer, trainer.step()
+
+
+def results(trainer: Trainer, terms: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gradients, terms, moments of batches, and what the method remembers that has no order."""
+    found = {name: p.grad for name, p in trainer.model.named_parameters()}
+    found |= {f"term.{name}": term for name, term in terms.items()}
+    found |= dict(trainer.model.named_buffers())
+    remembered = trainer.method.state()
+    found |= {name: remembered[name] for name in ("centre", "labels") if name in remembered}
+    return {name: tensor.contiguous().clone() for name, tensor in found.items()}
+
+
+def main(out: str, devices: int, methods: list[str]) -> None:
+    # Registered before the ranks meet, so called after they have parted.
+    atexit.register(say_what_still_runs, f"{out}.{devices}")
+    tensors: dict[str, Tensor] = {}
+    for method in methods:
+        trainer, terms = step(method, devices)
+        first = trainer.fabric.global_rank == 0
+        tensors |= {f"{method}/{name}": t for name, t in results(trainer, terms).items()}
+    if first:
+        save_file(tensors, out)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

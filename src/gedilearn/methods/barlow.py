@@ -60,7 +60,8 @@ class BarlowTwins(Method):
 
         assert isinstance(model.head, MLP)
         with torch.no_grad():
-            embedding = torch.cat([model(x).logits[0] for x in torch.split(data, 2000, dim=1)])
+            logits = torch.cat([model(x).logits[0] for x in torch.split(data, 2000, dim=1)])
+        embedding = logits * model.temperature  # what the last layer gives
         n_clusters = embedding.shape[-1]
         found = KMeans(n_clusters, n_init=10, random_state=0).fit(embedding.double().cpu().numpy())
         centres = torch.from_numpy(found.cluster_centers_).to(embedding)

@@ -57,8 +57,9 @@ class DeepCluster(Method):
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         assert self.labels is not None
         log_p = log_posterior(gather(forward(share(batch.view, model)).logits))
-        labels = gather(self.labels[:, batch.index, None])
-        sizes = F.one_hot(self.labels, log_p.shape[-1]).sum(1).to(log_p)  # (members, clusters)
+        known = self.labels.to(log_p.device)  # a checkpoint comes without its device
+        labels = gather(known[:, batch.index, None])
+        sizes = F.one_hot(known, log_p.shape[-1]).sum(1).to(log_p)  # (members, clusters)
         weight = 1 / sizes.gather(1, labels[..., 0])
         losses = -log_p.gather(-1, labels)[..., 0]
         return {"pseudo": (weight * losses).sum(-1) / weight.sum(-1)}
@@ -71,6 +72,8 @@ class DeepCluster(Method):
             parts = [model(share(x, model)).features for x in torch.split(data, CHUNK, dim=1)]
         model.train(was_training)
         features = torch.cat(parts, dim=1).double().cpu().numpy()
+        if self.labels is not None and not np.isfinite(features).all():
+            return self.labels  # training has diverged: the guard will say so
         assert isinstance(model.head, MLP)
         n_clusters = model.head.widths[-1]
         labels = [pseudo_labels(own, n_clusters, self.options.components, seed) for own in features]
@@ -132,5 +135,4 @@ def _reset_classifier(model: EnergyModel, optimizer: torch.optim.Optimizer, seed
     for parameter in (weight, bias):
         parameter.copy_(torch.rand(parameter.shape, generator=generator) * 2 * bound - bound)
         for value in optimizer.state.get(parameter, {}).values():
-            if isinstance(value, Tensor) and value.shape == parameter.shape:
-                value.zero_()
+            value.zero_()  # the count of steps too: it corrects the moments for their start at 0

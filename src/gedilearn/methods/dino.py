@@ -76,7 +76,8 @@ class DINO(Method):
     def _centred(self, output: Tensor) -> Tensor:
         """The centre for this batch, (members, 1, clusters); it then takes the batch in."""
         now = output.mean((0, 2))[:, None]
-        used = torch.zeros_like(now) if self.centre is None else self.centre
+        # A checkpoint comes without its device.
+        used = torch.zeros_like(now) if self.centre is None else self.centre.to(now)
         memory = self.options.centre_momentum
         self.centre = memory * used + (1 - memory) * now
         return used

@@ -34,7 +34,7 @@ def sinkhorn(scores: Tensor, epsilon: float = 0.05, iterations: int = 3) -> Tens
     """
     if not epsilon > 0 or iterations < 1:
         raise InputError(f"epsilon={epsilon}, iterations={iterations}: both must be positive")
-    log_q = scores.detach() / epsilon
+    log_q = scores.detach().to(torch.promote_types(scores.dtype, torch.float32)) / epsilon
     for _ in range(iterations):
         log_q = log_q - log_q.logsumexp(-2, keepdim=True)
         log_q = log_q - log_q.logsumexp(-1, keepdim=True)
@@ -87,6 +87,8 @@ class SwAV(Method):
         half = embedding.shape[1] // 2
         new = torch.stack([gather(part) for part in torch.split(embedding, half, dim=1)])
         old, size = self.queue, self.options.queue
+        if old is not None:
+            old = old.to(new)  # a checkpoint comes without its device
         self.queue = (new if old is None else torch.cat([old, new], dim=-2))[..., -size:, :]
         if old is None or old.shape[-2] < size or progress < self.options.queue_from:
             return scores

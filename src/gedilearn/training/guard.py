@@ -93,6 +93,7 @@ class Guard:
             self.trainer.enter(self.trainer.stage)
         else:
             self.trainer.arm()
+            self.trainer.method.load_state(copy.deepcopy(self.good["shared"]["method"]))
         self.trainer.event(
             "recovered",
             f"{reason}; back to iteration {self.trainer.iteration} with new chains, learning rate "

@@ -184,9 +184,9 @@ class Trainer:
             if not self.guard.recover(trouble):
                 self.stopped, self.trouble = "diverged", trouble
                 self.event("diverged", f"{trouble}; {self.guard.recoveries} recoveries")
-                for kept in self.kept:
+                for k, kept in enumerate(self.kept):
                     if kept.state is None:
-                        self._keep(kept, seen, seen, kept.member)
+                        self._keep(kept, seen, seen, self._contenders(k)[0])
             return
         tol = self.settings.training.tol
         if float(seen.gap.min()) < tol:
@@ -350,7 +350,7 @@ class Trainer:
 
     def _kept_network(self, kept: Kept) -> EnergyModel:
         assert kept.state is not None
-        model = self._network(1)
+        model = self._network(1).to(self.data)
         model.load_state_dict(kept.state)
         return model
 
@@ -360,12 +360,15 @@ class Trainer:
     def _result(self, k: int) -> Result:
         assert self.stopped is not None
         kept, group = self.kept[k], k if len(self.data) > 1 else 0
-        model = self._kept_network(kept).to(self.data.device).eval()
+        model = self._kept_network(kept).eval()
         data, views = self.data[group : group + 1], self.views[group : group + 1]
         final = self.method.conclude(model, data)
         gap = None if final else kept.gap
         tol = self.settings.training.tol
         diagnosis = examine(model, data, views, Fixed(kept.target), tol, gap)
+        stopped = self.stopped
+        if stopped != "diverged":  # of several results, each may end differently
+            stopped = "certified" if diagnosis.certified else "budget"
         return Result(
             model=model.cpu(),
             diagnosis=diagnosis,
@@ -373,7 +376,7 @@ class Trainer:
             box=Box(self.box.low.cpu(), self.box.high.cpu()),
             iterations=self.iteration,
             seconds=self.elapsed(),
-            stopped="certified" if diagnosis.certified else self.stopped,
+            stopped=stopped,
             recoveries=self.guard.recoveries,
             trouble=self.trouble,
         )

@@ -53,4 +53,5 @@ def _make_gedi(trainer: Trainer) -> GEDI:
             box if sampler.clamp else None,
         )
         chains = PersistentChains(buffer, kernel, sampler.steps)
-    return GEDI(weights, trainer.prior, chains, n_chains, trainer.factors)
+    factors = {name: factor.to(trainer.data) for name, factor in trainer.factors.items()}
+    return GEDI(weights, trainer.prior, chains, n_chains, factors)

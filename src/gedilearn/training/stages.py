@@ -62,8 +62,7 @@ def density_stage(settings: Settings, begin: int, n_results: int = 1) -> Stage |
     if not _has_density_stage(settings):
         return None
     density, left_out = settings.density, WITHOUT[settings.method]
-    held = {"inv": density.inv, "prior": density.prior}
-    held = {name: 0.0 if name in left_out else weight for name, weight in held.items()}
+    held = {"inv": density.inv, "prior": density.prior} | dict.fromkeys(left_out, 0.0)
     weights = settings.weights.model_copy(update=held)
     return Stage("density", begin, density.iterations, weights, density.learning_rate, n_results)
 

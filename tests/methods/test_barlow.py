@@ -1,0 +1,94 @@
+"""Barlow Twins against numpy's correlations and scikit-learn's k-means."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import KMeans
+
+from gedilearn.methods.barlow import BarlowTwins, cross_correlation, redundancy
+from gedilearn.methods.method import Batch
+from gedilearn.models.build import build_model
+from gedilearn.models.energy import EnergyModel
+from gedilearn.settings import build
+
+
+def make(members: int = 2, temperature: float = 1.0, **options: object) -> tuple:
+    network = {"hidden": (8,), "head": (6,), "temperature": temperature}
+    settings = build(
+        {"method": "barlow", "n_clusters": 3, "network": network, "barlow": dict(options)}
+    )
+    return build_model(settings, (2,), members).double(), BarlowTwins(settings.barlow)
+
+
+def test_correlations_equal_numpys() -> None:
+    a, b = 100 * torch.randn(2, 2, 40, 3, dtype=torch.float64) + 7
+    b = b + 0.5 * a
+    got = cross_correlation(a, b)
+    for k in range(2):
+        expected = np.corrcoef(a[k].numpy(), b[k].numpy(), rowvar=False)[:3, 3:]
+        # 1e-5 is added to variances of about 1e4.
+        np.testing.assert_allclose(got[k], expected, rtol=0, atol=1e-8)
+
+
+def test_a_constant_coordinate_correlates_with_nothing() -> None:
+    constant = torch.ones(10, 2, requires_grad=True)
+    correlation = cross_correlation(constant, torch.randn(10, 2))
+    correlation.sum().backward()
+    assert torch.equal(correlation, torch.zeros(2, 2))
+    assert constant.grad is not None and constant.grad.isfinite().all()
+
+
+def test_redundancy_by_hand() -> None:
+    correlation = torch.tensor([[0.5, 0.2], [-0.4, 1.0]])
+    expected = 0.25 + 0.1 * (0.04 + 0.16)
+    assert float(redundancy(correlation, 0.1)) == pytest.approx(expected)
+    assert float(redundancy(torch.eye(4), 0.1)) == 0
+
+
+def test_the_loss_equals_a_loop_over_members_and_coordinates() -> None:
+    model, method = make(off_diagonal=0.3, scale=0.7)
+    x, view = torch.randn(2, 1, 20, 2, dtype=torch.float64)
+    got = method.terms(model, model, Batch(torch.arange(20), x, view, 1, 0.5))
+    assert got.keys() == {"redundancy"}
+    # One pass a view: each has batch statistics of its own.
+    z = [model(part.expand(2, -1, -1)).logits.detach().numpy() for part in (x, view)]
+    for k in range(2):
+        # What is added to variances, in numpy's covariances.
+        spread = [np.sqrt(part[k].var(0) + 1e-5) for part in z]
+        covariance = np.cov(z[0][k], z[1][k], rowvar=False, bias=True)[:3, 3:]
+        expected = 0.0
+        for i in range(3):
+            for j in range(3):
+                c = covariance[i, j] / spread[0][i] / spread[1][j]
+                expected += (1 - c) ** 2 if i == j else 0.3 * c**2
+        assert float(got["redundancy"][k].detach()) == pytest.approx(0.7 * expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.2, 5.0])
+def test_clusters_of_k_means_are_built_into_the_last_layer(temperature: float) -> None:
+    model, method = make(1, temperature, assign="kmeans")
+    model.eval()
+    data = torch.randn(1, 300, 2, dtype=torch.float64)
+    embedding = model(data).logits[0].detach().numpy()
+    # k-means is blind to the temperature, which scales all distances alike.
+    expected = KMeans(3, n_init=10, random_state=0).fit(embedding).predict(embedding)
+    assert method.conclude(model, data)
+    got = model(data).logits[0].argmax(-1).numpy()
+    assert len(np.unique(got)) == 3
+    assert (got == expected).all()
+
+
+def test_k_means_takes_more_data_than_one_pass_holds() -> None:
+    model, method = make(1, assign="kmeans")
+    model.eval()
+    assert method.conclude(model, torch.randn(1, 2500, 2, dtype=torch.float64))
+
+
+def test_the_largest_coordinate_needs_no_conclusion() -> None:
+    model: EnergyModel
+    model, method = make(1)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert not method.conclude(model, torch.randn(1, 30, 2, dtype=torch.float64))
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

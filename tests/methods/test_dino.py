@@ -1,0 +1,158 @@
+"""DINO against plain loops in float64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gedilearn.methods.dino import DINO
+from gedilearn.methods.method import Batch
+from gedilearn.models.build import build_model
+from gedilearn.models.energy import EnergyModel
+from gedilearn.settings import build
+
+
+def make(**options: float) -> tuple[EnergyModel, DINO]:
+    values = {"method": "dino", "n_clusters": 3, "network": {"hidden": (8,), "head": (6,)}}
+    settings = build(values | {"dino": {"embedding": 4, **options}})
+    return build_model(settings, (2,), n_members=2).double(), DINO(settings.dino)
+
+
+def make_batch(n: int = 10) -> Batch:
+    x, view = torch.randn(2, 1, n, 2, dtype=torch.float64)
+    return Batch(torch.arange(n), x, view, 1, 0.5)
+
+
+def cosines(model: EnergyModel, batch: Batch) -> np.ndarray:
+    """What the head gives before any temperature: (2, members, n, clusters)."""
+    with torch.no_grad():
+        views = (model.encoder(x.expand(2, -1, -1)) for x in (batch.x, batch.view))
+        return np.stack([model.head(features).numpy() for features in views])
+
+
+def shares(scores: np.ndarray) -> np.ndarray:
+    return np.exp(scores) / np.exp(scores).sum()
+
+
+def train(model: EnergyModel, method: DINO, steps: int) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    for step in range(1, steps + 1):
+        optimizer.zero_grad()
+        method.terms(model, model, make_batch())["distillation"].sum().backward()
+        optimizer.step()
+        method.after_step(model, step / (2 * steps))
+
+
+def brute_force(student: np.ndarray, teacher: np.ndarray, centre: np.ndarray) -> float:
+    """The loss of one member, point by point.  student, teacher: (2, n, clusters)."""
+    losses = []
+    for view in range(2):
+        for i in range(student.shape[1]):
+            target = shares((teacher[1 - view, i] - centre) / 0.04)
+            losses.append(-(target * np.log(shares(student[view, i] / 0.1))).sum())
+    return float(np.mean(losses))
+
+
+def test_the_loss_equals_a_loop_over_members_and_points() -> None:
+    model, method = make(momentum=0.5)
+    train(model, method, 3)
+    assert method.centre is not None
+    centre, batch = method.centre.numpy(), make_batch()
+    student, teacher = cosines(model, batch), cosines(method.judged(model), batch)
+    assert np.abs(student - teacher).max() > 0.01 and np.abs(centre).max() > 0.01
+    got = method.terms(model, model, batch)
+    assert got.keys() == {"distillation"}
+    for k in range(2):
+        expected = brute_force(student[:, k], teacher[:, k], centre[k, 0])
+        assert float(got["distillation"][k].detach()) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_centre_starts_at_zero_and_remembers_past_batches() -> None:
+    model, method = make(centre_momentum=0.8)
+    expected = np.zeros((2, 3))
+    for _ in range(3):
+        batch = make_batch()
+        output = cosines(model, batch)
+        before = expected
+        for k in range(2):
+            mean = np.concatenate([output[0, k], output[1, k]]).mean(0)
+            expected = expected.copy()
+            expected[k] = 0.8 * expected[k] + 0.2 * mean
+        got = method.terms(model, model, batch)["distillation"]
+        for k in range(2):  # the batch itself is centred by those before it
+            loss = brute_force(output[:, k], output[:, k], before[k])
+            assert float(got[k].detach()) == pytest.approx(loss, abs=1e-6)
+        assert method.centre is not None
+        np.testing.assert_allclose(method.centre[:, 0], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("progress", "momentum"), [(0.0, 0.9), (0.25, 0.95 - 0.05 / math.sqrt(2)), (0.5, 0.95), (1, 1)]
+)
+def test_the_teacher_follows_ever_more_slowly(progress: float, momentum: float) -> None:
+    model, method = make(momentum=0.9)
+    before = {name: v.clone() for name, v in method.judged(model).state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    method.after_step(model, progress)
+    now, student = method.judged(model).state_dict(), model.state_dict()
+    lengths = student["head.prototypes"].norm(dim=1)
+    torch.testing.assert_close(lengths, torch.ones_like(lengths))
+    for name, old in before.items():
+        expected = momentum * old + (1 - momentum) * student[name]
+        torch.testing.assert_close(now[name], expected, rtol=0, atol=1e-12)
+
+
+def test_only_the_student_gets_gradients() -> None:
+    model, method = make()
+    method.terms(model, model, make_batch())["distillation"].sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+    teacher = method.judged(model)
+    assert all(p.grad is None and not p.requires_grad for p in teacher.parameters())
+
+
+def test_the_teacher_is_judged_and_starts_as_the_student() -> None:
+    model, method = make(momentum=0.9)
+    teacher = method.judged(model)
+    assert teacher is not model and method.judged(model) is teacher
+    pairs = list(zip(teacher.parameters(), model.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert all(a.data_ptr() != b.data_ptr() for a, b in pairs)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_it_goes_on_from_its_state(known: bool) -> None:
+    model, method = make(momentum=0.5)
+    train(model, method, 3)
+    state = {
+        "teacher": {name: v.clone() for name, v in method.state()["teacher"].items()},
+        "centre": method.state()["centre"].clone(),
+    }
+    other = DINO(method.options)
+    if known:  # a teacher of before must not stay
+        other.judged(model)
+    other.load_state(state)
+    kept = other.state()  # a checkpoint written before the first step
+    assert all(torch.equal(kept["teacher"][name], v) for name, v in state["teacher"].items())
+    batch = make_batch()
+    ours, theirs = (m.terms(model, model, batch)["distillation"] for m in (method, other))
+    assert torch.equal(ours, theirs)
+    for m in (method, other):
+        m.after_step(model, 0.5)
+    after: list[dict[str, Tensor]] = [m.judged(model).state_dict() for m in (method, other)]
+    assert all(torch.equal(after[0][name], after[1][name]) for name in after[0])
+    assert torch.equal(method.state()["centre"], other.state()["centre"])
+
+
+def test_a_state_of_before_the_first_step_is_a_state_too() -> None:
+    model, method = make()
+    other = DINO(method.options)
+    other.load_state(method.state())
+    batch = make_batch()
+    ours, theirs = (m.terms(model, model, batch)["distillation"] for m in (method, other))
+    assert torch.equal(ours, theirs)

@@ -1,0 +1,186 @@
+"""SwAV against plain loops in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gedilearn.errors import InputError
+from gedilearn.methods.method import Batch
+from gedilearn.methods.swav import SwAV, sinkhorn
+from gedilearn.models.build import build_model
+from gedilearn.models.energy import EnergyModel
+from gedilearn.models.heads import PrototypeHead
+from gedilearn.settings import SwAV as Options
+from gedilearn.settings import build
+
+
+def plain_sinkhorn(scores: np.ndarray, epsilon: float, iterations: int) -> np.ndarray:
+    q = np.exp(scores / epsilon)
+    for _ in range(iterations):
+        q = q / q.sum(0, keepdims=True)
+        q = q / q.sum(1, keepdims=True)
+    return q
+
+
+def make(**options: float) -> tuple[EnergyModel, SwAV]:
+    values = {"method": "swav", "n_clusters": 3, "network": {"hidden": (8,), "head": (6,)}}
+    settings = build(values | {"swav": {"embedding": 4, **options}})
+    return build_model(settings, (2,), n_members=2).double(), SwAV(settings.swav)
+
+
+def make_batch(n: int = 10, progress: float = 0.5) -> Batch:
+    x, view = torch.randn(2, 1, n, 2, dtype=torch.float64)
+    return Batch(torch.arange(n), x, view, 1, progress)
+
+
+def prototypes(model: EnergyModel) -> Tensor:
+    assert isinstance(model.head, PrototypeHead)
+    return model.head.prototypes
+
+
+def brute_force(
+    embedding: np.ndarray, prototypes: np.ndarray, options: Options, queue: np.ndarray | None = None
+) -> float:
+    """The loss of one member, point by point.  embedding: (2, n, d), queue: (2, m, d)."""
+    n = embedding.shape[1]
+    q = []
+    for view in range(2):
+        points = embedding[view]
+        if queue is not None:
+            points = np.concatenate([queue[view], points])
+        q.append(plain_sinkhorn(points @ prototypes, options.epsilon, options.iterations)[-n:])
+    losses = []
+    for view in range(2):
+        for i in range(n):
+            scores = [np.exp(embedding[view, i] @ c / options.temperature) for c in prototypes.T]
+            for k, score in enumerate(scores):
+                losses.append(-q[1 - view][i, k] * np.log(score / sum(scores)))
+    return sum(losses) / (2 * n)
+
+
+def embeddings(model: EnergyModel, batch: Batch) -> np.ndarray:
+    """(members, 2, n, d), from one pass over both views as batch statistics want it."""
+    both = torch.cat([batch.x, batch.view], dim=1).expand(model.n_members, -1, -1)
+    embedding = model(both).embedding
+    assert embedding is not None
+    return torch.stack(embedding.detach().chunk(2, dim=1), dim=1).numpy()
+
+
+def test_sinkhorn_equals_the_plain_algorithm() -> None:
+    scores = 0.3 * torch.randn(20, 4, dtype=torch.float64)
+    expected = plain_sinkhorn(scores.numpy(), 0.05, 3)
+    np.testing.assert_allclose(sinkhorn(scores), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(sinkhorn(scores.float()), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [0.3, 1.0, 1e4])
+def test_rows_sum_to_one_however_large_the_scores(size: float, dtype: torch.dtype) -> None:
+    scores = size * (2 * torch.rand(50, 5) - 1)
+    q = sinkhorn(scores.to(dtype))
+    assert q.isfinite().all() and (q >= 0).all()
+    torch.testing.assert_close(q.sum(-1), torch.ones_like(q[:, 0]), rtol=0, atol=1e-6)
+
+
+def test_many_rounds_make_all_clusters_equally_large() -> None:
+    q = sinkhorn(0.2 * torch.randn(30, 4, dtype=torch.float64), iterations=500)
+    torch.testing.assert_close(q.sum(0), torch.full((4,), 7.5, dtype=torch.float64))
+    few = sinkhorn(torch.tensor([[0.3, 0.0]] * 9 + [[0.0, 0.3]]), iterations=1).sum(0)
+    assert (few - 5).abs().max() > 0.1
+
+
+def test_leading_axes_are_independent() -> None:
+    scores = torch.randn(2, 3, 12, 4, dtype=torch.float64)
+    together = sinkhorn(scores)
+    for a in range(2):
+        for b in range(3):
+            torch.testing.assert_close(together[a, b], sinkhorn(scores[a, b]))
+
+
+def test_no_gradient_passes_through_the_assignments() -> None:
+    assert not sinkhorn(torch.randn(5, 3, requires_grad=True)).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "iterations"), [(0.0, 3), (-0.1, 3), (float("nan"), 3), (0.05, 0)]
+)
+def test_bad_arguments_are_refused(epsilon: float, iterations: int) -> None:
+    with pytest.raises(InputError, match="must be positive"):
+        sinkhorn(torch.zeros(4, 2), epsilon, iterations)
+
+
+def test_the_loss_equals_a_loop_over_members_and_points() -> None:
+    (model, method), batch = make(), make_batch()
+    got = method.terms(model, model, batch)
+    assert got.keys() == {"swap"}
+    for k, own in enumerate(embeddings(model, batch)):
+        expected = brute_force(own, prototypes(model)[k].detach().numpy(), method.options)
+        assert float(got["swap"][k].detach()) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_full_queue_takes_part_in_the_assignments() -> None:
+    model, method = make(queue=15, queue_from=0.0)
+    first, second, third = make_batch(), make_batch(), make_batch()
+    old = [embeddings(model, batch) for batch in (first, second)]
+    for batch in (first, second):
+        method.terms(model, model, batch)
+    queue = np.concatenate(old, axis=2)[:, :, -15:]  # (members, 2, 15, d)
+    got = method.terms(model, model, third)["swap"]
+    for k, own in enumerate(embeddings(model, third)):
+        compared = prototypes(model)[k].detach().numpy()
+        expected = brute_force(own, compared, method.options, queue[k])
+        assert float(got[k].detach()) == pytest.approx(expected, abs=1e-6)
+        assert abs(brute_force(own, compared, method.options) - expected) > 1e-4
+
+
+def test_the_queue_holds_the_newest_embeddings_of_each_view() -> None:
+    model, method = make(queue=15, queue_from=0.0)
+    batches = [make_batch() for _ in range(4)]
+    for batch in batches:
+        method.terms(model, model, batch)
+    newest = np.concatenate([embeddings(model, b) for b in batches], axis=2)[:, :, -15:]
+    assert method.queue is not None and not method.queue.requires_grad
+    np.testing.assert_allclose(method.queue, newest.swapaxes(0, 1), atol=1e-12)
+
+
+@pytest.mark.parametrize(("filled", "progress"), [(1, 0.9), (2, 0.1)])
+def test_a_queue_waits_until_it_is_full_and_its_time_has_come(filled: int, progress: float) -> None:
+    model, method = make(queue=15, queue_from=0.2)
+    for _ in range(filled):
+        method.terms(model, model, make_batch())
+    batch = make_batch(progress=progress)
+    without = SwAV(method.options.model_copy(update={"queue": 0}))
+    expected = without.terms(model, model, batch)["swap"]
+    torch.testing.assert_close(method.terms(model, model, batch)["swap"], expected)
+
+
+def test_a_queue_goes_on_from_its_state() -> None:
+    model, method = make(queue=15, queue_from=0.0)
+    for _ in range(2):
+        method.terms(model, model, make_batch())
+    other = SwAV(method.options)
+    other.load_state(method.state())
+    batch = make_batch()
+    ours, theirs = (m.terms(model, model, batch)["swap"] for m in (method, other))
+    assert torch.equal(ours, theirs)
+    assert torch.equal(method.state()["queue"], other.state()["queue"])
+
+
+def test_prototypes_stay_while_frozen_then_move_at_length_one() -> None:
+    model, method = make(freeze=0.5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    start = prototypes(model).detach().clone()
+    for progress, moves in ((0.25, False), (0.5, False), (0.75, True)):
+        before = model.encoder.state_dict()["weights.0"].clone()
+        optimizer.zero_grad()
+        method.terms(model, model, make_batch())["swap"].sum().backward()
+        method.before_step(model, progress)
+        optimizer.step()
+        method.after_step(model, progress)
+        assert ((prototypes(model) - start).abs().max() > 0.01) == moves
+        assert not torch.equal(before, model.encoder.state_dict()["weights.0"])
+        lengths = prototypes(model).norm(dim=1)
+        torch.testing.assert_close(lengths, torch.ones_like(lengths))

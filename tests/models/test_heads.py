@@ -1,0 +1,104 @@
+"""The head with prototypes, and models taken apart and put together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gedilearn.models.build import build_model
+from gedilearn.models.energy import EnergyModel
+from gedilearn.models.heads import PrototypeHead
+from gedilearn.models.mlp import MLP
+from gedilearn.settings import build
+
+
+def make(members: int = 3) -> PrototypeHead:
+    return PrototypeHead(MLP((5, 6, 4), members, n_normalised=1), n_clusters=3)
+
+
+def model_of(method: str, members: int) -> EnergyModel:
+    network = {"hidden": (8,), "head": (6,), "temperature": 0.5}
+    settings = build({"method": method, "n_clusters": 3, "network": network})
+    model = build_model(settings, (2,), members)
+    model(torch.randn(members, 20, 2))  # moments of batches, where there are norms
+    return model.eval()
+
+
+def test_it_gives_cosines_between_projections_and_prototypes() -> None:
+    head, x = make().eval(), torch.randn(3, 7, 5)
+    got = head(x).detach().numpy()
+    projected = head.projector(x).detach().numpy()
+    prototypes = head.prototypes.detach().numpy()
+    for k in range(3):
+        for i in range(7):
+            for c in range(3):
+                z, p = projected[k, i], prototypes[k, :, c]
+                cosine = z @ p / np.linalg.norm(z) / np.linalg.norm(p)
+                assert got[k, i, c] == pytest.approx(cosine, abs=1e-5)
+
+
+def test_prototypes_start_with_length_one_and_come_back_to_it() -> None:
+    head = make()
+    ones = torch.ones(3, 3)
+    torch.testing.assert_close(head.prototypes.norm(dim=1), ones)
+    direction = head.prototypes.detach().clone()
+    with torch.no_grad():
+        head.prototypes.mul_(torch.tensor([0.1, 2.0, 30.0]))
+    head.normalise()
+    torch.testing.assert_close(head.prototypes.norm(dim=1), ones)
+    torch.testing.assert_close(head.prototypes.detach(), direction)
+
+
+def test_selected_and_joined_heads_give_what_their_members_give() -> None:
+    head, x = make(), torch.randn(3, 7, 5)
+    head(x)
+    head.eval()
+    expected = head(x)
+    chosen = head.select([2, 0])
+    assert chosen.n_members == 2 and not chosen.training and not chosen.projector.training
+    torch.testing.assert_close(chosen(x[[2, 0]]), expected[[2, 0]])
+    joined = chosen.join([head.select([1])])
+    torch.testing.assert_close(joined(x[[2, 0, 1]]), expected[[2, 0, 1]])
+    assert joined.prototypes.data_ptr() != chosen.prototypes.data_ptr()
+    assert head.double().select([1]).prototypes.dtype == torch.float64
+
+
+def test_gradients_of_prototypes_count_and_are_scaled_member_by_member() -> None:
+    head = make()
+    head(torch.randn(3, 7, 5)).square().sum().backward()
+    before = [p.grad.clone() for p in head.parameters() if p.grad is not None]
+    squares = torch.tensor([sum(float(g[k].square().sum()) for g in before) for k in range(3)])
+    torch.testing.assert_close(head.gradient_squares(), squares)
+    factors = torch.tensor([0.5, 1.0, 0.0])
+    head.scale_gradients(factors)
+    for parameter, old in zip(head.parameters(), before, strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad, old * factors[:, None, None])
+
+
+@pytest.mark.parametrize("method", ["gedi", "swav", "barlow", "dino", "deepcluster"])
+def test_joined_models_give_what_each_gives(method: str) -> None:
+    models = [model_of(method, members) for members in (1, 2, 1)]
+    joined = EnergyModel.join(models).eval()
+    assert joined.n_members == 4 and joined.temperature == models[0].temperature
+    x = torch.randn(4, 9, 2)
+    expected = [model(part) for model, part in zip(models, x.split([1, 2, 1]), strict=True)]
+    got = joined(x)
+    torch.testing.assert_close(got.logits, torch.cat([out.logits for out in expected]))
+    torch.testing.assert_close(got.features, torch.cat([out.features for out in expected]))
+    alone = joined.select([2])
+    torch.testing.assert_close(alone.eval()(x[2:3]).logits, got.logits[2:3])
+
+
+def test_an_encoder_of_the_users_is_joined_too() -> None:
+    settings = build({"method": "swav", "n_clusters": 3})
+    encoder = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.BatchNorm1d(5))
+    models = [build_model(settings, (2,), 1, encoder) for _ in range(2)]
+    for model in models:
+        model(torch.randn(1, 20, 2))
+        model.eval()
+    joined = EnergyModel.join(models)
+    x = torch.randn(2, 9, 2)
+    expected = torch.cat([m(x[k : k + 1]).logits for k, m in enumerate(models)])
+    torch.testing.assert_close(joined.eval()(x).logits, expected)

@@ -1,0 +1,245 @@
+"""Several results at once, and every method from fit to file and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_moons
+from sklearn.metrics import adjusted_rand_score
+
+from gedilearn import GEDI
+from gedilearn.errors import InputError
+from gedilearn.estimator import fit_together
+from gedilearn.settings import BASELINES, WITHOUT, Settings, build
+from gedilearn.training.environment import launch
+from gedilearn.training.guard import Guard
+from gedilearn.training.loop import Trainer
+
+SETS = [make_moons(120, noise=0.05, random_state=seed)[0] for seed in (0, 1)]
+METHODS = [*WITHOUT, *BASELINES]
+
+
+def make_settings(**sections: Any) -> Settings:
+    values = {
+        "network": {"hidden": (16,)},
+        "density": {"iterations": 10},
+        "sampler": {"buffer": 120, "steps": 2},
+        "optimizer": {"batch_size": 60},
+        "training": {"max_iter": 60, "check_every": 20, "tol": 0.0},
+    }
+    return build(values | sections)
+
+
+def test_each_data_set_gets_an_estimator_of_its_own() -> None:
+    moved = [SETS[0], 100 * SETS[1] + 7]
+    settings = make_settings(training={"max_iter": 150, "check_every": 50})
+    models = fit_together(moved, settings)
+    assert len(models) == 2
+    for model, x in zip(models, moved, strict=True):
+        assert (model.predict(x) == model.labels_).all()
+        assert model.n_features_in_ == 2
+        np.testing.assert_allclose(model.scaling_.undo(model.scaling_.apply(x)), x, rtol=1e-4)
+    truth = [make_moons(120, noise=0.05, random_state=seed)[1] for seed in (0, 1)]
+    for model, own, other in zip(models, truth, truth[::-1], strict=True):
+        assert adjusted_rand_score(own, model.labels_) > adjusted_rand_score(other, model.labels_)
+
+
+def test_one_data_set_alone_is_fitted_too() -> None:
+    (model,) = fit_together(SETS[:1], make_settings())
+    assert model.labels_.shape == (120,)
+
+
+def test_a_sweep_gives_an_estimator_for_each_factor() -> None:
+    factors = {"prior": np.array([1.0, 0.0, 0.5])}
+    models = fit_together(SETS[:1], make_settings(), factors)
+    assert len({id(model) for model in models}) == 3
+    for model in models:
+        assert (model.predict(SETS[0]) == model.labels_).all()
+        assert model.predict_proba(SETS[0]).shape == (120, 2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "factors", "message"),
+    [
+        ((120, 100), None, "one shape"),
+        ((), None, "one shape"),
+        ((120,), {"inv": np.ones(2), "prior": np.ones(3)}, "one length"),
+        ((120, 120), {"inv": np.ones(3)}, "as many factors as sets"),
+        ((120,), {"invariance": np.ones(2)}, "terms are gen, inv, prior"),
+    ],
+)
+def test_sets_and_factors_that_do_not_match_are_refused(
+    sizes: tuple[int, ...], factors: dict[str, np.ndarray] | None, message: str
+) -> None:
+    data = [x[:size] for x, size in zip(SETS, sizes, strict=False)]
+    with pytest.raises(InputError, match=message):
+        fit_together(data, make_settings(), factors)
+
+
+def test_fewer_points_than_clusters_are_refused() -> None:
+    with pytest.raises(InputError, match="n_clusters=7 for 5 points"):
+        fit_together([x[:5] for x in SETS], make_settings(n_clusters=7))
+
+
+def test_a_member_of_a_sweep_trains_as_it_would_alone() -> None:
+    x = torch.from_numpy(SETS[0]).float()
+    quiet = {"views": {"kind": "noise", "noise": 0.0}, "method": "no-gen"}
+    factors = {"inv": torch.tensor([1.0, 0.0, 3.0]), "prior": torch.tensor([1.0, 2.0, 0.5])}
+    sweep = Trainer(
+        x[None],
+        make_settings(**quiet, weights={"inv": 5.0, "prior": 4.0}),
+        n_results=3,
+        factors=factors,
+    )
+    device = launch(sweep.settings.device)
+    sweep.set_up(device)
+    starts = [sweep.model.select([k]).state_dict() for k in range(3)]
+    for _ in range(3):
+        sweep.iteration += 1
+        sweep.step()
+    for k, start in enumerate(starts):
+        weights = {
+            "inv": 5 * float(factors["inv"][k]),
+            "prior": 4 * float(factors["prior"][k]),
+        }
+        alone = Trainer(x, make_settings(**quiet, weights=weights))
+        alone.set_up(device)
+        alone.model.load_state_dict(start)
+        for _ in range(3):
+            alone.iteration += 1
+            alone.step()
+        mine = sweep.model.select([k]).state_dict()
+        for name, value in alone.model.state_dict().items():
+            torch.testing.assert_close(mine[name], value, rtol=1e-4, atol=1e-6)
+            assert not torch.equal(value, start[name])
+
+
+def test_results_that_diverge_at_once_are_still_those_of_their_own_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Guard, "reason", lambda *_: "all is lost")
+    data = torch.stack([torch.from_numpy(x).float() for x in SETS])
+    training = {"max_iter": 20, "check_every": 20, "on_divergence": "stop"}
+    trainer = Trainer(data, make_settings(training=training), n_results=2)
+    results = trainer.fit_all()
+    for k, result in enumerate(results):
+        assert result.stopped == "diverged"
+        expected = trainer.model.select([k]).state_dict()
+        for name, value in result.model.state_dict().items():
+            assert torch.equal(value, expected[name])
+
+
+def test_a_certificate_does_not_hide_a_later_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reason(guard: Guard, *_: Any) -> str | None:
+        return "all is lost" if guard.trainer.stage.name == "density" else None
+
+    monkeypatch.setattr(Guard, "reason", reason)
+    easy = dict(tol=10.0, max_iter=20, check_every=10, density_iter=10, on_divergence="stop")
+    with pytest.warns(RuntimeWarning, match="all is lost"):
+        model = GEDI(**easy, random_state=0).fit(SETS[0])
+    assert model.converged_ and model.stopped_ == "diverged"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_fits_and_comes_back_from_its_file(method: str, tmp_path: Path) -> None:
+    short = dict(max_iter=60, check_every=20, density_iter=10)
+    model = GEDI(method=method, **short, random_state=0).fit(SETS[0])
+    assert model.labels_.shape == (120,) and np.isfinite(model.certificate_gap_)
+    model.save(tmp_path / "model.safetensors")
+    loaded = GEDI.load(tmp_path / "model.safetensors")
+    assert loaded.method == method
+    assert (model.predict_proba(SETS[1]) == loaded.predict_proba(SETS[1])).all()
+    assert (loaded.predict(SETS[0]) == model.labels_).all()
+
+
+def test_barlow_with_k_means_comes_back_with_the_same_clusters(tmp_path: Path) -> None:
+    options = {"assign": "kmeans"}
+    short = dict(max_iter=40, check_every=20, random_state=0, temperature=0.3)
+    run = tmp_path / "run"
+    model = GEDI(method="barlow", method_options=options, **short, run_dir=run).fit(SETS[0])
+    assert len(np.unique(model.labels_)) == 2
+    assert model.converged_ == (model.stopped_ == "certified")
+    loaded = GEDI.load(run / "model.safetensors")
+    again = GEDI.resume(run, SETS[0])  # k-means is not built in a second time
+    for other in (loaded, again):
+        assert (other.predict_proba(SETS[1]) == model.predict_proba(SETS[1])).all()
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
+@pytest.mark.parametrize("method", BASELINES)
+def test_baselines_train_in_other_precisions(method: str, precision: str) -> None:
+    options = {"swav": {"queue": 100, "queue_from": 0.0}}.get(method)
+    short = dict(max_iter=6, check_every=6, hidden=(8,), batch_size=60, random_state=0)
+    model = GEDI(method=method, method_options=options, precision=precision, **short)
+    assert model.fit(SETS[0]).stopped_ != "diverged"
+    assert (model.predict(SETS[0]) == model.labels_).all()
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 4, 4)])
+def test_a_model_in_double_precision_can_do_all_that_others_can(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    x = np.random.default_rng(0).uniform(size=(30, *shape))
+    short = dict(max_iter=4, check_every=2, density_iter=2, sgld_steps=2, random_state=0)
+    model = GEDI(precision="64-true", **short).fit(x)
+    model.save(tmp_path / "model.safetensors")
+    loaded = GEDI.load(tmp_path / "model.safetensors")
+    assert np.isfinite(model.score(x)) and model.score(x) == loaded.score(x)
+    assert (model.predict_proba(x) == loaded.predict_proba(x)).all()
+    assert (model.sample(3, steps=2, random_state=0)[0].shape) == (3, *shape)
+    for kind in ("log_density", "gradient_norm"):
+        assert (model.score_samples(x, kind) == loaded.score_samples(x, kind)).all()
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("swav", {"queue": 90, "queue_from": 0.0}),
+        ("dino", {"momentum": 0.9}),
+        ("deepcluster", {"period": 15}),
+    ],
+)
+def test_a_crash_and_a_resume_end_in_the_same_weights(
+    method: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = dict(
+        method=method,
+        method_options=options,
+        hidden=(16,),
+        n_init=2,
+        batch_size=50,
+        max_iter=60,
+        check_every=10,
+        checkpoint_every=0,
+        tol=0.0,
+        random_state=1,
+    )
+    straight = GEDI(**small, run_dir=tmp_path / "straight").fit(SETS[0])
+    step = Trainer.step
+
+    def fragile(trainer: Trainer) -> dict[str, torch.Tensor]:
+        if trainer.iteration == 37:
+            raise RuntimeError("power cut")
+        return step(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", fragile)
+        with pytest.raises(RuntimeError, match="power cut"):
+            GEDI(**small, run_dir=tmp_path / "run").fit(SETS[0])
+    steps = []
+
+    def counted(trainer: Trainer) -> dict[str, torch.Tensor]:
+        steps.append(trainer.iteration)
+        return step(trainer)
+
+    monkeypatch.setattr(Trainer, "step", counted)
+    resumed = GEDI.resume(tmp_path / "run", SETS[0])
+    assert steps == list(range(31, 61))
+    expected = straight.model_.state_dict()
+    for name, value in resumed.model_.state_dict().items():
+        assert torch.equal(value, expected[name]), name
+    assert resumed.certificate_gap_ == straight.certificate_gap_
