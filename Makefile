@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint types bench bench-growth results-shapes results-gen docs-figures clean
+.PHONY: demo test test-slow lint types bench bench-growth results-shapes results-gen results-toy docs-figures clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -39,6 +39,12 @@ results-shapes: $(VENV)/.runtime
 GEN ?= gedi-runs/gen
 results-gen: $(VENV)/.runtime
 	$(BIN)/python docs/make_results.py gen $(GEN)
+
+# Rows and figures are made by `gedi reproduce toy --out $(TOY)`, with each preset in turn, and by
+# labels, generation and sensitivity in its place.
+TOY ?= gedi-runs/toy
+results-toy: $(VENV)/.runtime
+	$(BIN)/python docs/make_results.py toy $(TOY)
 
 docs-figures: $(VENV)/.runtime
 	$(BIN)/python docs/make_figures.py

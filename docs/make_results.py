@@ -5,13 +5,16 @@ python docs/make_results.py shapes gedi-runs/shapes
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
 from gedilearn.errors import InputError
-from gedilearn.experiments import gen, shapes
+from gedilearn.experiments import gen, shapes, toy_tables
 
-PAGES = {"gen": gen.page, "shapes": shapes.page}
+PAGES = {"gen": gen.page, "shapes": shapes.page, "toy": toy_tables.page}
+# Figures that a page shows, by the names it has for them, and where they are.
+FIGURES = {"toy": toy_tables.figures}
 
 
 def main(name: str, out: str) -> None:
@@ -22,6 +25,8 @@ def main(name: str, out: str) -> None:
         raise SystemExit(f"error: {error}") from None
     page.parent.mkdir(exist_ok=True)
     page.write_text(text, encoding="utf-8")
+    for figure, source in FIGURES[name](Path(out)).items() if name in FIGURES else ():
+        shutil.copyfile(source, page.parent / figure)
     print(f"written: {page}")
 
 

@@ -14,6 +14,7 @@ import typer
 
 from gedilearn import __version__
 from gedilearn.cli.plainly import plainly
+from gedilearn.cli.toy_commands import toys
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 reproduce = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(reproduce, name="reproduce")
+reproduce.add_typer(toys)
 
 
 class Kind(str, Enum):
@@ -32,6 +34,20 @@ class Kind(str, Enum):
     log_density = "log_density"
     gradient_norm = "gradient_norm"
     confidence = "confidence"
+
+
+class Objective(str, Enum):
+    """What to train with; a test holds it against the setting `method`."""
+
+    gedi = "gedi"
+    no_gen = "no-gen"
+    no_inv = "no-inv"
+    no_unif = "no-unif"
+    jem = "jem"
+    swav = "swav"
+    barlow = "barlow"
+    dino = "dino"
+    deepcluster = "deepcluster"
 
 
 class Where(str, Enum):
@@ -108,6 +124,10 @@ def fit(
     preset: Annotated[
         str, typer.Option(metavar="NAME", help="Settings to start from; see gedi presets.")
     ] = "default",
+    method: Annotated[
+        Objective | None,
+        typer.Option(help="The objective: GEDI, one of its ablations, or a baseline."),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -149,6 +169,7 @@ def fit(
     from gedilearn.output import Screen
 
     options = {
+        "method": method.value if method else None,
         "training.seed": seed,
         "training.n_init": inits,
         "device.accelerator": device.value if device else None,

@@ -1,15 +1,16 @@
-"""The rows of an experiment: made one by one, kept in a folder, shown as a table.
+"""The rows of an experiment: made cell by cell, kept in a folder, shown as a table.
 
-A row is one fit, named by its (data, method, seed), in plain JSON values.
+A row is one result, named by its (data, method, seed), in plain JSON values.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +29,22 @@ FRESH = 1_000_000  # added to the seed of the points that are scored
 # --- making -------------------------------------------------------------------------------------
 
 
+class Cell(NamedTuple):
+    """What is trained at once: one method on one set, with several seeds.
+
+    `rows` are the methods that its rows name, one a seed each; they can be more than one, where a
+    single training answers for several lines of a table.
+    """
+
+    data: str
+    method: str
+    seeds: tuple[int, ...]
+    rows: tuple[str, ...]
+
+    def expected(self) -> list[Key]:
+        return [(self.data, name, seed) for seed in self.seeds for name in self.rows]
+
+
 def collect(
     wanted: Sequence[Key],
     fit: Callable[[str, str, int, int, dict[str, Any]], Row],
@@ -39,28 +56,87 @@ def collect(
 ) -> list[Row]:
     """The row `fit(data, method, seed, n, settings)` of every key wanted, in their order.
 
-    With `out`, rows are appended to out/rows.jsonl as they come, and those that are there already
-    are not run again. `tell` gets each new row and how many are still to come.
+    As `collect_cells`, with cells of a single seed and row.
     """
-    from joblib import Parallel, delayed
+    cells = [Cell(data, method, (seed,), (method,)) for data, method, seed in wanted]
+    return collect_cells(cells, partial(_alone, fit), out, n, settings, workers, tell)
 
+
+def collect_cells(
+    cells: Sequence[Cell],
+    fit: Callable[[str, str, tuple[int, ...], int, dict[str, Any]], list[Row]],
+    out: Path | None,
+    n: int,
+    settings: dict[str, Any] | None,
+    workers: int = 1,
+    tell: Callable[[Row, int], None] | None = None,
+) -> list[Row]:
+    """The rows `fit(data, method, seeds, n, settings)` of every cell, in their order.
+
+    With `out`, rows are appended to out/rows.jsonl as they come, and a seed whose rows are all
+    there is not run again: `fit` is asked for the others of its cell only. `tell` gets each new
+    row and how many are still to come.
+
+    Cells are spread over `workers` processes by joblib. A caller who chooses a backend with
+    `joblib.parallel_config`, for instance Ray's or Dask's with `n_jobs`, spreads them over a
+    cluster by the same function: leave `workers` at 1, which stands for the number chosen there.
+    """
     if workers < 1:
         raise InputError(f"workers={workers}: at least 1 process is needed")
     done = {} if out is None else {_key(row): row for row in _reopen(out, _config(n, settings))}
-    missing = [key for key in wanted if key not in done]
-    fits = (delayed(fit)(*key, n, settings or {}) for key in missing)
-    for left, row in zip(
-        range(len(missing) - 1, -1, -1),
-        Parallel(n_jobs=workers, return_as="generator", batch_size=1)(fits),
-        strict=True,
-    ):
-        done[_key(row)] = row
-        if out is not None:
-            with open(out / "rows.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-        if tell is not None:
-            tell(row, left)
-    return [done[key] for key in wanted]
+    missing = [rest for cell in cells if (rest := _rest(cell, done)) is not None]
+    left = sum(key not in done for cell in missing for key in cell.expected())
+    for rows in _as_they_come(missing, fit, n, settings or {}, workers):
+        for row in rows:
+            if _key(row) in done:
+                continue
+            done[_key(row)] = row
+            left -= 1
+            if out is not None:
+                with open(out / "rows.jsonl", "a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+            if tell is not None:
+                tell(row, left)
+    return [done[key] for cell in cells for key in cell.expected()]
+
+
+def _alone(
+    fit: Callable[[str, str, int, int, dict[str, Any]], Row],
+    data: str,
+    method: str,
+    seeds: tuple[int, ...],
+    n: int,
+    settings: dict[str, Any],
+) -> list[Row]:
+    return [fit(data, method, seed, n, settings) for seed in seeds]
+
+
+def _rest(cell: Cell, done: Collection[Key]) -> Cell | None:
+    """The cell with the seeds that lack a row."""
+    seeds = tuple(s for s in cell.seeds if any((cell.data, r, s) not in done for r in cell.rows))
+    return cell._replace(seeds=seeds) if seeds else None
+
+
+def _as_they_come(
+    cells: Sequence[Cell],
+    fit: Callable[[str, str, tuple[int, ...], int, dict[str, Any]], list[Row]],
+    n: int,
+    settings: dict[str, Any],
+    workers: int,
+) -> Iterator[list[Row]]:
+    """The rows of each cell as soon as it is done, so that an interruption loses little."""
+    from joblib import Parallel, delayed, effective_n_jobs
+    from joblib.parallel import get_active_backend
+
+    jobs = None if workers == 1 else workers
+    fits = [delayed(fit)(cell.data, cell.method, cell.seeds, n, settings) for cell in cells]
+    if get_active_backend()[0].supports_return_generator:
+        # In any order: a slow cell must not hold back the rows of others.
+        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(fits)
+        return
+    size = effective_n_jobs(jobs)
+    for start in range(0, len(fits), size):
+        yield from Parallel(n_jobs=jobs, batch_size=1)(fits[start : start + size])
 
 
 def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:

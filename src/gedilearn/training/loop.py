@@ -236,10 +236,10 @@ class Trainer:
         if self.stage.name == "density":
             # The density is new in each state, but no certificate is given up for it.
             return certified or not settled
-        if settled:  # while other results are still sought
-            return certified and score < kept.score
-        # While views are annealed, scores of different moments do not compare: the latest wins.
-        return self.views[0].annealed or score < kept.score or kept.state is None
+        # Until there is a certificate the latest state wins: views may be annealed, and where a term
+        # is missing or predictions are undecided, an untrained state may have the smallest gap.
+        # A certified one stays while other results are still sought.
+        return not settled or (certified and score < kept.score)
 
     def _keep(self, kept: Kept, seen: Measurement, look: Measurement, member: int) -> None:
         if self.stage.name == "clusters":

@@ -1,0 +1,130 @@
+"""What the commands on the paper's synthetic experiments do. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gedilearn.errors import InputError
+from gedilearn.experiments import pictures, toy_tables
+from gedilearn.experiments import sensitivity as grid
+from gedilearn.experiments import toy as table
+from gedilearn.experiments.rows import Row
+from gedilearn.output import Screen, csv_text, make_console
+from gedilearn.training.checkpoint import write_text
+
+DEFAULT_OUT = Path("gedi-runs") / "toy"
+
+
+def toy(
+    preset: str,
+    seeds: int,
+    methods: str | None,
+    data: str | None,
+    workers: int,
+    out: Path | None,
+    iterations: int | None,
+    screen: Screen,
+) -> None:
+    """Table, CSV, Markdown and figure of NMI; names have commas between them."""
+    folder = table.folder(out or DEFAULT_OUT, preset, iterations)
+
+    def run() -> list[Row]:
+        return table.run(
+            range(seeds),
+            _names(data),
+            _names(methods),
+            workers,
+            folder,
+            preset=preset,
+            iterations=iterations,
+            tell=_teller(screen),
+        )
+
+    _finish("toy", run, toy_tables, folder, screen)
+
+
+def sensitivity(
+    preset: str,
+    seeds: int,
+    data: str | None,
+    workers: int,
+    out: Path | None,
+    iterations: int,
+    screen: Screen,
+) -> None:
+    """Table, CSV, Markdown and heat maps over the weights."""
+    folder = table.folder(out or DEFAULT_OUT, preset, iterations) / "sensitivity"
+
+    def run() -> list[Row]:
+        return grid.run(
+            range(seeds),
+            _names(data),
+            workers,
+            folder,
+            preset=preset,
+            iterations=iterations,
+            tell=_teller(screen),
+        )
+
+    _finish("sensitivity", run, grid, folder, screen)
+
+
+def picture(
+    name: str,
+    methods: str | None,
+    data: str | None,
+    out: Path | None,
+    asked: dict[str, Any],
+    screen: Screen,
+) -> None:
+    """The picture `name` of `pictures`."""
+    if not 0 <= asked["seed"] < 2**31:
+        raise InputError(f"--seed {asked['seed']}: give a number from 0 to 2**31 - 1")
+    folder = table.folder(out or DEFAULT_OUT, asked["preset"], asked["iterations"])
+    draw = {"labels": pictures.labels, "generation": pictures.generation}[name]
+    try:
+        path = draw(folder, _names(data), _names(methods), tell=screen.message, **asked)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on from here") from None
+    print(path)
+
+
+def _finish(
+    name: str, run: Callable[[], list[Row]], shown: ModuleType, folder: Path, screen: Screen
+) -> None:
+    """Run, write all that is made of the rows, and show the table."""
+    try:
+        rows = run()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on from here") from None
+    write_text(folder / f"{name}.csv", _csv(rows))
+    write_text(folder / f"{name}.md", shown.markdown(rows))
+    shown.figure(rows, folder / f"{name}.png")
+    shown.show(rows, make_console())
+    files = ", ".join(f"{name}.{end}" for end in ("csv", "md", "png"))
+    screen.message(f"written in {folder}: rows.jsonl, {files}")
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    """One line a row; several failure modes share a field."""
+    lines = [[_field(value) for value in row.values()] for row in rows]
+    return csv_text(list(rows[0]), lines)
+
+
+def _field(value: Any) -> Any:
+    return "; ".join(value) if isinstance(value, list) else value
+
+
+def _teller(screen: Screen) -> Callable[[Row, int], None]:
+    def tell(row: Row, left: int) -> None:
+        said = f"{row['data']}, {row['method']}, seed {row['seed']}: NMI {row['nmi']:.3f}"
+        screen.message(f"{said}, {row['seconds']:.1f} s ({left} to go)")
+
+    return tell
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,297 @@
+"""The paper's table on moons and circles, on few points and with short training."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_circles, make_moons
+from sklearn.metrics import normalized_mutual_info_score
+from typer.testing import CliRunner
+
+from gedilearn import estimator
+from gedilearn.cli.commands import Objective, app
+from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI
+from gedilearn.experiments import toy, toy_tables
+from gedilearn.presets import PRESETS, preset
+from gedilearn.presets import toy as toy_settings
+from gedilearn.settings import Settings, build
+
+SHORT = {
+    "optimizer.batch_size": 40,
+    "training.check_every": 10,
+    "network.hidden": (8,),
+    "sampler.buffer": 100,
+    "sampler.chains": 40,
+}
+ASKED = {"preset": "paper/toy", "iterations": 20, "n": 60, "changes": SHORT, "together": 2}
+COMMANDS = ("toy", "labels", "generation", "sensitivity")
+# As printed: JEM, SwAV, no unif, no inv, no gen, GEDI.
+PRINTED = """
+moons 0.00±0.00 0.76±0.36 0.00±0.00 0.11±0.15 0.98±0.00 0.94±0.07
+circles 0.00±0.00 0.00±0.00 0.00±0.00 0.22±0.13 0.83±0.12 1.00±0.01
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("toy")
+
+
+@pytest.fixture(scope="module")
+def out(root):
+    return root / "made"
+
+
+@pytest.fixture(scope="module")
+def rows(out):
+    return toy.run([0, 1, 2], out=out, **ASKED)
+
+
+def find(rows, data, method, seed):
+    (row,) = [r for r in rows if (r["data"], r["method"], r["seed"]) == (data, method, seed)]
+    return row
+
+
+def made_up(nmi, seed=0, **others):
+    row = {"data": "moons", "method": "gedi", "seed": seed, "preset": "default"}
+    row |= {"shortened_to": None, "nmi": nmi, "ami": nmi - 0.001, "accuracy": nmi, "gap": 0.001}
+    row |= {"certified": True, "verdict": "certified", "modes": [], "stopped": "certified"}
+    row |= {"recoveries": 0, "iterations": 500, "together": 5, "seconds": 1.0 + seed}
+    return row | others
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    monkeypatch.setattr(estimator, "fit_together", lambda *_: pytest.fail("trained again"))
+
+
+# --- settings
+
+
+def test_jem_alone_differs_from_gedi_in_the_papers_settings():
+    for name in ("paper/toy", "paper/toy-literal"):
+        base = build(preset(name))
+        for method in get_args(Settings.model_fields["method"].annotation):
+            found = build(toy_settings(name, method))
+            steps = 10 if method == "jem" else 1
+            sampler = base.sampler.model_copy(update={"steps": steps})
+            assert found == base.model_copy(update={"method": method, "sampler": sampler})
+    assert PRESETS["paper/toy-literal"]["sampler"]["steps"] == 1
+
+
+def test_the_default_preset_changes_nothing_but_the_method():
+    assert build(toy_settings("default", "swav")) == Settings(method="swav")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [(("paper/toi", "gedi"), "did you mean 'paper/toy'"), (("default", "gedy"), "mean 'gedi'")],
+)
+def test_an_unknown_preset_or_method_is_answered_with_the_nearest(asked, says):
+    with pytest.raises(InputError, match=says):
+        toy_settings(*asked)
+
+
+def test_the_command_offers_every_method_of_the_settings():
+    known = get_args(Settings.model_fields["method"].annotation)
+    assert {choice.value for choice in Objective} == set(known) == {*toy.METHODS, *toy.OTHERS}
+
+
+def test_shorter_training_shortens_both_stages():
+    settings = build(toy.values_of("default", "gedi", 30))
+    assert (settings.training.max_iter, settings.density.iterations) == (30, 30)
+    assert build(toy.values_of("paper/toy", "gedi", 30)).density.iterations == 0
+
+
+# --- running
+
+
+def test_every_method_has_a_row_a_seed_and_barlow_two(rows):
+    names = ["jem", "barlow", "barlow k-means", *toy.METHODS[2:]]
+    for data in ("moons", "circles"):
+        for seed in (0, 1, 2):
+            assert [r["method"] for r in rows if (r["data"], r["seed"]) == (data, seed)] == names
+    assert json.loads(json.dumps(rows)) == rows
+    assert {r["iterations"] for r in rows} == {r["shortened_to"] for r in rows} == {20}
+    assert {(r["seed"], r["together"]) for r in rows} == {(0, 2), (1, 2), (2, 1)}
+
+
+@pytest.mark.parametrize("data", ["moons", "circles"])
+def test_a_row_scores_the_kept_model_on_fresh_points(rows, out, data):
+    make, options = {"moons": (make_moons, {}), "circles": (make_circles, {"factor": 0.5})}[data]
+    x, y = make(60, noise=0.05, random_state=1_000_001, **options)
+    train, _ = make(60, noise=0.05, random_state=1, **options)
+    for method in ("no-inv", "barlow", "barlow k-means"):
+        model = GEDI.load(toy.model_file(out / "models", data, method, 1))
+        row = find(rows, data, method, 1)
+        assert row["nmi"] == pytest.approx(normalized_mutual_info_score(y, model.predict(x)))
+        assert np.array_equal(model.predict(train), model.labels_)
+        assert row["gap"] == pytest.approx(model.certificate_gap_)
+        assert row["seconds"] == pytest.approx(model.seconds_ / 2, abs=0.002)
+
+
+def test_barlow_with_k_means_is_what_training_it_so_gives():
+    x = make_circles(60, noise=0.05, factor=0.5, random_state=3)[0]
+    values = toy.values_of("paper/toy", "barlow", 20, SHORT)
+    found = toy.train("circles", "barlow", (3,), 60, values)
+    values["barlow"] = {"assign": "kmeans"}
+    (trained,) = estimator.fit_together([x], toy.seeded(values, 3))
+    assert np.array_equal(found["barlow k-means", 3].labels_, trained.labels_)
+    assert found["barlow k-means", 3].settings_ == trained.settings_
+    assert np.allclose(found["barlow k-means", 3].predict_proba(x), trained.predict_proba(x))
+    alone = found["barlow", 3]
+    assert not np.allclose(alone.predict_proba(x), trained.predict_proba(x))
+    assert alone.settings_.barlow.assign == "argmax"
+
+
+def test_a_second_call_trains_nothing(rows, out, no_training):
+    assert toy.run([0, 1, 2], out=out, **ASKED) == rows
+    some = toy.run([1], ["circles"], ["gedi"], out=out, **ASKED)
+    assert some == [find(rows, "circles", "gedi", 1)]
+
+
+def test_after_an_interruption_only_what_is_missing_is_trained(rows, out, tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text((out / "config.json").read_text())
+    done = [r for r in rows if r["method"] != "no-gen" or r["seed"] == 0]
+    lines = [json.dumps(r) + "\n" for r in done]
+    (tmp_path / "rows.jsonl").write_text("".join(lines))
+    real, trained = estimator.fit_together, []
+
+    def recorded(data, settings):
+        trained.append((settings.method, len(data)))
+        return real(data, settings)
+
+    monkeypatch.setattr(estimator, "fit_together", recorded)
+    again = toy.run([0, 1, 2], out=tmp_path, **ASKED)
+    assert trained == [("no-gen", 1)] * 4
+    # A seed that trains alone, as before, gives what it gave before.
+    same = [find(found, "moons", "no-gen", 2) for found in (again, rows)]
+    assert same[0]["nmi"] == same[1]["nmi"] and same[0]["gap"] == same[1]["gap"]
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("paper/toy-literal", [1] * 6), ("default", [5, 1])])
+def test_seeds_train_five_at_a_time_and_alone_under_the_literal_preset(monkeypatch, name, sizes):
+    seen = []
+    monkeypatch.setattr(
+        toy,
+        "fit",
+        lambda data, method, seeds, *_, **__: (
+            seen.append(len(seeds)),
+            [made_up(1.0, seed) for seed in seeds],
+        )[1],
+    )
+    toy.run(range(6), ["moons"], ["gedi"], preset=name)
+    assert seen == sizes
+
+
+def test_a_folder_of_another_preset_is_refused(rows, out):
+    with pytest.raises(InputError, match="other settings"):
+        toy.run([0], out=out, **(ASKED | {"preset": "default"}))
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"data": ["moon"]}, "did you mean 'moons'"),
+        ({"methods": ["gedy"]}, "did you mean 'gedi'"),
+        ({"preset": "paper/toi"}, "did you mean 'paper/toy'"),
+        ({"seeds": []}, "at least one seed"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_any_fit(asked, says, no_training):
+    with pytest.raises(InputError, match=says):
+        toy.run(**({"seeds": [0]} | asked))
+
+
+# --- judging
+
+
+def test_the_papers_numbers_are_all_there():
+    methods = ("jem", "swav", "no-unif", "no-inv", "no-gen", "gedi")
+    printed = {}
+    for line in PRINTED.split("\n")[1:3]:
+        data, *cells = line.split()
+        for method, cell in zip(methods, cells, strict=True):
+            printed[data, method] = tuple(float(part) for part in cell.split("±"))
+    assert printed == toy.PAPER
+
+
+def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
+    text = toy_tables.page(root)
+    assert "gedi reproduce toy --preset paper/toy --seeds 3 --iterations 20" in text
+    assert "Seeds 0, 1, 2; 60 points" in text and "scikit-learn " in text
+    assert toy_tables.RULE in text and "Not run" not in text and "png" not in text
+    cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| moons |")]
+    assert len(cells) == 8
+    for line, cell in zip(toy_tables.summary(rows), cells, strict=False):
+        assert cell[1] == toy.NAMES[line["method"]]
+        assert cell[4] == (line["verdict"] or "not in the paper")
+        assert cell[5] == toy_tables.reason(line)
+    for name in ("config.json", "rows.jsonl"):
+        (tmp_path / "some").mkdir(exist_ok=True)
+        lines = (out / name).read_text()
+        (tmp_path / "some" / name).write_text(
+            lines if name == "config.json" else lines.splitlines()[0]
+        )
+    (tmp_path / "some" / "labels.png").write_bytes(b"")
+    text = toy_tables.page(tmp_path)
+    assert "--data moons --methods jem" in text and "Not run: circles JEM, moons SwAV" in text
+    assert "(labels-some.png)" in text
+    assert toy_tables.figures(tmp_path) == {"labels-some.png": tmp_path / "some" / "labels.png"}
+    with pytest.raises(InputError, match="holds no rows"):
+        toy_tables.page(tmp_path / "elsewhere")
+
+
+# --- commands
+
+
+def gedi(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def test_the_command_writes_table_csv_and_figure_and_says_it_was_short(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        toy,
+        "fit",
+        lambda data, method, seeds, n, settings, models: [
+            made_up(1.0, seed, shortened_to=settings["iterations"]) for seed in seeds
+        ],
+    )
+    asked = ["--seeds", 2, "--data", "moons", "--methods", "gedi", "--iterations", 7]
+    result = gedi("reproduce", "toy", *asked, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "shortened to 7 iterations" in " ".join(result.output.split())
+    folder = tmp_path / "default-7-iterations"
+    assert (folder / "toy.png").read_bytes().startswith(b"\x89PNG")
+    assert "shortened to 7 iterations" in (folder / "toy.md").read_text()
+    head, *lines = (folder / "toy.csv").read_text().splitlines()
+    assert head.startswith("data,method,seed,preset,shortened_to,nmi") and len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [
+        *((name, ("--preset", "paper/toi")) for name in COMMANDS),
+        *((name, ("--data", "moonz")) for name in COMMANDS),
+        *((name, ("--methods", "gedy")) for name in COMMANDS[:3]),
+    ],
+)
+def test_a_wrong_name_is_one_line_and_exit_2(command, asked, tmp_path, no_training):
+    result = gedi("reproduce", command, *asked, "--out", tmp_path / "new")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1 and "did you mean" in result.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_fit_takes_a_method_and_refuses_an_unknown_one(tmp_path):
+    short = ["--set", "training.max_iter=2", "--set", "density.iterations=0", "--quiet"]
+    run = tmp_path / "run"
+    result = gedi("fit", "moons", "-k", 2, "--method", "no-gen", "--out", run, *short)
+    assert result.exit_code == 0, result.output
+    assert GEDI.load(run / "model.safetensors").settings_.method == "no-gen"
+    result = gedi("fit", "moons", "-k", 2, "--method", "gedy")
+    assert result.exit_code == 2 and "'gedy'" in result.stderr

@@ -1,0 +1,96 @@
+"""The verdicts and tables on moons and circles, from rows that are made up."""
+
+from __future__ import annotations
+
+import io
+import statistics
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gedilearn.experiments import toy, toy_tables
+from gedilearn.report import panels
+
+
+def made_up(nmi, seed=0, **others):
+    row = {"data": "moons", "method": "gedi", "seed": seed, "preset": "default"}
+    row |= {"shortened_to": None, "nmi": nmi, "ami": nmi - 0.001, "accuracy": nmi, "gap": 0.001}
+    row |= {"certified": True, "verdict": "certified", "modes": [], "stopped": "certified"}
+    row |= {"recoveries": 0, "iterations": 500, "together": 5, "seconds": 1.0 + seed}
+    return row | others
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0.90, 0.00, 0.94, 0.00), "reproduced"),  # within .05
+        ((0.88, 0.00, 0.94, 0.00), "not reproduced"),
+        ((0.88, 0.01, 0.94, 0.07), "reproduced"),  # within both deviations
+        ((0.85, 0.03, 0.94, 0.07), "reproduced"),
+        ((1.00, 0.00, 0.83, 0.12), "better"),
+        ((0.29, 0.00, 0.00, 0.00), "reproduced"),  # fails in both
+        ((0.31, 0.00, 0.00, 0.00), "better"),
+        ((0.00, 0.00, 0.31, 0.00), "not reproduced"),
+    ],
+)
+def test_the_verdict_follows_its_rule(numbers, expected):
+    assert toy_tables.verdict(*numbers) == expected
+
+
+def test_the_summary_is_that_found_by_hand():
+    nmi = [1.0, 0.9, 0.2]
+    stuck = {"certified": False, "stopped": "budget"}
+    rows = [made_up(nmi[0]), made_up(nmi[1], 1), made_up(nmi[2], 2, gap="inf", **stuck)]
+    rows[2]["modes"] = ["cluster collapse", "label permutation"]
+    (line,) = toy_tables.summary(rows)
+    assert (line["nmi"], line["nmi_std"]) == pytest.approx((0.7, np.std(nmi)))
+    assert line["gap"] == 0.001 and line["seconds"] == 2.0
+    assert line["ami"] == pytest.approx(statistics.fmean(nmi) - 0.001)
+    assert (line["certified"], line["false"]) == (2, 1)
+    words = "cluster collapse 1/3, label permutation 1/3, certified 2/3, falsely so 1/3"
+    assert toy_tables.reason(line) == words
+
+
+def test_a_reason_names_runs_that_are_stuck_and_that_diverged():
+    rows = [made_up(0.3, s, certified=False, gap=g) for s, g in enumerate((0.5, 0.7, 0.6))]
+    rows[0]["stopped"] = "diverged"
+    (line,) = toy_tables.summary(rows)
+    assert toy_tables.reason(line) == "diverged 1/3, stuck 3/3: gap 0.600"
+
+
+def test_markdown_says_what_the_rows_say_and_names_shorter_training():
+    lines = toy_tables.markdown([made_up(1.0, s, shortened_to=70) for s in (0, 1)]).splitlines()
+    numbers = "1.00 ± 0.00 | 0.94 ± 0.07 | 1.00 | 1.00 | 0.0010 | 2/2 | 0 | 0 | 0 | 0 | 1.5 |"
+    assert lines[2] == f"| moons | GEDI | {numbers}"
+    assert "- Preset default, training shortened to 70 iterations." in lines
+
+
+def test_the_table_fits_a_terminal_of_80_columns():
+    rows = [made_up(0.5, s, data="circles", method="barlow k-means", gap=12.3456) for s in range(9)]
+    rows += [made_up(0.5, s, data="circles", method="deepcluster", gap=12.3456) for s in range(20)]
+    console = Console(file=io.StringIO(), width=80)
+    toy_tables.show(rows, console)
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    assert ["circles", "Barlow", "k-means", "0.50", "±", "0.00", "0.50", "12.3456", "9/9"] in [
+        line[:9] for line in lines
+    ]
+    assert "…" not in console.file.getvalue()
+
+
+def test_the_figure_shows_every_seed_and_the_papers_mean(tmp_path, monkeypatch):
+    cells = [(data, method) for data in toy.SETS for method in toy.NAMES]
+    rows = [
+        made_up((7 * k + 3 * seed) % 20 / 20, seed, data=data, method=method)
+        for k, (data, method) in enumerate(cells)
+        for seed in range(3)
+    ]
+    drawn = []
+    monkeypatch.setattr(panels, "save", lambda fig, path: drawn.append(fig) or path)
+    toy_tables.figure(rows, tmp_path / "toy.png")
+    for axes, data in zip(drawn[0].axes, ("moons", "circles"), strict=True):
+        dots = [p for c in axes.collections if len(c.get_offsets()) == 3 for p in c.get_offsets()]
+        mine = sorted(r["nmi"] for r in rows if r["data"] == data)
+        assert sorted(float(y) for _, y in dots) == pytest.approx(mine)
+        marks = sorted(float(bars.lines[0].get_ydata()[0]) for bars in axes.containers)
+        assert marks == sorted(mean for (name, _), (mean, _) in toy.PAPER.items() if name == data)
