@@ -131,8 +131,8 @@ class Sampler(Section):
     chains: int | None = Field(
         128,
         ge=1,
-        description="Chains moved, and samples compared with the data, in each iteration; None is "
-        "one for each point of the batch.",
+        description="Most chains moved, and samples compared with the data, in each iteration: one "
+        "for each point of the batch up to this number; None sets no limit.",
     )
     restart: float = Field(
         0.05, ge=0, le=1, description="Reinitialisation frequency: chance that a chain restarts."
@@ -367,12 +367,15 @@ class Settings(Section):
     def _consistent(self) -> Settings:
         if isinstance(self.prior, tuple):
             check_prior(self.prior, self.n_clusters)
-        chains = self.sampler.chains or self.optimizer.batch_size
-        if self.sampler.buffer < chains:
-            name = "sampler.chains" if self.sampler.chains else "optimizer.batch_size"
+        limits = {
+            "optimizer.batch_size": self.optimizer.batch_size,
+            "sampler.chains": self.sampler.chains or self.optimizer.batch_size,
+        }
+        name = min(limits, key=lambda name: limits[name])
+        if self.sampler.buffer < limits[name]:
             raise ValueError(
-                f"sampler.buffer={self.sampler.buffer} is smaller than {name}={chains}: each "
-                "sample needs a chain"
+                f"sampler.buffer={self.sampler.buffer} is smaller than {name}={limits[name]}: "
+                "each sample needs a chain"
             )
         return self
 

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from gedilearn import __version__
+from gedilearn.cli.data_commands import AsJson, Quiet, data_sets
 from gedilearn.cli.plainly import plainly
 from gedilearn.cli.toy_commands import toys
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 reproduce = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(data_sets, name="data")
 reproduce.add_typer(toys)
 
 
@@ -62,8 +64,8 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A .npy, .npz, .csv, .tsv or .parquet file, a folder of images, or the name of a "
-        "built-in set: moons, circles, digits.",
+        help="A .npy, .npz, .csv, .tsv or .parquet file, a folder of images, the name of a "
+        "built-in set (moons, circles, digits), or of a fetched one (see gedi data list).",
     ),
 ]
 Run = Annotated[
@@ -78,10 +80,6 @@ OutFile = Annotated[
         metavar="FILE",
         help="Write here instead of to the screen: .csv, .npy or .json. Never overwrites.",
     ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print only errors (and the JSON, if asked for).")
 ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.files import BUILTIN, load
+from gedilearn.data.files import is_name, load
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.settings import Settings
@@ -48,7 +48,7 @@ def next_free(name: str) -> Path:
 
 def lasting(data: str) -> str:
     """What finds the data again from another folder."""
-    return data if data in BUILTIN else str(Path(data).expanduser().absolute())
+    return data if is_name(data) else str(Path(data).expanduser().absolute())
 
 
 def column_names(dataset: Dataset) -> list[str] | None:
@@ -63,7 +63,7 @@ def load_source(run: Path, config: dict[str, Any], data: str | None, remedy: str
     source = data or described.get("source")
     if source is None:
         raise InputError(f"{run} does not name its data: {remedy}")
-    if data is None and source not in BUILTIN and not Path(source).exists():
+    if data is None and not is_name(source) and not Path(source).exists():
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
     return load(
         source, label_column=described.get("label_column"), columns=described.get("columns")

@@ -20,7 +20,7 @@ class Dataset:
     Attributes
     ----------
     name: short name for titles and run directories
-    x: vectors (n, d) or images (n, c, h, w), floating point and finite
+    x: vectors (n, d) or images (n, c, h, w), floating point and finite, or bytes of pixels
     y: labels (n,) where they are known, for evaluation only
     columns: the names of the d columns where the source has them
     source: the path as given, or ``built-in``

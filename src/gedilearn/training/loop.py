@@ -236,9 +236,9 @@ class Trainer:
         if self.stage.name == "density":
             # The density is new in each state, but no certificate is given up for it.
             return certified or not settled
-        # Until there is a certificate the latest state wins: views may be annealed, and where a term
-        # is missing or predictions are undecided, an untrained state may have the smallest gap.
-        # A certified one stays while other results are still sought.
+        # Until there is a certificate the latest state wins: views may be annealed, and where a
+        # term is missing or predictions are undecided, an untrained state may have the smallest
+        # gap. A certified one stays while other results are still sought.
         return not settled or (certified and score < kept.score)
 
     def _keep(self, kept: Kept, seen: Measurement, look: Measurement, member: int) -> None:

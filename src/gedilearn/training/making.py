@@ -41,9 +41,10 @@ def _make_gedi(trainer: Trainer) -> GEDI:
         energy = raised(weights.energy, guard.extra_energy)
         weights = weights.model_copy(update={"energy": energy})
     chains = None
-    n_chains = None if sampler.chains is None else max(sampler.chains // ranks, 1)
+    of_all_ranks = min(trainer.batches.size, sampler.chains or trainer.batches.size)
+    n_chains = max(of_all_ranks // ranks, 1)
     if weights.gen:
-        size = max(sampler.buffer // ranks, n_chains or trainer.batches.size)
+        size = max(sampler.buffer // ranks, n_chains)
         box, members = trainer.box, trainer.stage.n_members
         buffer = ReplayBuffer(members, size, sampler.restart, box.uniform)
         kernel = Kernel(
