@@ -11,8 +11,10 @@ import numpy as np
 from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.digits import digits
+from gedilearn.experiments import table_sets as tables
 
 UNIFORM, AUTO, GIVEN = "gedi", "gedi prior=auto", "gedi prior=given"
+PRIORS = (UNIFORM, AUTO, GIVEN)
 RIVALS = ("kmeans", "gmm", "spectral", "hdbscan")
 FAMILIES = ("gedi", *RIVALS)  # what can be asked for; gedi is all its rows
 NAMES = {
@@ -59,12 +61,12 @@ SHAPES: dict[str, Shape] = {
     "rings": Shape(3, lambda n, s: toy.rings(n, random_state=s)),
     "spirals": Shape(2, lambda n, s: toy.spirals(n, random_state=s)),
     "moons-80-20": Shape(
-        2, lambda n, s: toy.moons(n, random_state=s, share=0.8), (AUTO, GIVEN), (0.8, 0.2)
+        2, lambda n, s: toy.moons(n, random_state=s, share=0.8), PRIORS, (0.8, 0.2)
     ),
     "moons-95-5": Shape(
         2,
         lambda n, s: toy.moons(n, random_state=s, share=0.95),
-        (UNIFORM, AUTO, GIVEN),
+        PRIORS,
         (0.95, 0.05),
     ),
     "blobs-4": Shape(4, toy.BLOBS_4.draw, best=toy.BLOBS_4.most_likely),
@@ -74,6 +76,13 @@ SHAPES: dict[str, Shape] = {
         2, lambda n, s: toy.moons(n, 0.1, s), best=lambda x: toy.most_likely_moon(x, 0.1)
     ),
     "digits": Shape(10, lambda n, s: digits(), fresh=False, units=False),
+    "mixture-50": Shape(4, tables.mixture_50, best=tables.likeliest_of_mixture),
+    "outliers": Shape(4, tables.outliers, best=toy.BLOBS_4.most_likely),
+    "duplicates": Shape(2, tables.duplicates),
+    "heavy-tails": Shape(3, tables.heavy_tails),
+    "iris": Shape(3, tables.real_table("iris"), (UNIFORM, AUTO), fresh=False),
+    "wine": Shape(3, tables.real_table("wine"), (UNIFORM, AUTO), fresh=False),
+    "breast-cancer": Shape(2, tables.real_table("breast_cancer"), (UNIFORM, AUTO), fresh=False),
 }
 
 

@@ -153,7 +153,8 @@ HEADS = (
 NOTES = (
     "Median, minimum and counts are over the seeds; each seed draws the data anew.",
     "Scored on fresh points of the same source; rows marked * on the training points, because the "
-    "method cannot label new points, or because there are no more (digits).",
+    "method cannot label new points, or because there are no more (digits, iris, wine, "
+    "breast-cancer).",
     "Best possible NMI: that of the likeliest cluster under the true density, where it is known.",
     f"Certified: gap below the tolerance; a certificate with NMI < {FALSE:g} counts as false.",
     "All methods get standardised columns (the others of the digits raw pixels, which share one "
