@@ -12,7 +12,10 @@ from sklearn.datasets import make_moons
 
 from gedilearn import GEDI
 from gedilearn.sampling.langevin import Box
+from gedilearn.settings import build
+from gedilearn.training.environment import launch
 from gedilearn.training.guard import outside
+from gedilearn.training.loop import Trainer
 
 X, _ = make_moons(200, noise=0.05, random_state=0)
 # Chains that hardly move and nothing that holds the energies: GEN runs away.
@@ -75,3 +78,20 @@ def test_chains_far_outside_the_data_are_counted() -> None:
 def test_a_healthy_run_is_left_alone() -> None:
     model = GEDI(2, random_state=0, max_iter=100, density_iter=100, n_init=2).fit(X)
     assert model.n_recoveries_ == 0
+
+
+def test_a_recovery_does_not_make_a_method_forget() -> None:
+    settings = build({"method": "dino", "optimizer": {"batch_size": 50}})
+    trainer = Trainer(torch.from_numpy(X).float(), settings)
+    trainer.set_up(launch(settings.device))
+    for _ in range(3):
+        trainer.iteration += 1
+        trainer.step()
+    trainer.guard.keep()
+    centre = trainer.method.state()["centre"].clone()
+    trainer.iteration += 1
+    trainer.step()
+    assert not torch.equal(trainer.method.state()["centre"], centre)
+    assert trainer.guard.recover("a test") and trainer.iteration == 3
+    torch.testing.assert_close(trainer.method.state()["centre"], centre)
+    assert trainer.method.state()["teacher"] is not None
