@@ -89,9 +89,10 @@ def watch(data: Dataset, *changes: dict[str, Any], seed: int = SEED) -> Watched:
             if self.iteration == 1 or self.iteration % EVERY == 0:
                 with torch.random.fork_rng():
                     gap = float(measure(self.model, self.data, self.views, self.prior).gap[0])
-                    walked = float(measure(self.model, self.data, walk, self.prior).gap[0])
+                    walked = float(measure(self.model, self.data, [walk], self.prior).gap[0])
                 progress = self.stage.view_progress(self.iteration)
-                steps = self.views.steps(progress) if isinstance(self.views, WalkViews) else 0
+                own = self.views[0]
+                steps = own.steps(progress) if isinstance(own, WalkViews) else 0
                 surface = _surface(self.model, grid)
                 moments.append(Moment(self.iteration, steps, gap, walked, surface))
             return terms
@@ -100,7 +101,7 @@ def watch(data: Dataset, *changes: dict[str, Any], seed: int = SEED) -> Watched:
     result = trainer.fit()
     labels = _predict(result.model, x).argmax(1)
     nmi = float(normalized_mutual_info_score(data.y, labels))
-    return Watched(data, x, trainer.views, result, moments, nmi)
+    return Watched(data, x, trainer.views[0], result, moments, nmi)
 
 
 @torch.no_grad()
@@ -279,7 +280,7 @@ def gap_under_walks(run: Watched) -> float:
     """A clustering that was trained with other views, held against the long walk."""
     views = make_views(Settings().views, run.x, 2, SEED)
     torch.manual_seed(SEED)
-    return float(measure(run.result.model, run.x, views, Fixed(), repeats=REPEATS).gap[0])
+    return float(measure(run.result.model, run.x[None], [views], Fixed(), repeats=REPEATS).gap[0])
 
 
 def case(name: str, run: Watched) -> dict[str, Any]:
