@@ -207,7 +207,7 @@ def test_every_argument_is_documented_with_its_default_and_reaches_a_setting() -
         if name == "self":
             continue
         assert f"    {name} : default {parameter.default!r}\n" in GEDI.__doc__
-    objects = {"self", "encoder", "method_options", "random_state", "run_dir", "verbose"}
+    objects = {"self", "method_options", "random_state", "run_dir", "verbose"}
     assert set(arguments) - objects == set(PARAMETERS)
     others = {path for path in known if path.split(".")[0] not in BASELINES}
     assert others - set(PARAMETERS.values()) == {"training.seed"}
@@ -322,7 +322,7 @@ def test_a_damaged_or_foreign_model_file_is_one_clear_line(tmp_path: Path, fitte
         (np.random.rand(20, 2), {"prior": (0.5, 0.6)}, "sum to 1"),
         (np.random.rand(20, 2), {"prior": (0.2, 0.2, 0.6)}, "3 entries for n_clusters=2"),
         (np.random.rand(20, 2), {"buffer_size": 10}, "buffer_size=10"),
-        (np.random.rand(20, 2), {"views": "image"}, "needs images"),
+        (np.random.rand(20, 2), {"views": "grey"}, "needs images"),
         (np.random.rand(20, 2), {"device": "abacus"}, "abacus"),
         (np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 4.0]]), {}, "row 1"),
         (np.random.rand(20, 3, 4), {}, "shape"),

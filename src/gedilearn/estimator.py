@@ -46,10 +46,13 @@ PARAMETERS = {
     "method": "method",
     "w_gen": "weights.gen",
     "w_inv": "weights.inv",
+    "symmetric_inv": "weights.symmetric",
     "w_prior": "weights.prior",
     "w_energy": "weights.energy",
     "prior": "prior",
     "temperature": "network.temperature",
+    "encoder": "network.encoder",
+    "width": "network.width",
     "hidden": "network.hidden",
     "features": "network.features",
     "head": "network.head",
@@ -57,6 +60,7 @@ PARAMETERS = {
     "scaling": "scaling",
     "views": "views.kind",
     "view_noise": "views.noise",
+    "flip": "views.flip",
     "walk_noise": "views.walk_noise",
     "n_neighbors": "views.n_neighbors",
     "sgld_steps": "sampler.steps",
@@ -69,6 +73,8 @@ PARAMETERS = {
     "restart": "sampler.restart",
     "clamp": "sampler.clamp",
     "learning_rate": "optimizer.learning_rate",
+    "schedule": "optimizer.schedule",
+    "warmup": "optimizer.warmup",
     "betas": "optimizer.betas",
     "batch_size": "optimizer.batch_size",
     "grad_clip": "optimizer.grad_clip",
@@ -160,11 +166,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         method_options: dict[str, Any] | None = None,
         w_gen: Schedule = DEFAULT.weights.gen,
         w_inv: Schedule = DEFAULT.weights.inv,
+        symmetric_inv: bool = DEFAULT.weights.symmetric,
         w_prior: Schedule = DEFAULT.weights.prior,
         w_energy: Schedule = DEFAULT.weights.energy,
         prior: tuple[float, ...] | str | None = DEFAULT.prior,
         temperature: float = DEFAULT.network.temperature,
-        encoder: nn.Module | None = None,
+        encoder: str | nn.Module = DEFAULT.network.encoder,
+        width: int | None = DEFAULT.network.width,
         hidden: tuple[int, ...] = DEFAULT.network.hidden,
         features: int | None = DEFAULT.network.features,
         head: tuple[int, ...] = DEFAULT.network.head,
@@ -172,6 +180,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         scaling: str = DEFAULT.scaling,
         views: str | Callable[[Tensor], Tensor] = DEFAULT.views.kind,
         view_noise: float = DEFAULT.views.noise,
+        flip: bool = DEFAULT.views.flip,
         walk_noise: float = DEFAULT.views.walk_noise,
         n_neighbors: int = DEFAULT.views.n_neighbors,
         sgld_steps: int = DEFAULT.sampler.steps,
@@ -184,6 +193,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         restart: float = DEFAULT.sampler.restart,
         clamp: bool = DEFAULT.sampler.clamp,
         learning_rate: float = DEFAULT.optimizer.learning_rate,
+        schedule: str = DEFAULT.optimizer.schedule,
+        warmup: int = DEFAULT.optimizer.warmup,
         betas: tuple[float, float] = DEFAULT.optimizer.betas,
         batch_size: int = DEFAULT.optimizer.batch_size,
         grad_clip: float | None = DEFAULT.optimizer.grad_clip,
@@ -213,11 +224,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.method_options = method_options
         self.w_gen = w_gen
         self.w_inv = w_inv
+        self.symmetric_inv = symmetric_inv
         self.w_prior = w_prior
         self.w_energy = w_energy
         self.prior = prior
         self.temperature = temperature
         self.encoder = encoder
+        self.width = width
         self.hidden = hidden
         self.features = features
         self.head = head
@@ -225,6 +238,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.scaling = scaling
         self.views = views
         self.view_noise = view_noise
+        self.flip = flip
         self.walk_noise = walk_noise
         self.n_neighbors = n_neighbors
         self.sgld_steps = sgld_steps
@@ -237,6 +251,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.restart = restart
         self.clamp = clamp
         self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.warmup = warmup
         self.betas = betas
         self.batch_size = batch_size
         self.grad_clip = grad_clip
@@ -328,7 +344,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         trainer = Trainer(
             scaled,
             settings,
-            encoder=self.encoder,
+            encoder=self._encoder(),
             view_function=self.views if callable(self.views) else None,
             run=directory,
             verbose=self.verbose,
@@ -500,7 +516,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.settings_ = settings
         model.scaling_ = Scaling.from_json(header["scaling"])
         model.box_ = Box(tensors["box.low"], tensors["box.high"])
-        network = build_model(settings, tuple(model.box_.low.shape), 1, model.encoder)
+        network = build_model(settings, tuple(model.box_.low.shape), 1, model._encoder())
         network.to(model.box_.low.dtype)
         prefix = "model."
         network.load_state_dict(
@@ -526,8 +542,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         values: dict[str, Any] = {}
         for name, path in PARAMETERS.items():
             value = getattr(self, name)
-            if not (name == "views" and callable(value)):
-                assign(values, path, value)
+            if name == "views" and callable(value):
+                continue
+            if name == "encoder" and not isinstance(value, str):
+                continue
+            assign(values, path, value)
         assign(values, "training.seed", _seed(self.random_state))
         options = self.method_options or {}
         if options and self.method not in BASELINES:
@@ -543,8 +562,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _objects(self) -> list[str]:
         """The arguments that no file can hold."""
-        given = {"encoder": self.encoder is not None, "views": callable(self.views)}
+        given = {"encoder": self._encoder() is not None, "views": callable(self.views)}
         return [name for name, present in given.items() if present]
+
+    def _encoder(self) -> nn.Module | None:
+        """The user's own, if there is one."""
+        return None if isinstance(self.encoder, str) else self.encoder
 
     def _validate(self, X: Any, reset: bool) -> np.ndarray:
         if isinstance(X, Tensor):
@@ -694,9 +717,6 @@ def _document_parameters() -> str:
     own = {
         "method_options": "Settings of a baseline's own, by name: those of `gedi settings` that "
         "begin with its name, for instance {'epsilon': 0.03} with method='swav'.",
-        "encoder": "A torch module that replaces the encoder enc; it maps a batch to vectors. The "
-        "first initialisation starts from its weights, further ones from fresh ones. It is copied, "
-        "never changed. Not saved: give it again to `load`.",
         "random_state": "Seed of all randomness; None takes a new one.",
         "run_dir": "Folder for the run: settings, metrics, events, checkpoints, model.",
         "verbose": "Show a progress bar.",
@@ -708,6 +728,12 @@ def _document_parameters() -> str:
         text = own[name] if name in own else meaning[PARAMETERS[name]]
         if name == "views":
             text += " Also any function that maps a batch of scaled points to views of it."
+        if name == "encoder":
+            text += (
+                " Also a torch module that maps a batch to vectors, in the place of any encoder: "
+                "the first initialisation starts from its weights, further ones from fresh ones. "
+                "It is copied, never changed, and not saved: give it again to `load`."
+            )
         lines.append(f"    {name} : default {parameter.default!r}")
         lines += textwrap.wrap(text, 92, initial_indent=" " * 8, subsequent_indent=" " * 8)
     return "\n".join(lines) + "\n"

@@ -54,8 +54,19 @@ class Section(BaseModel):
 class Network(Section):
     """The encoder enc and the head f."""
 
+    encoder: Literal["auto", "conv", "resnet8"] = Field(
+        "auto",
+        description="Encoder of images: 'conv', four small convolutions, or 'resnet8', the "
+        "paper's; 'auto' is 'conv'. Vectors always have a perceptron.",
+    )
+    width: int | None = Field(
+        None,
+        ge=1,
+        description="Channels of that encoder, F of the paper; None is 32 for 'conv' and 128 for "
+        "'resnet8'.",
+    )
     hidden: tuple[int, ...] = Field(
-        (100, 100), description="Widths of the encoder's hidden layers."
+        (100, 100), description="Widths of the encoder's hidden layers, for vectors."
     )
     features: int | None = Field(
         None,
@@ -75,18 +86,22 @@ class Network(Section):
 class Views(Section):
     """The view distribution T(x'|x)."""
 
-    kind: Literal["auto", "walk", "noise", "image"] = Field(
+    kind: Literal["auto", "walk", "noise", "grey", "colour", "paper"] = Field(
         "auto",
         description="How a view x' is drawn from T(x'|x). 'noise': x plus Gaussian noise, as in "
-        "the paper; 'walk': the end of a random walk on the nearest-neighbour graph, long walks "
-        "first; 'image': small affine changes and noise. 'auto': 'walk' for vectors, 'image' for "
-        "images.",
+        "the paper's toys; 'walk': the end of a random walk on the nearest-neighbour graph, long "
+        "walks first; for images, each with noise: 'grey': small affine and elastic changes, "
+        "'colour': zooms and much change of colour, 'paper': the paper's crops and rare changes of "
+        "colour. 'auto': 'walk' for vectors, 'grey' for images of one channel, else 'colour'.",
+    )
+    flip: bool = Field(
+        True, description="Whether 'colour' and 'paper' views mirror images (the paper: not SVHN)."
     )
     noise: float = Field(
         0.03,
         ge=0,
-        description="Standard deviation sigma of the Gaussian noise of 'noise' and 'image' views, "
-        "in the network's units.",
+        description="Standard deviation sigma of the Gaussian noise of all views but 'walk', in "
+        "the network's units.",
     )
     walk_noise: float = Field(
         0.7,
@@ -107,6 +122,11 @@ class Weights(Section):
 
     gen: Schedule = Field(1.0, description="Weight of GEN, -L_GEN.")
     inv: Schedule = Field(50.0, description="Weight of INV, -L_INV.")
+    symmetric: bool = Field(
+        False,
+        description="INV in both directions, averaged: CE(p(y|x'), p(y|x)) and CE(p(y|x), "
+        "p(y|x')); the paper has the first.",
+    )
     prior: Schedule = Field(
         ((0.0, 200.0), (0.25, 50.0), (1.0, 200.0)),
         description="Weight of PRIOR, -L_PRIOR. A weight below that of INV makes the constant "
@@ -153,6 +173,14 @@ class Optimizer(Section):
     """Adam."""
 
     learning_rate: float = Field(1e-3, gt=0, description="Adam's learning rate.")
+    schedule: Literal["constant", "cosine"] = Field(
+        "constant",
+        description="Course of the learning rate over the clusters' iterations: 'cosine' falls "
+        "to 0 along half a cosine.",
+    )
+    warmup: int = Field(
+        0, ge=0, description="Iterations in which the learning rate rises from 0, at the start."
+    )
     betas: tuple[float, float] = Field((0.9, 0.999), description="Adam's beta_1 and beta_2.")
     batch_size: int = Field(400, ge=2, description="Points in a batch (all points if fewer).")
     grad_clip: float | None = Field(

@@ -75,7 +75,22 @@ def test_image_views_keep_shape_and_range_and_differ_from_image_to_image() -> No
     assert (view[0] - view[1]).abs().max() > 0.01
 
 
-@pytest.mark.parametrize(("kind", "shape"), [("walk", (5, 1, 8, 8)), ("image", (5, 3))])
+@pytest.mark.parametrize("kind", ["auto", "paper", "colour"])
+def test_colour_images_are_mirrored_only_if_asked_for(kind: str) -> None:
+    # Dark on the left, bright on the right: mirrored, the order is the other way round.
+    x = torch.linspace(-0.8, 0.8, 32).expand(64, 3, 32, 32).contiguous()
+    for flip, expected in ((False, 0), (True, 32)):
+        torch.manual_seed(0)
+        views = make_views(Views(kind=kind, noise=0.0, flip=flip), x, 2, seed=0)
+        view = views.draw(torch.arange(64), x, 0.0)
+        mirrored = int((view[..., :8].mean((1, 2, 3)) > view[..., 24:].mean((1, 2, 3))).sum())
+        assert abs(mirrored - expected) <= (16 if flip else 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [("walk", (5, 1, 8, 8)), ("grey", (5, 3)), ("colour", (5, 3)), ("paper", (5, 3))],
+)
 def test_views_of_the_wrong_kind_are_refused(kind: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=f"views.kind='{kind}' needs"):
         make_views(Views(kind=kind), torch.zeros(shape), 2, seed=0)

@@ -88,6 +88,12 @@ def test_invariance_has_a_direction():
     assert abs(float(invariance(logits, view) - invariance(view, logits))) > 0.01
 
 
+def test_symmetric_invariance_is_the_mean_of_both_directions():
+    logits, view = draw(7, 4), draw(7, 4, seed=1)
+    expected = (loop_invariance(logits, view) + loop_invariance(view, logits)) / 2
+    assert float(invariance(logits, view, symmetric=True)) == pytest.approx(expected)
+
+
 @ALL_TARGETS
 def test_prior_equals_the_loop(target):
     logits = draw(7, 4)

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model
+from gedilearn.models.conv import SmallConvNet
 from gedilearn.models.energy import EnergyModel, log_density, log_posterior, posterior
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
+from gedilearn.models.resnet8 import ResNet8
 from gedilearn.settings import Network, Settings
 
 
@@ -242,3 +244,15 @@ def test_what_cannot_be_built_is_refused_in_one_line(
     with pytest.raises(InputError, match=words) as caught:
         build_model(Settings(network=network), shape, 1, copy.copy(own))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_images_get_the_encoder_and_the_width_of_the_settings() -> None:
+    small = build_model(settings(4), (1, 28, 28), 1)
+    assert isinstance(small.encoder.networks[0], SmallConvNet) and small.n_features == 96
+    paper = build_model(settings(4, encoder="resnet8", width=8), (3, 32, 32), 2)
+    assert isinstance(paper.encoder.networks[1], ResNet8) and paper.n_features == 8
+    with pytest.raises(InputError, match="resnet8"):
+        build_model(settings(4, encoder="resnet8"), (3, 7, 7), 1)
+    normalised = Settings(n_clusters=4, method="swav", network=Network(encoder="resnet8", width=8))
+    kinds = {type(layer) for layer in build_model(normalised, (3, 32, 32), 1).modules()}
+    assert torch.nn.BatchNorm2d in kinds

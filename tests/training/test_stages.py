@@ -61,3 +61,11 @@ def test_a_certificate_is_not_given_up_for_the_density() -> None:
     careless = dict(density_w_inv=0.0, density_w_prior=0.0, density_learning_rate=0.05)
     model = GEDI(2, random_state=0, density_iter=100, **careless).fit(X)
     assert model.converged_ and model.stopped_ == "certified"
+
+
+def test_the_learning_rate_warms_up_and_falls_along_a_cosine() -> None:
+    optimizer = {"learning_rate": 0.5, "schedule": "cosine", "warmup": 3}
+    stage = first_stage(build({"optimizer": optimizer, "training": {"max_iter": 100}}))
+    assert [stage.rate(i) / 0.5 for i in (1, 2)] == pytest.approx([0.25, 0.5], rel=1e-3)
+    assert stage.rate(51) == pytest.approx(0.25)
+    assert 0 < stage.rate(100) < 0.001

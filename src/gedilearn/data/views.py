@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gedilearn.data.graph import WalkTables, draw, walk_tables
+from gedilearn.data.image_views import colour_views, grey_views, paper_views
 from gedilearn.errors import InputError
 from gedilearn.settings import Views as ViewSettings
 
@@ -138,26 +139,6 @@ def reined_in(data: Tensor) -> Tensor:
     return clipped * (GAUSSIAN / kurtosis.clamp_min(GAUSSIAN))
 
 
-def image_views(noise: float) -> CallableViews:
-    """Small rotations, shifts, scalings and shears, then noise; pixels stay within [-1, 1]."""
-    from kornia.augmentation import RandomAffine
-
-    affine: nn.Module = RandomAffine(
-        degrees=10.0,
-        translate=(0.06, 0.06),
-        scale=(0.85, 1.15),
-        shear=(-11.0, 11.0),
-        padding_mode="border",
-        p=1.0,
-    )
-
-    def function(x: Tensor) -> Tensor:
-        moved: Tensor = affine(x)
-        return (moved + noise * torch.randn_like(moved)).clamp(-1, 1)
-
-    return CallableViews(function)
-
-
 def make_views(
     settings: ViewSettings,
     data: Tensor,
@@ -170,15 +151,18 @@ def make_views(
         return CallableViews(function)
     kind = settings.kind
     if kind == "auto":
-        kind = "walk" if data.dim() == 2 else "image"
+        kind = "walk" if data.dim() == 2 else "grey" if data.shape[1] == 1 else "colour"
     if kind == "noise":
         return noise_views(settings.noise)
-    if kind == "image":
+    if kind != "walk":
         if data.dim() != 4:
             raise InputError(
-                f"views.kind='image' needs images (n, c, h, w), got {tuple(data.shape)}"
+                f"views.kind={kind!r} needs images (n, c, h, w), got {tuple(data.shape)}"
             )
-        return image_views(settings.noise)
+        if kind == "grey":
+            return CallableViews(grey_views(settings.noise))
+        make = colour_views if kind == "colour" else paper_views
+        return CallableViews(make(flip=settings.flip, noise=settings.noise))
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
     tables = walk_tables(

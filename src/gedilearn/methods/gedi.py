@@ -51,7 +51,7 @@ class GEDI(Method):
         data, *others = _readings(logits, [part.shape[1] for part in parts])
         named = {}
         if self.weights.inv:
-            named["inv"] = terms.invariance(data, others[0])
+            named["inv"] = terms.invariance(data, others[0], self.weights.symmetric)
         if self.weights.prior:
             target = self.prior.training(data.log_posterior, batch.progress)
             named["prior"] = terms.prior(data, target)

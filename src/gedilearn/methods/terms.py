@@ -30,12 +30,18 @@ def generative(logits_data: Tensor | Reading, logits_samples: Tensor | Reading) 
     return _read(logits_samples).log_density.mean(-1) - _read(logits_data).log_density.mean(-1)
 
 
-def invariance(logits: Tensor | Reading, logits_view: Tensor | Reading) -> Tensor:
+def invariance(
+    logits: Tensor | Reading, logits_view: Tensor | Reading, symmetric: bool = False
+) -> Tensor:
     """-L_INV = mean over the batch of CE(p(y|x'), p(y|x)), Eq. 3: (..., batch, clusters) -> (...).
 
     One direction, gradients through both sides, as in the paper. It contains the entropy of
-    p(y|x'), so it is 0 only for predictions that agree *and* are confident.
+    p(y|x'), so it is 0 only for predictions that agree *and* are confident. `symmetric` averages
+    both directions.
     """
+    if symmetric:
+        x, view = _read(logits), _read(logits_view)
+        return (invariance(x, view) + invariance(view, x)) / 2
     log_p, log_p_view = _read(logits).log_posterior, _read(logits_view).log_posterior
     return _cross_entropy(log_p_view.exp(), log_p).mean(-1)
 

@@ -13,7 +13,8 @@ from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
-from gedilearn.settings import Settings
+from gedilearn.models.resnet8 import ResNet8
+from gedilearn.settings import Network, Settings
 
 
 def build_model(
@@ -39,7 +40,7 @@ def build_model(
     elif len(point_shape) == 3:
         if min(point_shape[1:]) < 4:
             raise InputError(f"images of {point_shape[1]}x{point_shape[2]}: at least 4x4 is needed")
-        body = Members(SmallConvNet(point_shape[0]) for _ in range(n_members))
+        body = Members(_image_encoder(network, point_shape, normalise) for _ in range(n_members))
         width = _output_width(body, point_shape)
     else:
         widths = [point_shape[0], *network.hidden]
@@ -64,6 +65,16 @@ def build_model(
         settings.swav.temperature if method == "swav" else settings.dino.student_temperature
     )
     return EnergyModel(body, PrototypeHead(projector, c), temperature)
+
+
+def _image_encoder(network: Network, shape: tuple[int, ...], normalise: bool) -> nn.Module:
+    if network.encoder == "resnet8":
+        if min(shape[1:]) < 8:
+            raise InputError(
+                f"network.encoder='resnet8': at least 8x8 is needed, got {shape[1]}x{shape[2]}"
+            )
+        return ResNet8(shape[0], network.width or 128, normalise)
+    return SmallConvNet(shape[0], network.width or 32, network.activation, normalise)
 
 
 def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:

@@ -8,7 +8,9 @@ then the kept member learns the density while INV and PRIOR hold the clusters. W
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 from gedilearn.settings import WITHOUT, Settings, Weights
 
@@ -23,6 +25,8 @@ class Stage:
     weights: Weights
     learning_rate: float
     n_members: int
+    warmup: int = 0  # iterations in which the learning rate rises
+    falls: Literal["not", "linear", "cosine"] = "not"  # to 0, over the whole stage
 
     @property
     def end(self) -> int:
@@ -37,10 +41,14 @@ class Stage:
         return self.progress(iteration) if self.name == "clusters" else 1.0
 
     def rate(self, iteration: int) -> float:
-        """The learning rate: constant for the clusters, falling to 0 for the density."""
-        if self.name == "clusters":
-            return self.learning_rate
-        return self.learning_rate * (1 - (iteration - self.begin - 1) / self.length)
+        """The learning rate of an iteration."""
+        done = iteration - self.begin - 1
+        rate = self.learning_rate * min(1.0, (done + 1) / (self.warmup + 1))
+        if self.falls == "linear":
+            rate *= 1 - done / self.length
+        elif self.falls == "cosine":
+            rate *= (1 + math.cos(math.pi * done / self.length)) / 2
+        return rate
 
 
 def first_stage(settings: Settings, n_results: int = 1) -> Stage:
@@ -54,6 +62,8 @@ def first_stage(settings: Settings, n_results: int = 1) -> Stage:
         weights,
         settings.optimizer.learning_rate,
         settings.training.n_init if n_results == 1 else n_results,
+        settings.optimizer.warmup,
+        "cosine" if settings.optimizer.schedule == "cosine" else "not",
     )
 
 
@@ -64,7 +74,15 @@ def density_stage(settings: Settings, begin: int, n_results: int = 1) -> Stage |
     density, left_out = settings.density, WITHOUT[settings.method]
     held = {"inv": density.inv, "prior": density.prior} | dict.fromkeys(left_out, 0.0)
     weights = settings.weights.model_copy(update=held)
-    return Stage("density", begin, density.iterations, weights, density.learning_rate, n_results)
+    return Stage(
+        "density",
+        begin,
+        density.iterations,
+        weights,
+        density.learning_rate,
+        n_results,
+        falls="linear",
+    )
 
 
 def _weights(settings: Settings) -> Weights:
