@@ -520,7 +520,7 @@ def test_an_unknown_preset_is_refused_with_the_nearest():
         ("training.max_iter=0", "training.max_iter=0"),
         ("training.max_iter=[1", "not valid YAML"),
         ("n_clusters=3", "--clusters"),
-        ("sampler.buffer=10", "smaller than optimizer.batch_size"),
+        ("sampler.buffer=10", "smaller than sampler.chains"),
         ("prior=[0.5, 0.6]", "sum to 1"),
         ("device.accelerator=abacus", "device.accelerator='abacus'"),
         ("device.precision=8-true", "device.precision='8-true'"),

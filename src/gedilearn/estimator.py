@@ -31,7 +31,7 @@ from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.sampling.langevin import Box, Kernel, run
-from gedilearn.settings import BASELINES, Schedule, Settings, Weights, assign, build, known_paths
+from gedilearn.settings import BASELINES, TERMS, Schedule, Settings, assign, build, known_paths
 from gedilearn.training.certificate import examine
 from gedilearn.training.loop import Result, Trainer
 from gedilearn.training.modelfile import load_model, save_model
@@ -647,9 +647,9 @@ def _count_results(arrays: list[np.ndarray], factors: dict[str, np.ndarray]) -> 
     if len(shapes) != 1:
         given = ", ".join(map(str, sorted(shapes))) or "none"
         raise InputError(f"data sets of shapes {given}: those fitted together must have one shape")
-    unknown = sorted(set(factors) - set(Weights.model_fields))
+    unknown = sorted(set(factors) - set(TERMS))
     if unknown:
-        raise InputError(f"factors of {unknown}: the terms are {', '.join(Weights.model_fields)}")
+        raise InputError(f"factors of {unknown}: the terms are {', '.join(TERMS)}")
     counts = {len(arrays)} if len(arrays) > 1 or not factors else set()
     counts |= {len(value) for value in factors.values()}
     if len(counts) != 1:

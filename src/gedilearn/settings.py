@@ -337,6 +337,9 @@ class Device(Section):
     )
 
 
+# The terms that have weights.
+TERMS = ("gen", "inv", "prior", "energy")
+
 # The objectives of the paper's family: GEDI without one or two of its terms.
 WITHOUT: dict[str, tuple[str, ...]] = {
     "gedi": (),

@@ -162,7 +162,7 @@ def test_only_settings_that_differ_from_the_defaults_are_listed(run: Path) -> No
         "n_clusters": ["3", "2"],
         "network.hidden": ["[16]", "[100, 100]"],
         "training.max_iter": ["8", "2000"],
-        "training.check_every": ["4", "100"],
+        "training.check_every": ["4", "50"],
         "device.accelerator": ['"cpu"', '"auto"'],
     }
     assert parsed.rows[start + 5][0] == "training"  # the next table
