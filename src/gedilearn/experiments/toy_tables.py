@@ -69,6 +69,7 @@ def _over_seeds(group: Sequence[Row]) -> Row:
         "certified": sum(r["certified"] for r in group),
         "false": sum(r["certified"] and r["nmi"] < FALSE for r in group),
         "modes": dict(Counter(mode for r in group for mode in r["modes"])),
+        "recovered": sum(r["recoveries"] > 0 for r in group),
         "diverged": sum(r["stopped"] == "diverged" for r in group),
         "stuck": (len(stuck), statistics.median(stuck)) if stuck else None,
         "seconds": statistics.fmean(r["seconds"] for r in group),
@@ -79,6 +80,8 @@ def reason(line: Row) -> str:
     """Why the numbers are as they are, from the findings on the seeds alone."""
     n = line["seeds"]
     words = [f"{mode} {line['modes'][mode]}/{n}" for mode in MODES if mode in line["modes"]]
+    if line["recovered"]:
+        words.append(f"recovered {line['recovered']}/{n}")
     if line["diverged"]:
         words.append(f"diverged {line['diverged']}/{n}")
     if line["stuck"]:
@@ -230,7 +233,8 @@ def page(root: Path) -> str:
         "Made by `make results-toy`; nothing on this page is typed by hand.",
         RULE,
         "*Why* counts, over the seeds, what the monitor found on the training points, without "
-        "labels: failure modes, divergence, runs that ended above the tolerance with none of these "
+        "labels: failure modes, runs that the guard recovered from divergence and those that it "
+        "could not, runs that ended above the tolerance with none of these "
         f"(stuck), and certificates; those with NMI < {FALSE:g} are false.",
         "\n".join(f"- {note}" for note in NOTES[:1] + NOTES[-1:]),
     ]
