@@ -23,6 +23,7 @@ from gedilearn.cli.runs import (
     open_model,
     quoted,
 )
+from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.files import load
 from gedilearn.errors import InputError
@@ -282,7 +283,7 @@ def shapes(
     """The table of shapes; `data` and `methods` are names with commas between them."""
     from gedilearn.experiments import shapes as table
 
-    asked = (range(seeds), _names(data), _names(methods), workers)
+    asked = (range(seeds), names(data), names(methods), workers)
     _reproduce("shapes", table, asked, out, screen)
 
 
@@ -290,7 +291,7 @@ def gen(seeds: int, data: str | None, out: Path | None, screen: Screen) -> None:
     """The table of what GEN buys; `data` is names with commas between them."""
     from gedilearn.experiments import gen as table
 
-    _reproduce("gen", table, (range(seeds), _names(data)), out, screen)
+    _reproduce("gen", table, (range(seeds), names(data)), out, screen)
 
 
 def _reproduce(
@@ -298,20 +299,8 @@ def _reproduce(
 ) -> None:
     """Run a table that keeps its rows in a folder, write it there and show it."""
     out = out or Path("gedi-runs") / name
-
-    def tell(row: dict[str, Any], left: int) -> None:
-        nmi = "" if row["nmi"] is None else f" NMI {row['nmi']:.3f},"
-        said = f"{row['data']}, {row['method']}, seed {row['seed']}:{nmi}"
-        screen.message(f"{said} {row['seconds']:.1f} s ({left} to go)")
-
-    try:
-        rows = table.run(*asked, out=out, tell=tell)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on from here") from None
+    with going_on():
+        rows = table.run(*asked, out=out, tell=teller(screen))
     write_text(out / f"{name}.md", table.markdown(rows))
     table.show(rows, make_console())
     screen.message(f"rows: {out / 'rows.jsonl'}, table: {out / f'{name}.md'}")
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

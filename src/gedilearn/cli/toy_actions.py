@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.errors import InputError
 from gedilearn.experiments import pictures, toy_tables
 from gedilearn.experiments import sensitivity as grid
@@ -34,13 +35,13 @@ def toy(
     def run() -> list[Row]:
         return table.run(
             range(seeds),
-            _names(data),
-            _names(methods),
+            names(data),
+            names(methods),
             workers,
             folder,
             preset=preset,
             iterations=iterations,
-            tell=_teller(screen),
+            tell=teller(screen),
         )
 
     _finish("toy", run, toy_tables, folder, screen)
@@ -61,12 +62,12 @@ def sensitivity(
     def run() -> list[Row]:
         return grid.run(
             range(seeds),
-            _names(data),
+            names(data),
             workers,
             folder,
             preset=preset,
             iterations=iterations,
-            tell=_teller(screen),
+            tell=teller(screen),
         )
 
     _finish("sensitivity", run, grid, folder, screen)
@@ -85,10 +86,8 @@ def picture(
         raise InputError(f"--seed {asked['seed']}: give a number from 0 to 2**31 - 1")
     folder = table.folder(out or DEFAULT_OUT, asked["preset"], asked["iterations"])
     draw = {"labels": pictures.labels, "generation": pictures.generation}[name]
-    try:
-        path = draw(folder, _names(data), _names(methods), tell=screen.message, **asked)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on from here") from None
+    with going_on():
+        path = draw(folder, names(data), names(methods), tell=screen.message, **asked)
     print(path)
 
 
@@ -96,10 +95,8 @@ def _finish(
     name: str, run: Callable[[], list[Row]], shown: ModuleType, folder: Path, screen: Screen
 ) -> None:
     """Run, write all that is made of the rows, and show the table."""
-    try:
+    with going_on():
         rows = run()
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on from here") from None
     write_text(folder / f"{name}.csv", _csv(rows))
     write_text(folder / f"{name}.md", shown.markdown(rows))
     shown.figure(rows, folder / f"{name}.png")
@@ -116,15 +113,3 @@ def _csv(rows: Sequence[Row]) -> str:
 
 def _field(value: Any) -> Any:
     return "; ".join(value) if isinstance(value, list) else value
-
-
-def _teller(screen: Screen) -> Callable[[Row, int], None]:
-    def tell(row: Row, left: int) -> None:
-        said = f"{row['data']}, {row['method']}, seed {row['seed']}: NMI {row['nmi']:.3f}"
-        screen.message(f"{said}, {row['seconds']:.1f} s ({left} to go)")
-
-    return tell
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
