@@ -24,7 +24,7 @@ from gedilearn.cli import app
 from gedilearn.data.files import load
 from gedilearn.output import Result, Screen
 from gedilearn.presets import PRESETS
-from gedilearn.settings import Settings, known_paths
+from gedilearn.settings import IMAGES, Settings, known_paths
 from gedilearn.training.rundir import RunDirectory
 
 SHORT = [
@@ -446,6 +446,8 @@ def test_settings_lists_every_setting_with_default_and_meaning():
     rows = {row["setting"]: row for row in rows_of(gedi("settings").stdout)}
     assert {name: row["meaning"] for name, row in rows.items()} == known_paths()
     assert json.loads(rows["optimizer.learning_rate"]["default"]) == 1e-3
+    images = {name: row["for images"] for name, row in rows.items() if row["for images"]}
+    assert {name: json.loads(value) for name, value in images.items()} == IMAGES
     assert yaml.safe_load(rows["network.features"]["default"]) is Settings().network.features
 
 

@@ -21,8 +21,8 @@ from torch import nn
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
-from gedilearn.estimator import PARAMETERS
-from gedilearn.settings import BASELINES, known_paths
+from gedilearn.estimator import PARAMETERS, _look_up
+from gedilearn.settings import BASELINES, IMAGES, Settings, known_paths
 
 QUICK = dict(
     max_iter=60, check_every=30, density_iter=10, batch_size=64, buffer_size=100, random_state=0
@@ -221,8 +221,31 @@ def test_settings_reach_the_network_and_come_back() -> None:
     assert model.model_.head.widths == (3, 5, 2)
     assert model.model_.temperature == 0.5
     again = GEDI.from_settings(model.settings_)
-    for name in PARAMETERS:
-        assert getattr(again, name) == getattr(model, name), name
+    for name, path in PARAMETERS.items():
+        left_open = path in IMAGES and getattr(model, name) == "auto"
+        assert left_open or getattr(again, name) == getattr(model, name), name
+    assert again._settings() == model.settings_.model_copy(
+        update={"training": again._settings().training}
+    )
+
+
+def test_images_have_defaults_of_their_own_and_what_is_given_stays() -> None:
+    X = np.random.default_rng(0).normal(size=(20, 1, 8, 8))
+    given = dict(w_inv=50.0, max_iter=3, density_iter=2, batch_size=20, sgld_steps=1)
+    settings = GEDI(**given, width=2, random_state=0).fit(X).settings_
+    flat = {path: _look_up(settings.model_dump(), path) for path in IMAGES}
+    named = {PARAMETERS[name]: value for name, value in given.items()}
+    assert flat == IMAGES | named
+    assert GEDI(**QUICK).fit(X[:, 0, 0]).settings_.weights.inv == Settings().weights.inv
+
+
+def test_every_default_of_images_is_a_known_setting_that_differs_from_that_of_vectors() -> None:
+    assert set(IMAGES) <= set(known_paths())
+    for path, value in IMAGES.items():
+        assert _look_up(Settings().model_dump(), path) != value, path
+    for name, parameter in inspect.signature(GEDI.__init__).parameters.items():
+        if PARAMETERS.get(name) in IMAGES:
+            assert parameter.default == "auto", name
 
 
 def test_any_module_may_be_the_encoder_and_is_not_changed(moons) -> None:

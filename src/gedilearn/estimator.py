@@ -31,7 +31,17 @@ from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.sampling.langevin import Box, Kernel, run
-from gedilearn.settings import BASELINES, TERMS, Schedule, Settings, assign, build, known_paths
+from gedilearn.settings import (
+    AUTO,
+    BASELINES,
+    IMAGES,
+    TERMS,
+    Schedule,
+    Settings,
+    assign,
+    build,
+    known_paths,
+)
 from gedilearn.training.certificate import examine
 from gedilearn.training.loop import Result, Trainer
 from gedilearn.training.modelfile import load_model, save_model
@@ -97,6 +107,7 @@ PARAMETERS = {
     "precision": "device.precision",
 }
 
+Auto = Literal["auto"]
 Score = Literal["log_density", "gradient_norm", "confidence"]
 Self = TypeVar("Self", bound="GEDI")
 
@@ -164,10 +175,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         *,
         method: str = DEFAULT.method,
         method_options: dict[str, Any] | None = None,
-        w_gen: Schedule = DEFAULT.weights.gen,
-        w_inv: Schedule = DEFAULT.weights.inv,
-        symmetric_inv: bool = DEFAULT.weights.symmetric,
-        w_prior: Schedule = DEFAULT.weights.prior,
+        w_gen: Schedule | Auto = AUTO,
+        w_inv: Schedule | Auto = AUTO,
+        symmetric_inv: bool | Auto = AUTO,
+        w_prior: Schedule | Auto = AUTO,
         w_energy: Schedule = DEFAULT.weights.energy,
         prior: tuple[float, ...] | str | None = DEFAULT.prior,
         temperature: float = DEFAULT.network.temperature,
@@ -176,36 +187,36 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         hidden: tuple[int, ...] = DEFAULT.network.hidden,
         features: int | None = DEFAULT.network.features,
         head: tuple[int, ...] = DEFAULT.network.head,
-        activation: str = DEFAULT.network.activation,
+        activation: str = AUTO,
         scaling: str = DEFAULT.scaling,
         views: str | Callable[[Tensor], Tensor] = DEFAULT.views.kind,
-        view_noise: float = DEFAULT.views.noise,
+        view_noise: float | Auto = AUTO,
         flip: bool = DEFAULT.views.flip,
         walk_noise: float = DEFAULT.views.walk_noise,
         n_neighbors: int = DEFAULT.views.n_neighbors,
-        sgld_steps: int = DEFAULT.sampler.steps,
-        sgld_step_size: float = DEFAULT.sampler.step_size,
-        sgld_noise: float = DEFAULT.sampler.noise,
-        sgld_max_move: float | None = DEFAULT.sampler.max_move,
-        sgld_chains: int | None = DEFAULT.sampler.chains,
-        buffer_size: int = DEFAULT.sampler.buffer,
-        margin: float = DEFAULT.sampler.margin,
+        sgld_steps: int | Auto = AUTO,
+        sgld_step_size: float | Auto = AUTO,
+        sgld_noise: float | Auto = AUTO,
+        sgld_max_move: float | Auto | None = AUTO,
+        sgld_chains: int | Auto | None = AUTO,
+        buffer_size: int | Auto = AUTO,
+        margin: float | Auto = AUTO,
         restart: float = DEFAULT.sampler.restart,
         clamp: bool = DEFAULT.sampler.clamp,
-        learning_rate: float = DEFAULT.optimizer.learning_rate,
-        schedule: str = DEFAULT.optimizer.schedule,
-        warmup: int = DEFAULT.optimizer.warmup,
+        learning_rate: float | Auto = AUTO,
+        schedule: str = AUTO,
+        warmup: int | Auto = AUTO,
         betas: tuple[float, float] = DEFAULT.optimizer.betas,
-        batch_size: int = DEFAULT.optimizer.batch_size,
-        grad_clip: float | None = DEFAULT.optimizer.grad_clip,
-        density_iter: int = DEFAULT.density.iterations,
-        density_learning_rate: float = DEFAULT.density.learning_rate,
-        density_w_inv: Schedule = DEFAULT.density.inv,
-        density_w_prior: Schedule = DEFAULT.density.prior,
-        max_iter: int = DEFAULT.training.max_iter,
+        batch_size: int | Auto = AUTO,
+        grad_clip: float | Auto | None = AUTO,
+        density_iter: int | Auto = AUTO,
+        density_learning_rate: float | Auto = AUTO,
+        density_w_inv: Schedule | Auto = AUTO,
+        density_w_prior: Schedule | Auto = AUTO,
+        max_iter: int | Auto = AUTO,
         n_init: int = DEFAULT.training.n_init,
         tol: float = DEFAULT.training.tol,
-        check_every: int = DEFAULT.training.check_every,
+        check_every: int | Auto = AUTO,
         checkpoint_every: float = DEFAULT.training.checkpoint_every,
         tensorboard: bool = DEFAULT.training.tensorboard,
         on_divergence: str = DEFAULT.training.on_divergence,
@@ -316,8 +327,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return model._train(data, settings, RunDirectory(Path(run_dir)))
 
     def _fit(self: Self, X: Any, run_dir: str | Path | None, source: dict[str, Any] | None) -> Self:
-        settings = self._settings()
         data = self._validate(X, reset=True)
+        settings = self._settings(is_images(data))
         _check_enough(data, settings.n_clusters)
         _check_device(settings.device.accelerator)
         if settings.n_clusters == 1:
@@ -538,13 +549,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     # --- helpers -----------------------------------------------------------------------------
 
-    def _settings(self) -> Settings:
+    def _settings(self, images: bool = False) -> Settings:
+        """All settings; those left to 'auto' are the defaults for vectors or for images."""
         values: dict[str, Any] = {}
         for name, path in PARAMETERS.items():
             value = getattr(self, name)
             if name == "views" and callable(value):
                 continue
             if name == "encoder" and not isinstance(value, str):
+                continue
+            if path in IMAGES and isinstance(value, str) and value == AUTO:
                 continue
             assign(values, path, value)
         assign(values, "training.seed", _seed(self.random_state))
@@ -556,7 +570,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         for name, value in options.items():
             assign(values, f"{self.method}.{name}", value)
         try:
-            return build(values)
+            return build(values, images)
         except InputError as error:
             raise InputError(_in_arguments(str(error))) from None
 
@@ -660,6 +674,11 @@ def _count_results(arrays: list[np.ndarray], factors: dict[str, np.ndarray]) -> 
     return counts.pop()
 
 
+def is_images(data: np.ndarray) -> bool:
+    """Whether points are images (channels, height, width), not vectors."""
+    return data.ndim == 4
+
+
 def _scaling(data: np.ndarray, settings: Settings) -> Scaling:
     return Scaling.fit(data) if settings.scaling == "standard" else Scaling.identity(data)
 
@@ -734,6 +753,10 @@ def _document_parameters() -> str:
                 "the first initialisation starts from its weights, further ones from fresh ones. "
                 "It is copied, never changed, and not saved: give it again to `load`."
             )
+        path = PARAMETERS.get(name, "")
+        if path in IMAGES:
+            own_default = _look_up(DEFAULT.model_dump(), path)
+            text += f" 'auto': {own_default!r}, for images {IMAGES[path]!r}."
         lines.append(f"    {name} : default {parameter.default!r}")
         lines += textwrap.wrap(text, 92, initial_indent=" " * 8, subsequent_indent=" " * 8)
     return "\n".join(lines) + "\n"

@@ -411,6 +411,36 @@ class Settings(Section):
         return self
 
 
+# What is different for images; all else is as for vectors. In the estimator these are 'auto'.
+IMAGES: dict[str, Any] = {
+    "weights.gen": 0.1,
+    "weights.inv": 1.0,
+    "weights.symmetric": True,
+    "weights.prior": 2.0,
+    "views.noise": 0.05,
+    "network.activation": "silu",
+    "sampler.steps": 20,
+    "sampler.step_size": 10.0,
+    "sampler.noise": 0.01,
+    "sampler.max_move": 0.1,
+    "sampler.buffer": 2_000,
+    "sampler.chains": 64,
+    "sampler.margin": 0.0,
+    "optimizer.learning_rate": 8e-3,
+    "optimizer.schedule": "cosine",
+    "optimizer.warmup": 50,
+    "optimizer.batch_size": 128,
+    "optimizer.grad_clip": 5.0,
+    "density.iterations": 500,
+    "density.learning_rate": 2e-3,
+    "density.inv": 1.0,
+    "density.prior": 2.0,
+    "training.max_iter": 1_500,
+    "training.check_every": 100,
+}
+AUTO: Literal["auto"] = "auto"
+
+
 def check_prior(prior: tuple[float, ...], n_clusters: int) -> None:
     """Refuse what is not a distribution over the clusters."""
     if len(prior) != n_clusters:
@@ -419,12 +449,28 @@ def check_prior(prior: tuple[float, ...], n_clusters: int) -> None:
         raise ValueError(f"prior={prior}: entries must be positive and sum to 1")
 
 
-def build(values: dict[str, Any]) -> Settings:
-    """Settings from nested values, or one line that names the wrong one."""
+def build(values: dict[str, Any], images: bool = False) -> Settings:
+    """Settings from nested values, or one line that names the wrong one.
+
+    What `values` leave out has its default: for vectors, or for images.
+    """
+    if images:
+        values = _with_image_defaults(values)
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
         raise InputError(_one_line(error)) from None
+
+
+def _with_image_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """The nested values, with the defaults of images where they say nothing."""
+    joined = dict(values)
+    for path, value in IMAGES.items():
+        section, name = path.split(".")
+        given = joined.get(section, {})
+        if isinstance(given, dict):  # anything else is refused when the settings are built
+            joined[section] = {name: value} | given
+    return joined
 
 
 def assign(values: dict[str, Any], path: str, value: Any) -> None:

@@ -14,6 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 from gedilearn import GEDI
 from gedilearn.errors import InputError
 from gedilearn.estimator import fit_together
+from gedilearn.methods.method import share
 from gedilearn.settings import BASELINES, WITHOUT, Settings, build
 from gedilearn.training.environment import launch
 from gedilearn.training.guard import Guard
@@ -243,3 +244,23 @@ def test_a_crash_and_a_resume_end_in_the_same_weights(
     for name, value in resumed.model_.state_dict().items():
         assert torch.equal(value, expected[name]), name
     assert resumed.certificate_gap_ == straight.certificate_gap_
+
+
+def test_initialisations_compete_for_their_own_result_alone() -> None:
+    data = torch.stack([torch.from_numpy(x).float() for x in SETS])
+    training = {"max_iter": 40, "check_every": 20, "tol": 0.0, "n_init": 3}
+    settings = make_settings(training=training, weights={"gen": 0.0})
+    # Views that equal the points leave no chance in the measurement.
+    trainer = Trainer(data, settings, view_function=lambda x: x, n_results=2)
+    results = trainer.fit_all()
+    gaps = trainer._measure().gap
+    assert len(gaps) == 6
+    for own, result in zip((gaps[:3], gaps[3:]), results, strict=True):
+        assert result.diagnosis.gap == pytest.approx(float(own.min()), rel=1e-5)
+    assert float(gaps[:3].min()) != pytest.approx(float(gaps[3:].min()), rel=1e-3)
+
+
+def test_members_of_one_group_have_its_data() -> None:
+    model = Trainer(torch.zeros(1, 4, 2), make_settings(), n_results=1)._network(6)
+    shared = share(torch.arange(2.0).view(2, 1, 1), model)
+    assert shared.flatten().tolist() == [0, 0, 0, 1, 1, 1]

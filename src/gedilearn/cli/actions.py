@@ -14,6 +14,7 @@ from gedilearn.cli.runs import (
     LABELS,
     MODEL,
     SUMMARY,
+    Pictures,
     column_names,
     data_section,
     free_run,
@@ -21,16 +22,18 @@ from gedilearn.cli.runs import (
     load_source,
     next_free,
     open_model,
+    open_with_data,
     quoted,
+    read,
 )
 from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.files import load
+from gedilearn.data.files import is_folder
 from gedilearn.errors import InputError
-from gedilearn.estimator import GEDI, Score
+from gedilearn.estimator import GEDI, Score, is_images
 from gedilearn.output import Result, Screen, check_out, csv_text, make_console, write_new_text
 from gedilearn.presets import preset as preset_values
-from gedilearn.settings import Settings, assign, build
+from gedilearn.settings import assign, build
 from gedilearn.training.checkpoint import write_text
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.rundir import is_first_process, read_config
@@ -46,18 +49,20 @@ def fit(
     assignments: list[str],
     options: dict[str, Any],
     label_column: str | None,
+    pictures: Pictures,
     screen: Screen,
 ) -> None:
     """Train on `data` and write the run directory. `options` are settings with a value or None."""
-    settings = make_settings(clusters, preset, assignments, options)
-    dataset = load(data, label_column=label_column)
+    values = make_values(clusters, preset, assignments, options)
+    dataset = read(data, pictures, screen, label_column=label_column)
+    settings = build(values, is_images(dataset.x))
     run = out or free_run(dataset.name, settings)
     model = GEDI.from_settings(settings, verbose=screen.interactive)
     source = {
         "source": lasting(data),
         "label_column": label_column,
         "columns": column_names(dataset),
-    }
+    } | (pictures.described() if is_folder(data) else {})
     with _Resumable(run):
         model._fit(dataset.x, run, source)
         _finish(model, dataset, run, screen)
@@ -73,15 +78,15 @@ def resume(run: Path, data: str | None, screen: Screen) -> None:
         screen.message(f"{run} is finished already")
         _report(GEDI.load(run / MODEL), None, run, screen)
         return
-    dataset = load_source(run, config, data, "give it with --data DATA")
+    dataset = load_source(run, config, data, "give it with --data DATA", screen)
     with _Resumable(run):
         model = GEDI.resume(run, dataset.x, verbose=screen.interactive)
         _finish(model, dataset, run, screen)
 
 
-def make_settings(
+def make_values(
     clusters: int, preset: str, assignments: list[str], options: dict[str, Any]
-) -> Settings:
+) -> dict[str, Any]:
     """The preset, changed by `--set name=value`, changed by the options that were given."""
     if clusters < 2:
         raise InputError(f"--clusters {clusters}: clustering needs at least 2")
@@ -99,7 +104,7 @@ def make_settings(
     for path, value in ({"n_clusters": clusters} | options).items():
         if value is not None:
             assign(values, path, value)
-    return build(values)
+    return values
 
 
 class _Resumable:
@@ -166,11 +171,13 @@ def _agreement(y: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 # --- using a fitted model -----------------------------------------------------------------------
 
 
-def predict(run: Path, data: str, out: Path | None, proba: bool, screen: Screen) -> None:
+def predict(
+    run: Path, data: str, out: Path | None, proba: bool, pictures: Pictures, screen: Screen
+) -> None:
     """The cluster of each point of `data`."""
     check_out(out)
-    model, columns = open_model(run)
-    x = load(data, columns=columns).x
+    model, dataset = open_with_data(run, data, pictures, screen)
+    x = dataset.x
     labels, p = model.predict(x), model.predict_proba(x)
     table = {"row": np.arange(len(x)), "cluster": labels, "confidence": p.max(1)}
     content = {"labels": labels.tolist(), "confidence": p.max(1).tolist()}
@@ -180,11 +187,13 @@ def predict(run: Path, data: str, out: Path | None, proba: bool, screen: Screen)
     screen.give(Result(table, p if proba else labels, content), out)
 
 
-def score(run: Path, data: str, kind: str, out: Path | None, screen: Screen) -> None:
+def score(
+    run: Path, data: str, kind: str, out: Path | None, pictures: Pictures, screen: Screen
+) -> None:
     """How typical each point of `data` is."""
     check_out(out)
-    model, columns = open_model(run)
-    scores = model.score_samples(load(data, columns=columns).x, cast(Score, kind))
+    model, dataset = open_with_data(run, data, pictures, screen)
+    scores = model.score_samples(dataset.x, cast(Score, kind))
     table = {"row": np.arange(len(scores)), kind: scores}
     screen.give(Result(table, scores, {"kind": kind, "scores": scores.tolist()}), out)
 
@@ -207,19 +216,12 @@ def sample(run: Path, n: int, steps: int, seed: int, out: Path | None, screen: S
     screen.give(Result(table, points, content), out)
 
 
-def diagnose(run: Path, data: str | None, screen: Screen) -> None:
+def diagnose(run: Path, data: str | None, pictures: Pictures, screen: Screen) -> None:
     """The findings of the triad monitor on `data`, or on the data of the fit."""
-    model, columns = open_model(run)
-    if run.is_dir():
-        config = read_config(run)
-        if "views" in config.get("objects", []):
-            raise InputError(f"{run} was fitted with a function as views: diagnose it in Python")
-    elif data is None:
-        raise InputError(f"{run} is a model file, which does not name its data: give DATA")
-    if data is None:
-        x = load_source(run, config, None, "give DATA").x
-    else:
-        x = load(data, columns=columns).x
+    if run.is_dir() and "views" in read_config(run).get("objects", []):
+        raise InputError(f"{run} was fitted with a function as views: diagnose it in Python")
+    model, dataset = open_with_data(run, data, pictures, screen)
+    x = dataset.x
     diagnosis = model.diagnose(x)
     if screen.json:
         screen.content(diagnosis.to_json() | {"n_samples": len(x)})

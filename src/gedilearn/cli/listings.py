@@ -13,14 +13,17 @@ from rich.console import Console
 from rich.table import Table
 
 from gedilearn.presets import PRESETS
-from gedilearn.settings import Settings, known_paths
+from gedilearn.settings import IMAGES, Settings, known_paths
 
 
 def show_settings() -> None:
     """Every setting, its default as `--set` takes it, and its meaning."""
     defaults = _flat(json.loads(Settings().model_dump_json()))
-    rows = [(path, json.dumps(defaults[path]), text) for path, text in known_paths().items()]
-    _show(("setting", "default", "meaning"), rows)
+    rows = []
+    for path, text in known_paths().items():
+        images = json.dumps(IMAGES[path]) if path in IMAGES else ""
+        rows.append((path, json.dumps(defaults[path]), images, text))
+    _show(("setting", "default", "for images", "meaning"), rows)
 
 
 def show_presets() -> None:

@@ -17,7 +17,7 @@ Forward = Callable[[Tensor], Output]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One iteration's data, in `groups` of members that have the same: 1, or one a member."""
+    """One iteration's data, in `groups` of members that have the same: 1, or one a result."""
 
     index: Tensor  # (batch,): which points of the data
     x: Tensor  # (groups, batch, *point); for methods that compare two views, the first
@@ -78,5 +78,10 @@ class Method:
 
 
 def share(x: Tensor, model: EnergyModel) -> Tensor:
-    """Data for all members: (groups, batch, ...) -> (members, batch, ...), without a copy."""
-    return x.expand(model.n_members, *x.shape[1:])
+    """Data for all members: (groups, batch, ...) -> (members, batch, ...).
+
+    Members of one group stand side by side; nothing is copied if there is one group, or one member
+    in each.
+    """
+    each = model.n_members // len(x)
+    return x[:, None].expand(-1, each, *x.shape[1:]).flatten(0, 1)

@@ -17,7 +17,7 @@ from typing import Any
 
 from gedilearn.report.figures import draw_all
 from gedilearn.report.reading import Run, number
-from gedilearn.settings import Settings
+from gedilearn.settings import build
 from gedilearn.training.checkpoint import write_text
 
 STYLE = """
@@ -77,7 +77,7 @@ def write_report(run: Path) -> Path:
         "<h2>Events</h2>",
         _events(read.events),
         "<h2>Settings that differ from the defaults</h2>",
-        _settings(read.settings),
+        _settings(read.settings, read.has_images),
         "<h2>Run</h2>",
         _facts(read, summary),
     ]
@@ -174,8 +174,8 @@ def _events(events: Iterable[dict[str, Any]]) -> str:
     return _table(["time", "iteration", "kind", "message"], rows)
 
 
-def _settings(used: dict[str, Any]) -> str:
-    defaults = _flat(json.loads(Settings().model_dump_json()))
+def _settings(used: dict[str, Any], images: bool) -> str:
+    defaults = _flat(json.loads(build({}, images).model_dump_json()))
     rows = [
         [
             ("", _text(name)),

@@ -55,6 +55,11 @@ class Run:
         return _dict(self.config.get("data"))
 
     @property
+    def has_images(self) -> bool:
+        shape = self.data.get("shape")
+        return isinstance(shape, list) and len(shape) == 4
+
+    @property
     def name(self) -> str:
         """The data's name, for titles."""
         return one_line(self.data.get("name") or self.data.get("source") or self.path.name)

@@ -16,15 +16,20 @@ LogDensity = Callable[[Tensor], Tensor]
 
 
 class Box(NamedTuple):
-    """The smallest axis-parallel box around the data; both are shaped like one point."""
+    """An axis-parallel box around the data; both corners are shaped like one point."""
 
     low: Tensor
     high: Tensor
 
     @classmethod
     def around(cls, x: Tensor) -> Box:
-        """x: (n, ...)."""
+        """The smallest one.  x: (n, ...)."""
         return cls(x.amin(0), x.amax(0))
+
+    @classmethod
+    def cube(cls, x: Tensor) -> Box:
+        """One with the same bounds for every coordinate.  x: (n, ...)."""
+        return cls(torch.full_like(x[0], float(x.min())), torch.full_like(x[0], float(x.max())))
 
     def widened(self, share: float) -> Box:
         """The box with this share of its width added on every side."""

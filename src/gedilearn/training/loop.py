@@ -65,10 +65,10 @@ class Kept:
 class Trainer:
     """Trains `settings.training.n_init` members on `data`, (n, ...), in the network's units.
 
-    The best of them is the result. With `n_results`, that many members are trained side by side
-    and do not compete: seeds of an experiment, if `data` is (n_results, n, ...) and gives each its
-    own, or points of a sweep, if it is (1, n, ...) and `factors`, (n_results,) each, multiply the
-    weights of the terms.
+    The best of them is the result. With `n_results`, that many times as many are trained side by
+    side, and only those of one result compete: seeds of an experiment, if `data` is (n_results, n,
+    ...) and gives each its own, or points of a sweep, if it is (1, n, ...) and `factors`,
+    (n_results,) each, multiply the weights of the terms.
 
     All randomness comes from torch's global generators: they are seeded here, saved with every
     checkpoint, and put back as they were when `fit` returns.
@@ -87,8 +87,8 @@ class Trainer:
         factors: dict[str, Tensor] | None = None,
     ) -> None:
         self.data = data[None] if n_results is None else data  # (groups, n, ...)
-        if n_results is not None and (run is not None or settings.training.n_init > 1):
-            raise ValueError("several results take neither a run directory nor n_init")
+        if n_results is not None and run is not None:
+            raise ValueError("several results take no run directory")
         self.settings = settings
         self.encoder = encoder
         self.view_function = view_function
@@ -218,8 +218,8 @@ class Trainer:
 
     def _contenders(self, result: int) -> list[int]:
         """The members that compete for a result."""
-        alone = len(self.kept) > 1 or self.stage.name == "density"
-        return [result] if alone else list(range(self.stage.n_members))
+        each = self.stage.n_members // len(self.kept)
+        return list(range(result * each, (result + 1) * each))
 
     def _diagnose(self, seen: Measurement, look: Measurement, member: int) -> Diagnosis:
         return diagnose(
@@ -307,7 +307,10 @@ class Trainer:
         self.started = time.perf_counter()
         torch.manual_seed(seed)
         self.data = self.data.to(fabric.device, data_type(settings.device))
-        self.box = Box.around(self.data.flatten(0, 1)).widened(settings.sampler.margin)
+        points = self.data.flatten(0, 1)
+        # No pixel is special: one that never changes in the data must not be fixed in chains.
+        box = Box.around(points) if points.dim() == 2 else Box.cube(points)
+        self.box = box.widened(settings.sampler.margin)
         self.prior = make_prior(settings.prior)
         self.views: list[Views] = [
             make_views(settings.views, own, settings.n_clusters, seed, self.view_function)

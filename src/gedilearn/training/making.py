@@ -54,5 +54,9 @@ def _make_gedi(trainer: Trainer) -> GEDI:
             box if sampler.clamp else None,
         )
         chains = PersistentChains(buffer, kernel, sampler.steps)
-    factors = {name: factor.to(trainer.data) for name, factor in trainer.factors.items()}
+    each = trainer.stage.n_members // len(trainer.kept)
+    factors = {
+        name: factor.to(trainer.data).repeat_interleave(each)
+        for name, factor in trainer.factors.items()
+    }
     return GEDI(weights, trainer.prior, chains, n_chains, factors)

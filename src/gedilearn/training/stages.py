@@ -61,7 +61,7 @@ def first_stage(settings: Settings, n_results: int = 1) -> Stage:
         settings.training.max_iter,
         weights,
         settings.optimizer.learning_rate,
-        settings.training.n_init if n_results == 1 else n_results,
+        settings.training.n_init * n_results,
         settings.optimizer.warmup,
         "cosine" if settings.optimizer.schedule == "cosine" else "not",
     )
