@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint types bench bench-growth results-shapes results-gen results-toy docs-figures clean
+.PHONY: demo test test-slow lint types bench bench-growth results-shapes results-gen results-toy results-images docs-figures clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -45,6 +45,11 @@ results-gen: $(VENV)/.runtime
 TOY ?= gedi-runs/toy
 results-toy: $(VENV)/.runtime
 	$(BIN)/python docs/make_results.py toy $(TOY)
+
+# Rows and pictures are made by `gedi reproduce images --data NAME --out $(IMAGES)`, for each set.
+IMAGES ?= gedi-runs/images
+results-images: $(VENV)/.runtime
+	$(BIN)/python docs/make_results.py images $(IMAGES)
 
 docs-figures: $(VENV)/.runtime
 	$(BIN)/python docs/make_figures.py

@@ -10,11 +10,16 @@ import sys
 from pathlib import Path
 
 from gedilearn.errors import InputError
-from gedilearn.experiments import gen, shapes, toy_tables
+from gedilearn.experiments import gen, image_tables, shapes, toy_tables
 
-PAGES = {"gen": gen.page, "shapes": shapes.page, "toy": toy_tables.page}
+PAGES = {
+    "gen": gen.page,
+    "images": image_tables.page,
+    "shapes": shapes.page,
+    "toy": toy_tables.page,
+}
 # Figures that a page shows, by the names it has for them, and where they are.
-FIGURES = {"toy": toy_tables.figures}
+FIGURES = {"images": image_tables.figures, "toy": toy_tables.figures}
 
 
 def main(name: str, out: str) -> None:

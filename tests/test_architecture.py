@@ -16,6 +16,7 @@ ROOMS = [
     "experiments",
     "report",
     "selection",
+    "assessment",
     "estimator",
     "presets",
     "evaluation",

@@ -213,7 +213,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         density_learning_rate: float | Auto = AUTO,
         density_w_inv: Schedule | Auto = AUTO,
         density_w_prior: Schedule | Auto = AUTO,
-        max_iter: int | Auto = AUTO,
+        max_iter: int = DEFAULT.training.max_iter,
         n_init: int = DEFAULT.training.n_init,
         tol: float = DEFAULT.training.tol,
         check_every: int | Auto = AUTO,

@@ -435,7 +435,6 @@ IMAGES: dict[str, Any] = {
     "density.learning_rate": 2e-3,
     "density.inv": 1.0,
     "density.prior": 2.0,
-    "training.max_iter": 1_500,
     "training.check_every": 100,
 }
 AUTO: Literal["auto"] = "auto"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fractions
 import hashlib
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from gedilearn.data.arrays import Scaling, as_labels, as_numbers, check_finite, row_chunks
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI
 
 RNG = np.random.default_rng(0)
 
@@ -146,8 +148,67 @@ def test_a_spread_too_small_for_a_normal_number_counts_as_constant():
     assert Scaling.fit(np.array([[0.0], [3e-308]])).constant_columns == (0,)
 
 
-def test_images_map_the_range_of_the_data_to_plus_minus_one():
+def test_images_of_bytes_stay_bytes_and_vectors_of_bytes_do_not():
+    x = RNG.integers(0, 256, size=(4, 3, 5, 6)).astype(np.uint8)
+    kept = as_numbers(x, "x")
+    assert kept.dtype == np.uint8
+    assert np.shares_memory(kept, x)
+    turned = as_numbers(x.transpose(0, 1, 3, 2), "x")
+    assert turned.flags.c_contiguous
+    np.testing.assert_array_equal(turned, x.transpose(0, 1, 3, 2))
+    assert as_numbers(x.reshape(4, -1), "x").dtype == np.float32
+    assert as_numbers(x.astype(np.uint16), "x").dtype == np.float32
+
+
+def test_a_memory_map_of_images_passes_the_estimators_checks_uncopied(tmp_path):
+    np.save(tmp_path / "x.npy", RNG.integers(0, 256, size=(20, 1, 4, 4)).astype(np.uint8))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    checked = GEDI()._validate(mapped, reset=True)
+    assert checked.dtype == np.uint8
+    assert np.shares_memory(checked, mapped)
+    assert fingerprint(checked) == fingerprint(np.load(tmp_path / "x.npy"))
+
+
+def test_getting_bytes_ready_takes_little_more_than_the_scaled_result():
+    x = RNG.integers(0, 256, size=(2000, 3, 32, 32), dtype=np.uint8)
+    result = 4 * x.size
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gedilearn.data.arrays._CHUNK_VALUES", 2**16)
+        tracemalloc.start()
+        try:
+            data = GEDI()._validate(x, reset=True)
+            Scaling.fit(data).apply(data)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 1.25 * result
+
+
+def test_bytes_are_scaled_by_what_a_byte_can_hold():
     x = RNG.integers(10, 200, size=(4, 3, 5, 5)).astype(np.uint8)
+    z = Scaling.fit(x).apply(x)
+    np.testing.assert_allclose(z, x / 127.5 - 1, atol=1e-7)
+    brighter = np.full((2, 3, 5, 5), 255, np.uint8)
+    assert Scaling.fit(brighter).to_json() == Scaling.fit(x).to_json()
+
+
+def test_bytes_of_the_full_range_are_scaled_like_their_float_copies():
+    x = RNG.integers(0, 256, size=(4, 1, 16, 16)).astype(np.uint8)
+    x[0, 0, 0, :2] = 0, 255
+    floats = x.astype(np.float32)
+    np.testing.assert_array_equal(Scaling.fit(x).apply(x), Scaling.fit(floats).apply(floats))
+
+
+@pytest.mark.parametrize("top", [1, 16, 127])
+def test_bytes_that_hold_fewer_levels_than_eight_bits_are_scaled_by_their_own_range(top):
+    x = RNG.integers(0, top + 1, size=(4, 1, 16, 16)).astype(np.uint8)
+    x[0, 0, 0, :2] = 0, top
+    z = Scaling.fit(x).apply(x)
+    np.testing.assert_allclose(z, x / (top / 2) - 1, atol=1e-6)
+
+
+def test_images_map_the_range_of_the_data_to_plus_minus_one():
+    x = RNG.integers(10, 200, size=(4, 3, 5, 5)).astype(np.float32)
     scaling = Scaling.fit(x)
     z = scaling.apply(x)
     assert (z.min(), z.max()) == (-1, 1)

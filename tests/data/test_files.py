@@ -200,7 +200,9 @@ def test_npz_finds_the_data_and_the_labels(tmp_path, arrays, x, y):
 def test_npz_of_bytes_with_channels_last_is_read_channels_first(tmp_path):
     x = RNG.integers(0, 256, size=(2, 5, 6, 3)).astype(np.uint8)
     np.savez(tmp_path / "a.npz", x=x)
-    np.testing.assert_array_equal(load(tmp_path / "a.npz").x, x.transpose(0, 3, 1, 2))
+    found = load(tmp_path / "a.npz").x
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, x.transpose(0, 3, 1, 2))
     np.savez(tmp_path / "a.npz", x=x / 255)
     assert "transpose(0, 3, 1, 2)" in refusal(tmp_path / "a.npz")
 
@@ -442,10 +444,9 @@ def test_a_flat_folder_of_colour_images_is_read_in_order(tmp_path, suffix):
     (tmp_path / "notes.txt").write_text("not an image")
     (tmp_path / ".hidden.png").write_text("not an image")
     data = load(tmp_path)
-    assert data.x.dtype == np.float32
+    assert data.x.dtype == np.uint8
     assert data.y is None
-    expected = np.stack([a, b]).transpose(0, 3, 1, 2) / 255
-    np.testing.assert_allclose(data.x, expected, atol=1e-7)
+    np.testing.assert_array_equal(data.x, np.stack([a, b]).transpose(0, 3, 1, 2))
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "jpeg", "gif"])
@@ -453,13 +454,13 @@ def test_lossy_and_palette_images_keep_a_plain_colour(tmp_path, suffix):
     Image.new("RGB", (8, 8), (200, 100, 50)).save(tmp_path / f"a.{suffix}")
     x = load(tmp_path).x
     assert x.shape == (1, 3, 8, 8)
-    np.testing.assert_allclose(x[0, :, 4, 4] * 255, [200, 100, 50], atol=3)
+    np.testing.assert_allclose(x[0, :, 4, 4].astype(float), [200, 100, 50], atol=3)
 
 
 def test_only_the_first_frame_of_a_gif_is_read(tmp_path):
     frames = [Image.new("RGB", (2, 2), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    np.testing.assert_allclose(load(tmp_path).x[0, :, 0, 0], [1, 0, 0])
+    np.testing.assert_allclose(load(tmp_path).x[0, :, 0, 0], [255, 0, 0])
 
 
 def test_grey_images_have_one_channel_until_one_is_in_colour(tmp_path):
@@ -468,24 +469,26 @@ def test_grey_images_have_one_channel_until_one_is_in_colour(tmp_path):
     Image.new("1", (4, 3), 1).save(tmp_path / "c.png")
     x = load(tmp_path).x
     assert x.shape == (3, 1, 3, 4)
-    assert (x[2] == 1).all()
+    assert (x[2] == 255).all()
     picture(tmp_path / "d.png", "RGBA")
     x = load(tmp_path).x
     assert x.shape == (4, 3, 3, 4)
-    np.testing.assert_allclose(x[0], np.repeat(grey.transpose(2, 0, 1), 3, axis=0) / 255, atol=1e-7)
+    np.testing.assert_array_equal(x[0], np.repeat(grey.transpose(2, 0, 1), 3, axis=0))
 
 
-def test_sixteen_bit_grey_is_scaled_not_clipped(tmp_path):
+def test_sixteen_bit_grey_is_scaled_to_the_units_of_bytes_not_clipped(tmp_path):
     pixels = np.array([[0, 300], [40000, 65535]], dtype=np.uint16)
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    np.testing.assert_allclose(load(tmp_path).x[0, 0], pixels / 65535, atol=1e-7)
+    x = load(tmp_path).x
+    assert x.dtype == np.float32
+    np.testing.assert_allclose(x[0, 0], pixels / 65535 * 255, rtol=1e-6)
 
 
 def test_a_palette_with_transparency_is_read_as_colour(tmp_path):
     image = Image.new("P", (2, 2), 1)
     image.putpalette([0, 0, 0, 255, 0, 255])
     image.save(tmp_path / "a.png", transparency=b"\x00\xff")
-    np.testing.assert_allclose(load(tmp_path).x[0, :, 0, 0], [1, 0, 1])
+    np.testing.assert_allclose(load(tmp_path).x[0, :, 0, 0], [255, 0, 255])
 
 
 def test_exif_orientation_is_applied(tmp_path):
@@ -493,7 +496,7 @@ def test_exif_orientation_is_applied(tmp_path):
     exif[0x0112] = 6  # the camera was turned: show rotated clockwise
     pixels = picture(tmp_path / "a.png", size=(4, 3), exif=exif)
     x = load(tmp_path).x
-    np.testing.assert_allclose(x[0], np.rot90(pixels, -1).transpose(2, 0, 1) / 255, atol=1e-7)
+    np.testing.assert_allclose(x[0], np.rot90(pixels, -1).transpose(2, 0, 1))
 
 
 def test_sub_folders_are_classes(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import tracemalloc
 import warnings
 import zlib
@@ -13,8 +14,8 @@ import pytest
 from PIL import Image
 
 from gedilearn.data import images
-from gedilearn.data.files import load
-from gedilearn.data.images import read_images
+from gedilearn.data.files import is_folder, load
+from gedilearn.data.images import SkippedImages, read_images
 from gedilearn.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -60,7 +61,7 @@ def test_images_of_mixed_sizes_are_resized_to_the_size_asked_for(tmp_path):
 def test_an_image_that_has_the_size_already_is_not_touched(tmp_path):
     pixels = noise(tmp_path / "a.png", size=(8, 6))
     x = read_images(tmp_path, size=(6, 8)).x
-    np.testing.assert_allclose(x[0], pixels.transpose(2, 0, 1) / 255, atol=1e-7)
+    np.testing.assert_array_equal(x[0], pixels.transpose(2, 0, 1))
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -68,7 +69,7 @@ def test_making_an_image_smaller_keeps_its_mean_and_order(tmp_path, bits):
     top = 2**bits - 1
     ramp = np.linspace(0, top, 64).round().astype(np.uint8 if bits == 8 else np.uint16)
     Image.fromarray(np.tile(ramp, (64, 1))).save(tmp_path / "a.png")
-    x = read_images(tmp_path, size=(8, 4)).x[0, 0]
+    x = read_images(tmp_path, size=(8, 4)).x[0, 0] / 255
     assert x.shape == (8, 4)
     assert abs(x.mean() - 0.5) < 0.01
     assert (np.diff(x, axis=1) > 0.2).all() and (np.ptp(x, axis=0) < 0.01).all()
@@ -77,7 +78,7 @@ def test_making_an_image_smaller_keeps_its_mean_and_order(tmp_path, bits):
 def test_making_an_image_smaller_averages_its_pixels(tmp_path):
     chequered = (np.indices((64, 64)).sum(0) % 2 * 255).astype(np.uint8)
     Image.fromarray(chequered).save(tmp_path / "a.png")
-    np.testing.assert_allclose(read_images(tmp_path, size=(8, 8)).x, 0.5, atol=0.02)
+    np.testing.assert_allclose(read_images(tmp_path, size=(8, 8)).x / 255, 0.5, atol=0.02)
 
 
 @pytest.mark.parametrize("size", [(0, 4), (4,), (4, 10**6), (-1, 3)])
@@ -103,10 +104,11 @@ def test_every_mode_becomes_colour_once_one_image_is_in_colour(tmp_path):
     data = read_images(tmp_path)
     cmyk, first, second, third, _ = data.x
     assert data.x.shape == (5, 3, 6, 8)
-    np.testing.assert_allclose(first, np.repeat(grey.transpose(2, 0, 1), 3, 0) / 255, atol=1e-7)
-    np.testing.assert_allclose(second, rgba[:, :, :3].transpose(2, 0, 1) / 255, atol=1e-7)
-    np.testing.assert_allclose(third, np.repeat(wide[None], 3, 0) / 65535, atol=1e-7)
-    assert cmyk[0].min() > 0.9 and cmyk[1:].max() < 0.1
+    assert data.x.dtype == np.float32
+    np.testing.assert_array_equal(first, np.repeat(grey.transpose(2, 0, 1), 3, 0))
+    np.testing.assert_array_equal(second, rgba[:, :, :3].transpose(2, 0, 1))
+    np.testing.assert_allclose(third, np.repeat(wide[None], 3, 0) / 65535 * 255, rtol=1e-6)
+    assert cmyk[0].min() > 230 and cmyk[1:].max() < 25
 
 
 def test_a_turned_photograph_is_upright_before_it_is_resized(tmp_path):
@@ -115,7 +117,7 @@ def test_a_turned_photograph_is_upright_before_it_is_resized(tmp_path):
     left_dark = np.repeat(np.array([[0] * 8 + [255] * 8], np.uint8), 8, 0)  # 8 rows, 16 columns
     Image.fromarray(left_dark).save(tmp_path / "a.png", exif=exif)
     x = read_images(tmp_path, size=(16, 8)).x[0, 0]  # clockwise: the left side comes to the top
-    assert (x[:8] == 0).all() and (x[8:] == 1).all()
+    assert (x[:8] == 0).all() and (x[8:] == 255).all()
 
 
 # --- broken files -------------------------------------------------------------------------------
@@ -128,16 +130,45 @@ def test_broken_files_are_skipped_by_choice_and_named(tmp_path):
     whole = (tmp_path / "dog" / "d.png").read_bytes()
     (tmp_path / "dog" / "c.png").write_bytes(whole[: len(whole) // 2])
     huge_png(tmp_path / "dog" / "e.png", 60_000, 60_000)
-    assert str(tmp_path / "cat" / "a.png") in refusal(tmp_path)
-    with pytest.warns(UserWarning) as caught:
+    words = refusal(tmp_path)
+    assert str(tmp_path / "cat" / "a.png") in words and "broken='skip'" in words
+    with pytest.warns(SkippedImages) as caught:
         data = read_images(tmp_path, broken="skip")
     names = [str(Path(*parts)) for parts in (("cat", "a.png"), ("dog", "c.png"), ("dog", "e.png"))]
     assert f"left out 3 of 5 images that cannot be read: {', '.join(names)}" in str(
         caught[0].message
     )
     assert data.y.tolist() == ["cat", "dog"]
-    expected = np.stack([good, other]).transpose(0, 3, 1, 2) / 255
-    np.testing.assert_allclose(data.x, expected, atol=1e-7)
+    np.testing.assert_array_equal(data.x, np.stack([good, other]).transpose(0, 3, 1, 2))
+
+
+def test_without_pillow_no_file_is_called_broken(tmp_path, monkeypatch):
+    noise(tmp_path / "a.png")
+    for module in [name for name in sys.modules if name.partition(".")[0] == "PIL"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert "pip install pillow" in refusal(tmp_path, broken="skip")
+
+
+def test_load_passes_size_and_choice_on_for_folders_alone(tmp_path):
+    noise(tmp_path / "in" / "a.png", size=(8, 6))
+    (tmp_path / "in" / "b.png").write_bytes(b"junk")
+    with pytest.warns(SkippedImages, match="1 of 2"):
+        x = load(tmp_path / "in", size=(3, 4), broken="skip").x
+    assert x.shape == (1, 3, 3, 4)
+    np.save(tmp_path / "x.npy", np.zeros((2, 1, 6, 8)))
+    for source in (tmp_path / "x.npy", "digits", "mnist"):
+        for options in ({"size": (3, 4)}, {"broken": "skip"}):
+            with pytest.raises(InputError, match="for folders of images"):
+                load(source, **options)
+
+
+def test_a_folder_is_told_from_a_file_and_from_the_name_of_a_set(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "moons").mkdir()
+    (tmp_path / "x.npy").touch()
+    assert is_folder("./moons") and is_folder(Path("moons"))
+    assert not any(is_folder(source) for source in ("moons", "mnist:test", "x.npy", "nothing"))
 
 
 def test_a_folder_of_broken_files_alone_is_refused_whatever_the_choice(tmp_path):

@@ -17,7 +17,6 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy, toy_tables
 from gedilearn.presets import PRESETS, preset
-from gedilearn.presets import toy as toy_settings
 from gedilearn.settings import Settings, build
 
 SHORT = {
@@ -76,7 +75,7 @@ def test_jem_alone_differs_from_gedi_in_the_papers_settings():
     for name in ("paper/toy", "paper/toy-literal"):
         base = build(preset(name))
         for method in get_args(Settings.model_fields["method"].annotation):
-            found = build(toy_settings(name, method))
+            found = build(preset(name, method))
             steps = 10 if method == "jem" else 1
             sampler = base.sampler.model_copy(update={"steps": steps})
             assert found == base.model_copy(update={"method": method, "sampler": sampler})
@@ -84,7 +83,7 @@ def test_jem_alone_differs_from_gedi_in_the_papers_settings():
 
 
 def test_the_default_preset_changes_nothing_but_the_method():
-    assert build(toy_settings("default", "swav")) == Settings(method="swav")
+    assert build(preset("default", "swav")) == Settings(method="swav")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,12 @@ def test_the_default_preset_changes_nothing_but_the_method():
 )
 def test_an_unknown_preset_or_method_is_answered_with_the_nearest(asked, says):
     with pytest.raises(InputError, match=says):
-        toy_settings(*asked)
+        toy.values_of(*asked, None)
+
+
+def test_a_preset_of_images_is_refused_for_points():
+    with pytest.raises(InputError, match=r"unknown preset 'paper/cifar10' .*paper/toy"):
+        toy.values_of("paper/cifar10", "gedi", None)
 
 
 def test_the_command_offers_every_method_of_the_settings():

@@ -90,7 +90,7 @@ def make_values(
     """The preset, changed by `--set name=value`, changed by the options that were given."""
     if clusters < 2:
         raise InputError(f"--clusters {clusters}: clustering needs at least 2")
-    values = preset_values(preset)
+    values = preset_values(preset, options.get("method"))
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals:

@@ -14,6 +14,8 @@ import typer
 
 from gedilearn import __version__
 from gedilearn.cli.data_commands import AsJson, Quiet, data_sets
+from gedilearn.cli.evaluate_commands import evaluation
+from gedilearn.cli.image_commands import image_runs
 from gedilearn.cli.plainly import plainly
 from gedilearn.cli.toy_commands import toys
 
@@ -27,7 +29,9 @@ app = typer.Typer(
 reproduce = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(data_sets, name="data")
+app.add_typer(evaluation)
 reproduce.add_typer(toys)
+reproduce.add_typer(image_runs)
 
 
 class Kind(str, Enum):
@@ -79,6 +83,21 @@ OutFile = Annotated[
     typer.Option(
         metavar="FILE",
         help="Write here instead of to the screen: .csv, .npy or .json. Never overwrites.",
+    ),
+]
+Size = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WxH",
+        help="Resize the images of a folder to this many pixels, as 32x32, or 32 for both sides; "
+        "a run that was fitted with it needs it no more.",
+    ),
+]
+SkipBroken = Annotated[
+    bool,
+    typer.Option(
+        "--skip-broken",
+        help="Leave out the files of a folder of images that cannot be read, and name them.",
     ),
 ]
 
@@ -150,6 +169,8 @@ def fit(
         typer.Option(metavar="N", help="Initialisations trained at once; the best is kept."),
     ] = None,
     device: Annotated[Where | None, typer.Option(help="Where to train.")] = None,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -162,8 +183,10 @@ def fit(
     gedi fit moons --clusters 2
     gedi fit iris.csv -k 3 --label-column species --out runs/iris
     gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
+    gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
     from gedilearn.cli import actions
+    from gedilearn.cli.runs import Pictures
     from gedilearn.output import Screen
 
     options = {
@@ -172,8 +195,8 @@ def fit(
         "training.n_init": inits,
         "device.accelerator": device.value if device else None,
     }
-    screen = Screen(as_json, quiet)
-    actions.fit(data, clusters, out, preset, set_ or [], options, label_column, screen)
+    pictures, screen = Pictures.asked(size, skip_broken), Screen(as_json, quiet)
+    actions.fit(data, clusters, out, preset, set_ or [], options, label_column, pictures, screen)
 
 
 @app.command()
@@ -242,6 +265,8 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Also the probability of every cluster.")
     ] = False,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
     as_json: AsJson = False,
 ) -> None:
     """Give each row of DATA its cluster.
@@ -255,9 +280,11 @@ def predict(
     gedi predict gedi-runs/points-1 more.csv --proba --out probabilities.csv
     """
     from gedilearn.cli import actions
+    from gedilearn.cli.runs import Pictures
     from gedilearn.output import Screen
 
-    actions.predict(run, data, out, proba, Screen(as_json))
+    pictures = Pictures.asked(size, skip_broken)
+    actions.predict(run, data, out, proba, pictures, Screen(as_json))
 
 
 @app.command()
@@ -273,6 +300,8 @@ def score(
         ),
     ] = Kind.log_density,
     out: OutFile = None,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
     as_json: AsJson = False,
 ) -> None:
     """Say how typical each row of DATA is, higher for more.
@@ -282,9 +311,11 @@ def score(
     gedi score gedi-runs/points-1 more.csv --kind gradient_norm --out scores.npy
     """
     from gedilearn.cli import actions
+    from gedilearn.cli.runs import Pictures
     from gedilearn.output import Screen
 
-    actions.score(run, data, kind.name, out, Screen(as_json))
+    pictures = Pictures.asked(size, skip_broken)
+    actions.score(run, data, kind.name, out, pictures, Screen(as_json))
 
 
 @app.command()
@@ -318,6 +349,8 @@ def diagnose(
         str | None,
         typer.Argument(metavar="DATA", help="Data to look at; that of the fit if not given."),
     ] = None,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
     as_json: AsJson = False,
 ) -> None:
     """Say whether a clustering is to be trusted.
@@ -329,9 +362,10 @@ def diagnose(
     gedi diagnose gedi-runs/points-1 more.csv --json
     """
     from gedilearn.cli import actions
+    from gedilearn.cli.runs import Pictures
     from gedilearn.output import Screen
 
-    actions.diagnose(run, data, Screen(as_json))
+    actions.diagnose(run, data, Pictures.asked(size, skip_broken), Screen(as_json))
 
 
 @app.command()

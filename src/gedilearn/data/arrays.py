@@ -56,8 +56,9 @@ def check_finite(x: np.ndarray, where: str) -> None:
 def as_numbers(x: np.ndarray, where: str) -> np.ndarray:
     """Check that ``x`` is vectors (n, d) or images (n, c, h, w) of finite real numbers.
 
-    Returns it as float32 where that is exact (booleans, 8- and 16-bit integers, half and single
-    precision) and as float64 otherwise.
+    Images of bytes stay bytes, uncopied where they can be: a fetched set is a memory map, and as
+    floats it would be four times as large. Other data is returned as float32 where that is exact
+    (booleans, 8- and 16-bit integers, half and single precision) and as float64 otherwise.
     """
     kind = x.dtype.kind
     if kind == "O":
@@ -70,11 +71,18 @@ def as_numbers(x: np.ndarray, where: str) -> np.ndarray:
     if kind not in "biuf":
         raise InputError(f"{where}: dtype {x.dtype} is not numbers; encode it as numbers")
     _check_shape(x.shape, where)
+    if _is_bytes(x):
+        return np.ascontiguousarray(x)
     wide = x.dtype.itemsize > 8 or np.result_type(x.dtype, np.float32) != np.float32
     with np.errstate(over="ignore"):  # an extended-precision overflow is reported as infinite
         x = np.ascontiguousarray(x, dtype=np.float64 if wide else np.float32)
     check_finite(x, where)
     return x
+
+
+def _is_bytes(x: np.ndarray) -> bool:
+    """Whether these are images as most files hold them, one byte for each value."""
+    return x.ndim == 4 and x.dtype == np.uint8
 
 
 def _check_shape(shape: tuple[int, ...], where: str) -> None:
@@ -126,7 +134,10 @@ class Scaling:
     """The affine map between the user's units and the network's: ``z = (x - offset) / scale``.
 
     Vectors are standardised column by column; images keep their contrasts, so one offset and one
-    scale map the range of the training data to [-1, 1].
+    scale map a range to [-1, 1]. For bytes that need all eight bits (some value is 128 or more) the
+    range is 0 to 255, whatever the brightest pixel happens to be: two parts of one set are scaled
+    alike. Other images, those of floats and bytes that hold fewer levels (0 and 1, or 0 to 16), are
+    scaled by the range that they have.
 
     Attributes
     ----------
@@ -149,6 +160,8 @@ class Scaling:
         largest = max(abs(float(low.min())), abs(float(high.max())))
         if largest > LARGEST:
             raise InputError(f"x: reaches {largest:.3g}, beyond {LARGEST:g}; rescale the data")
+        if _is_bytes(x) and largest > np.iinfo(np.int8).max:
+            return cls._fit_range(0.0, 255.0)
         if x.ndim == 4:
             return cls._fit_range(float(low.min()), float(high.max()))
         return cls._fit_columns(x)
@@ -196,8 +209,10 @@ class Scaling:
         limit = float(np.finfo(np.float32).max)
         for chunk in self._chunks(x):
             with np.errstate(over="ignore"):  # reported below, with a way out
-                exact = (x[chunk].astype(np.float64) - self.offset) / self.scale
-            if exact.size and np.abs(exact).max() > limit:
+                exact = x[chunk].astype(np.float64)
+                exact -= self.offset
+                exact /= self.scale
+            if exact.size and max(exact.max(), -exact.min()) > limit:
                 raise InputError(
                     f"x: a value lies more than {limit:.0e} scales from the training data; "
                     "check its units"

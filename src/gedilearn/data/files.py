@@ -15,7 +15,7 @@ from gedilearn.data.cifar import read_cifar
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.digits import digits
 from gedilearn.data.idx import labels_beside, read_idx_images, read_idx_labels
-from gedilearn.data.images import IMAGE_SUFFIXES, read_images
+from gedilearn.data.images import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.reading import dataset, reading
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.data.svhn import read_svhn
@@ -43,36 +43,53 @@ def is_name(source: str) -> bool:
     return source in BUILTIN or source.partition(":")[0] in SOURCES
 
 
+def is_folder(source: str | Path) -> bool:
+    """Whether `load` takes this for a folder of images."""
+    return not (isinstance(source, str) and is_name(source)) and _path(source).is_dir()
+
+
+def _path(source: str | Path) -> Path:
+    return Path(source).expanduser() if str(source).startswith("~/") else Path(source)
+
+
 def load(
     source: str | Path,
     *,
     label_column: str | None = None,
     columns: Sequence[str] | None = None,
+    size: tuple[int, int] | None = None,
+    broken: Broken = "refuse",
 ) -> Dataset:
     """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
 
     A string that is the name of a set means that set; write ``./moons`` for a file called so.
-    Published image sets, by name or by path, are uint8 (n, c, h, w); those by name are
-    memory-mapped. Everything else is floating point.
+    Images stored as bytes stay uint8 (n, c, h, w): published sets, those by name memory-mapped,
+    folders, and arrays of four axes. Everything else is floating point.
     ``label_column`` names the column of a table that becomes ``y`` and is not a feature.
     ``columns`` names the columns of a table that are the features, in this order; others are not
     looked at. Sources without names of columns are taken as they come.
+    ``size`` (height, width) is what the images of a folder are resized to; ``broken="skip"`` leaves
+    out those that cannot be read, see `images.read_images`.
     """
     if not isinstance(source, str | Path) or not str(source):
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
-    path = Path(source).expanduser() if str(source).startswith("~/") else Path(source)
+    path = _path(source)
     suffix = path.suffix.lower()
     named = isinstance(source, str) and is_name(source)
     if label_column is not None and (named or suffix not in (*DELIMITERS, ".parquet")):
         raise InputError(
             f"{source}: label_column is for tables ({', '.join(DELIMITERS)}, .parquet)"
         )
+    if (size is not None or broken != "refuse") and (named or path.is_file()):
+        raise InputError(
+            f"{source}: size and broken (--size, --skip-broken) are for folders of images"
+        )
     if named:
         cached = split_of(str(source))
         return open_set(*cached) if cached else BUILTIN[str(source)]()
     with reading(path):
         if path.is_dir():
-            return read_images(path)
+            return read_images(path, size=size, broken=broken)
         _check_file(path)
         if suffix in (".bin", ".mat") or path.name.endswith(_IDX):
             return _read_published(path)

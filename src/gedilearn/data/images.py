@@ -23,6 +23,10 @@ MOST_PIXELS = 50_000_000  # of one image; a small file may claim any number
 Broken = Literal["refuse", "skip"]
 
 
+class SkippedImages(UserWarning):
+    """Names the files that were left out; the command line says it on stderr."""
+
+
 def _images_in(folder: Path) -> list[Path]:
     return sorted(
         entry
@@ -38,26 +42,30 @@ def _folders_in(folder: Path) -> list[Path]:
 def read_images(
     folder: Path, *, size: tuple[int, int] | None = None, broken: Broken = "refuse"
 ) -> Dataset:
-    """Pixels in [0, 1], (n, c, h, w); names of sub-folders become labels.
+    """Pixels from 0 to 255, (n, c, h, w); names of sub-folders become labels.
 
-    Grey images are one channel; where some are in colour, all are. Transparency is dropped and
-    EXIF orientation applied. Images of different sizes are refused, unless `size` (height, width)
-    is given, to which all are resized, their proportions aside. A file that is no sound image is
-    refused, or with ``broken="skip"`` left out and named in a warning.
+    They are bytes, the units of the published sets. Where an image has 16 bits, all are float32
+    between 0 and 255: the same units, with the finer steps kept. Grey images are one channel; where
+    some are in colour, all are. Transparency is dropped and EXIF orientation applied. Images of
+    different sizes are refused, unless `size` (height, width) is given, to which all are resized,
+    their proportions aside. A file that is no sound image is refused, or with ``broken="skip"``
+    left out and named in a warning, `SkippedImages`.
     """
     if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
         raise InputError(f"size={size}: give (height, width), each from 1 to 4096 pixels")
     if broken not in ("refuse", "skip"):
         raise InputError(f"broken={broken!r}: give 'refuse' or 'skip'")
+    _check_pillow(folder)
     paths, names = _paths_and_classes(folder)
     kept, skipped, images = [], [], []
     for i, path in enumerate(paths):
         try:
             images.append(_decode(path, size))
             kept.append(i)
-        except InputError:
+        except InputError as error:
             if broken == "refuse":
-                raise
+                way_out = "or leave such files out with broken='skip' (--skip-broken)"
+                raise InputError(f"{error}; {way_out}") from error
             skipped.append(path.relative_to(folder))
             continue
         _check_size(paths[kept[0]], images[0], path, images[-1])
@@ -67,6 +75,7 @@ def read_images(
         warnings.warn(
             f"{folder}: left out {len(skipped)} of {len(paths)} images that cannot be read: "
             f"{listing(skipped, 10)}",
+            SkippedImages,
             stacklevel=2,
         )
     y = None if names is None else as_labels([names[i] for i in kept], str(folder))
@@ -99,27 +108,37 @@ def _check_size(first_path: Path, first: np.ndarray, path: Path, pixels: np.ndar
     if first.shape[:2] != pixels.shape[:2]:
         raise InputError(
             f"{path}: {pixels.shape[1]}x{pixels.shape[0]} pixels, but {first_path} has "
-            f"{first.shape[1]}x{first.shape[0]}; resize all images to one size"
+            f"{first.shape[1]}x{first.shape[0]}; resize all images to one size with "
+            "size=(height, width) (--size WxH)"
         )
 
 
+def _check_pillow(folder: Path) -> None:
+    """Before any file is opened: without it, every one would count as broken."""
+    try:
+        import PIL  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"{folder}: reading images needs pillow; pip install pillow") from error
+
+
 def _stack(images: Sequence[np.ndarray]) -> np.ndarray:
-    """From stored bytes to floats: four times as large, so not before the modes are known."""
+    """One array of all; bytes unless an image has 16 bits, of which 257 steps are one of a byte."""
     channels = max(pixels.shape[2] for pixels in images)
     height, width = images[0].shape[:2]
-    x = np.empty((len(images), channels, height, width), dtype=np.float32)
+    is_fine = any(pixels.dtype != np.uint8 for pixels in images)
+    shape = (len(images), channels, height, width)
+    x = np.empty(shape, dtype=np.float32 if is_fine else np.uint8)
     for row, pixels in zip(x, images, strict=True):
         row[:] = pixels.transpose(2, 0, 1)
-        row /= np.iinfo(pixels.dtype).max
+        if pixels.dtype != np.uint8:
+            row /= 257
     return x
 
 
 def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
     """Upright pixels (h, w, 1) or (h, w, 3), 8 or 16 bits; transparency is dropped."""
-    try:
-        from PIL import Image, ImageOps
-    except ImportError as error:
-        raise InputError(f"{path}: reading images needs pillow; pip install pillow") from error
+    from PIL import Image, ImageOps
+
     too_many = f"{path}: more than {MOST_PIXELS} pixels; make it smaller, or take it out"
     with reading(path), warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -58,8 +58,11 @@ class FrechetResult:
 def frechet_distance(real_features: np.ndarray, fake_features: np.ndarray) -> float:
     """|m - m'|^2 + tr(S + S' - 2 (S S')^(1/2)) of the means and covariances of (n, d), (m, d).
 
-    With S = A^T A and S' = B^T B the last trace is the sum of the singular values of A B^T. So no
-    covariance is formed and no root taken of one, which fails for fewer points than columns.
+    Computed by torchmetrics, in double precision, from the eigenvalues of S S'. With fewer points
+    than columns many of these are 0 but for rounding, and their roots are not: distances then come
+    out too small, by less than 1e-6 of tr(S + S'). Measured against exact values, that is less than
+    1e-6 of the distance between two sets of images (20 to 1000 of them, 1280 columns) and 5e-5 of
+    it where the sets share all images but one of 200. With more points than columns it is 1e-14.
     """
     real, fake = _checked(real_features, "real_features"), _checked(fake_features, "fake_features")
     if real.shape[1] != fake.shape[1]:
@@ -67,16 +70,28 @@ def frechet_distance(real_features: np.ndarray, fake_features: np.ndarray) -> fl
             f"real_features have {real.shape[1]} columns but fake_features {fake.shape[1]}: "
             "use the same extractor for both"
         )
-    a, b = _factor(real), _factor(fake)
-    shift = real.mean(axis=0) - fake.mean(axis=0)
-    overlap = np.linalg.svd(a @ b.T, compute_uv=False).sum()
-    distance = shift @ shift + (a**2).sum() + (b**2).sum() - 2 * overlap
-    return float(max(distance, 0.0))  # rounding can carry the distance of equals below 0
+    metric = _metric(real.shape[1])
+    # torchmetrics takes covariances as differences of second moments, which a common offset of all
+    # points, of no consequence for the distance, would swallow.
+    centre = real.mean(axis=0)
+    metric.update(torch.from_numpy(real - centre), real=True)
+    metric.update(torch.from_numpy(fake - centre), real=False)
+    return max(float(metric.compute()), 0.0)  # rounding can carry the distance of equals below 0
 
 
-def _factor(x: np.ndarray) -> np.ndarray:
-    """A, at most d rows, with A^T A the covariance of x."""
-    return np.asarray(np.linalg.qr(x - x.mean(axis=0), mode="r") / np.sqrt(len(x) - 1))
+def _metric(columns: int) -> Any:
+    """torchmetrics' distance of features that are there already; it takes a second to import."""
+    try:
+        from torchmetrics.image.fid import FrechetInceptionDistance
+    except ImportError as error:
+        raise InputError(
+            "the Frechet distance needs torchmetrics: pip install 'gedi-learn[frechet]'"
+        ) from error
+
+    class Given(torch.nn.Identity):
+        num_features = columns
+
+    return FrechetInceptionDistance(feature=Given())
 
 
 def frechet(

@@ -24,7 +24,7 @@ from gedilearn.experiments.rows import (
     check_names,
     collect_cells,
 )
-from gedilearn.presets import toy
+from gedilearn.presets import preset as preset_values
 from gedilearn.settings import Settings, assign, build
 from gedilearn.training.rundir import plain
 
@@ -53,6 +53,7 @@ PAPER: dict[tuple[str, str], tuple[float, float]] = {
     ("moons", "gedi"): (0.94, 0.07), ("circles", "gedi"): (1.00, 0.01),
 }  # fmt: skip
 LITERAL = "paper/toy-literal"
+PRESETS = ("default", "paper/toy", LITERAL)  # others are for images
 TOGETHER = 5
 
 # --- running ------------------------------------------------------------------------------------
@@ -118,7 +119,8 @@ def values_of(
     preset: str, method: str, iterations: int | None, changes: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """The nested settings of a method, shortened and changed as asked."""
-    values = toy(preset, method)
+    check_names("preset", (preset,), PRESETS)
+    values = preset_values(preset, method)
     if iterations is not None:
         density = build(values).density.iterations
         assign(values, "training.max_iter", iterations)

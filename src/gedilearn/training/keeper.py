@@ -105,6 +105,10 @@ class Keeper:
             trainer.arm()
         trainer.model.load_state_dict(state["model"])
         trainer.optimizer.load_state_dict(state["optimizer"])
+        for parameter, moments in trainer.optimizer.state.items():
+            for name, moment in moments.items():
+                if moment.shape == parameter.shape:  # fused Adam pairs them as they lie in memory
+                    moments[name] = torch.empty_like(parameter).copy_(moment)
         trainer.method.load_state(state["method"])
         if state["prior"] is not None:
             trainer.prior.state = state["prior"].to(trainer.data.device)

@@ -1,0 +1,310 @@
+"""Everything that can be said of a fitted model on test data, in one plain dictionary.
+
+Labels are used here and only here, after the fact. Numbers that are easily misread never come
+alone: the batch-wise NMI has its chance level beside it, OOD scores have what counting pixels
+achieves, and a Frechet distance has the distance between real images.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from gedilearn.assessment.matching import value_range
+from gedilearn.assessment.outside import brought, separate
+from gedilearn.assessment.reading import Reading, evenly, gradient_scores, read
+from gedilearn.assessment.showing import COMPARED, SHOWN, Pictures, markdown
+from gedilearn.data.dataset import Dataset
+from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI
+from gedilearn.evaluation import frechet as images
+from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
+from gedilearn.evaluation.probe import ProbeResult, fast_probe, knn_accuracy, paper_probe
+from gedilearn.training.checkpoint import latest, load_tree, write_text
+from gedilearn.training.rundir import plain
+
+Probe = Literal["fast", "paper", "none"]
+Part = dict[str, Any]
+Tell = Callable[[str], None]
+
+BATCH = 64  # of the batch-wise NMI
+NEIGHBOURS = 20
+CHAINS_AT_ONCE = 100  # of images; a wide network holds no more in memory
+
+
+def assess(
+    model: GEDI,
+    train: Dataset | None,
+    test: Dataset,
+    *,
+    others: Mapping[str, Dataset] | None = None,
+    n_samples: int = 500,
+    steps: int = 500,
+    probe: Probe = "fast",
+    frechet: bool = True,
+    weights: Path | None = None,
+    certificate: bool = True,
+    buffer: np.ndarray | None = None,
+    most: int = 10_000,
+    out: Path | None = None,
+    random_state: int = 0,
+    tell: Tell = lambda text: None,
+) -> dict[str, Any]:
+    """Measure `model` on `test`; vectors or images. The result is plain JSON.
+
+    Parts that do not apply hold ``{"skipped": "why"}`` instead of their numbers:
+
+    data        {"train", "test": names or None, "n_train", "n_test", "shape", "test_is_train"}
+    clustering  {"n", "n_clusters", "clusters_used"} and, with labels, {"nmi", "ami", "ari",
+                "accuracy", "batchwise_nmi": {"nmi", "chance", "batch_size"}}, over all of `test`
+    certificate {"gap", "certified", "verdict", "n"} of `model.diagnose`
+    ood         for each name in `others` {"n_inside", "n_outside", "changes", "scores": {score:
+                {"auroc", "fpr95"}}, "trivial": {score: {"auroc", "fpr95", "direction"}}}; scores
+                log_density, gradient_norm, confidence; trivial ones mean_pixel, nonzero_share for
+                images and distance_from_mean for vectors, in the direction that separates better
+    probe       {"linear", "knn": {"accuracy", "method", "settings", "n_train", "n_test"}}
+    samples     {"n", "finite", "steps", "clusters_used", "seconds"}
+    frechet     {"title", "distance", "floor", "space", "n"}; the title is FID only where it is
+    files       names of what was written into `out`
+    seconds     the time all of it took
+
+    Parameters
+    ----------
+    train: what the model was fitted to; needed for the probe and for nearest training images
+    test: the data measured; may be `train` itself, and the result says so
+    others: data outside, by name; images are brought to the model's channels, size and range
+    n_samples, steps: Langevin chains from noise, and their length; 0 samples skip all that needs
+        them
+    probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
+    frechet: whether to compare samples with real images; weights: a file of Inception, for FID
+    certificate: False where the views of the fit are not at hand
+    buffer: images of the replay buffer, in the data's units (`read_buffer`), for a picture
+    most: points used at most of each set for OOD, the certificate and the Frechet distance, and of
+        `train` for the fast probe and kNN, evenly drawn; clustering uses all
+    out: folder for evaluation.json, evaluation.md, roc.png, samples.png, nearest.png, buffer.png
+    tell: receives one line for each part begun
+    """
+    begin = time.perf_counter()
+    _check(model, train, test, n_samples, steps, probe, most)
+    reference = (train or test).x
+    outside = {
+        name: brought(model, reference, name, other, most) for name, other in (others or {}).items()
+    }
+    extract, missing = _extractor(model, frechet, weights, n_samples)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    pictures = Pictures(out, reference)
+
+    tell(f"clusters of {len(test.x)} points")
+    seen = read(model, test.x)
+    inside = evenly(len(test.x), most)
+    x = test.x[inside]
+    result: dict[str, Any] = {
+        "data": {
+            "train": train.name if train else None,
+            "test": test.name,
+            "n_train": len(train.x) if train else None,
+            "n_test": len(test.x),
+            "shape": list(test.x.shape[1:]),
+            "test_is_train": train is not None and test.x is train.x,
+        },
+        "clustering": _clustering(model, test, seen),
+        "certificate": _certificate(model, x) if certificate else _skipped("no views at hand"),
+        "ood": {},
+    }
+    scores, curves = {kind: values[inside] for kind, values in seen.scores.items()}, {}
+    if outside:
+        scores["gradient_norm"] = gradient_scores(model, x)
+    for name, (other, changes) in outside.items():
+        tell(f"points outside: {name}")
+        part, curves[name] = separate(model, reference, x, scores, other)
+        result["ood"][name] = {"changes": changes, **part}
+    pictures.roc(curves)
+
+    if probe != "none":
+        tell(f"probe: {probe}")
+    result["probe"] = _probe(model, train, test, seen, probe, most)
+
+    samples, labels, result["samples"] = _draw(model, n_samples, steps, random_state, tell)
+    if extract is not None:
+        tell(f"Frechet distance in {extract.space}")
+    result["frechet"] = _frechet(extract, missing, x, samples, reference)
+    pictures.grid("samples.png", samples[:SHOWN], labels[:SHOWN])
+    if train is not None:
+        order = np.argsort(labels[:COMPARED], kind="stable")
+        pictures.nearest("nearest.png", samples[order], train.x)
+    if buffer is not None:
+        chains = buffer[evenly(len(buffer), SHOWN)]
+        pictures.grid("buffer.png", chains, read(model, chains).labels)
+
+    result["files"] = pictures.finish()
+    result["seconds"] = round(time.perf_counter() - begin, 3)
+    if out is not None:
+        result["files"] += ["evaluation.json", "evaluation.md"]
+        write_text(out / "evaluation.json", json.dumps(plain(result), indent=2) + "\n")
+        write_text(out / "evaluation.md", markdown(result))
+    return result
+
+
+def read_buffer(run: Path, model: GEDI) -> np.ndarray | None:
+    """Images in the replay buffer of a run's newest checkpoint, in the data's units; or None."""
+    try:
+        folder = latest(run / "checkpoint")
+        positions = None if folder is None else load_tree(folder, "rank-0").get("buffer")
+        if folder is None or positions is None or positions.dim() != 5:
+            return None
+        # Members that still compete have chains each; the model is one of them.
+        several = len(positions) > 1
+        member = load_tree(folder, "shared")["kept"][0]["member"] if several else 0
+    except InputError:  # a damaged checkpoint is no reason not to evaluate the model
+        return None
+    chains = model.scaling_.undo(positions[member].float().numpy())
+    finite = chains[np.isfinite(chains).all(axis=(1, 2, 3))]
+    return finite if len(finite) else None
+
+
+# --- the parts ----------------------------------------------------------------------------------
+
+
+def _check(
+    model: GEDI,
+    train: Dataset | None,
+    test: Dataset,
+    n_samples: int,
+    steps: int,
+    probe: str,
+    most: int,
+) -> None:
+    """Refuse, before any work, what would fail in the end."""
+    if n_samples < 0 or steps < 0:
+        raise InputError(f"n_samples={n_samples}, steps={steps}: give numbers from 0")
+    if most < 2:
+        raise InputError(f"most={most}: give at least 2")
+    if probe not in get_args(Probe):
+        raise InputError(f"probe={probe!r}: expected one of {', '.join(get_args(Probe))}")
+    shape = tuple(model.box_.low.shape)
+    for data in (test, train):
+        if data is not None and data.x.shape[1:] != shape:
+            raise InputError(
+                f"{data.name} has points of shape {data.x.shape[1:]}, but the model was fitted to "
+                f"{shape}"
+            )
+
+
+def _skipped(why: str) -> Part:
+    return {"skipped": why}
+
+
+def _clustering(model: GEDI, test: Dataset, seen: Reading) -> Part:
+    part: Part = {
+        "n": len(seen.labels),
+        "n_clusters": model.settings_.n_clusters,
+        "clusters_used": len(np.unique(seen.labels)),
+    }
+    if test.y is None:
+        return part | _skipped(f"{test.name} has no labels")
+    part |= clustering_scores(test.y, seen.labels)
+    if len(seen.labels) < BATCH:
+        return part | {"batchwise_nmi": _skipped(f"fewer than {BATCH} points")}
+    return part | {
+        "batchwise_nmi": batchwise_nmi(test.y, seen.labels, BATCH)._asdict() | {"batch_size": BATCH}
+    }
+
+
+def _certificate(model: GEDI, x: np.ndarray) -> Part:
+    try:
+        found = model.diagnose(x)
+    except InputError as error:  # too few points for the neighbour graph, say
+        return _skipped(str(error))
+    return {"gap": found.gap, "certified": found.certified, "verdict": found.verdict, "n": len(x)}
+
+
+def _probe(
+    model: GEDI, train: Dataset | None, test: Dataset, seen: Reading, probe: Probe, most: int
+) -> Part:
+    if probe == "none":
+        return _skipped("not asked")
+    if train is None or train.y is None or test.y is None:
+        return _skipped("needs training and test data with labels")
+    if test.x is train.x:
+        return _skipped("the test data is the training data, which a probe would know already")
+    few = evenly(len(train.x), most)
+    rows = few if probe == "fast" else np.arange(len(train.x))
+    x, y = read(model, train.x[rows]).features, train.y[rows]
+    nearby = slice(None) if probe == "fast" else few
+
+    def said(result: ProbeResult, n_train: int) -> Part:
+        return {**vars(result), "n_train": n_train, "n_test": len(test.x)}
+
+    try:
+        fit = fast_probe if probe == "fast" else paper_probe
+        linear = said(fit(x, y, seen.features, test.y), len(x))
+        k = min(NEIGHBOURS, len(few))
+        knn = said(knn_accuracy(x[nearby], y[nearby], seen.features, test.y, k), len(few))
+    except InputError as error:  # a single class, features that are not finite
+        return _skipped(str(error))
+    return {"linear": linear, "knn": knn}
+
+
+def _draw(
+    model: GEDI, n: int, steps: int, random_state: int, tell: Tell
+) -> tuple[np.ndarray, np.ndarray, Part]:
+    """Samples in the data's units, those that are finite, and their clusters."""
+    if n == 0:
+        return np.empty(0), np.empty(0, dtype=int), _skipped("not asked")
+    begin = time.perf_counter()
+    size = CHAINS_AT_ONCE if model.box_.low.dim() == 3 else n
+    points, labels = [], []
+    for k, start in enumerate(range(0, n, size)):
+        tell(f"samples: {start} of {n} drawn, {steps} steps each")
+        x, y = model.sample(min(size, n - start), steps=steps, random_state=random_state + k)
+        points.append(x)
+        labels.append(y)
+    x, y = np.concatenate(points), np.concatenate(labels)
+    finite = np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
+    x, y = x[finite], y[finite]
+    part = {"n": n, "finite": len(x), "steps": steps, "clusters_used": len(np.unique(y))}
+    return x, y, part | {"seconds": round(time.perf_counter() - begin, 3)}
+
+
+def _extractor(
+    model: GEDI, wanted: bool, weights: Path | None, n_samples: int
+) -> tuple[images.Extractor | None, str]:
+    """The network for features, or why there is none; a bad file is refused before any work."""
+    shape = tuple(model.box_.low.shape)
+    if not wanted or n_samples == 0:
+        return None, "not asked" if not wanted else "no samples"
+    if len(shape) != 3 or shape[0] not in (1, 3):
+        return None, "only for images with 1 or 3 channels"
+    try:
+        return images.extractor(weights), ""
+    except InputError as error:
+        if weights is not None:
+            raise
+        return None, str(error)
+
+
+def _frechet(
+    extract: images.Extractor | None,
+    missing: str,
+    real: np.ndarray,
+    samples: np.ndarray,
+    reference: np.ndarray,
+) -> Part:
+    if extract is None:
+        return _skipped(missing)
+    low, high = value_range(reference)
+
+    def scaled(x: np.ndarray) -> np.ndarray:
+        return np.clip(2 * (x - low) / (high - low) - 1, -1, 1).astype(np.float32)
+
+    try:
+        result = images.frechet(scaled(real), scaled(samples), extract)
+    except InputError as error:  # too few, on one side or the other
+        return _skipped(str(error))
+    return {"title": result.title, **vars(result)}

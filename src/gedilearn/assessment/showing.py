@@ -1,0 +1,231 @@
+"""The result of `assess` for people: a table, and pictures of samples and ROC curves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gedilearn.assessment.matching import value_range
+from gedilearn.evaluation.grids import nearest, save_grid
+from gedilearn.evaluation.ood import Roc
+
+TITLES = {
+    "log_density": "log p(x)",
+    "gradient_norm": "-||grad log p(x)||",
+    "confidence": "max p(y|x)",
+    "mean_pixel": "mean pixel",
+    "nonzero_share": "share of non-zero pixels",
+    "distance_from_mean": "distance from the mean",
+}
+TRIVIAL = ("mean_pixel", "nonzero_share", "distance_from_mean")
+SHOWN, COLUMNS = 200, 20  # samples in a picture
+COMPARED = 40  # samples beside their nearest training images
+# Of Okabe and Ito, as in the report's figures.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
+
+# --- words and numbers --------------------------------------------------------------------------
+
+Line = tuple[str, str, str]  # what was measured, its value, what must be read beside it
+
+
+def table(result: Mapping[str, Any]) -> list[Line]:
+    """The numbers that count, one a line; parts that were skipped say why."""
+    lines = [*_clusters(result["clustering"]), *_certificate(result["certificate"])]
+    for name, part in result["ood"].items():
+        lines += _outside(name, part)
+    probe = result["probe"]
+    for name, kind in (("linear probe", "linear"), ("nearest neighbours", "knn")):
+        if kind in probe:
+            beside = f"{probe[kind]['method']}; {probe[kind]['n_train']} training points"
+            lines.append((f"{name}, accuracy", _number(probe[kind]["accuracy"]), beside))
+    if "skipped" in probe:
+        lines.append(("probe", "-", probe["skipped"]))
+    samples, distance = result["samples"], result["frechet"]
+    if "skipped" in samples:
+        lines.append(("samples", "-", samples["skipped"]))
+    else:
+        beside = f"{samples['finite']} finite, {samples['steps']} steps from noise, in clusters: "
+        lines.append(("samples", str(samples["n"]), f"{beside}{samples['clusters_used']}"))
+    if "skipped" in distance:
+        lines.append(("Frechet distance", "-", distance["skipped"]))
+    else:
+        beside = f"real against real {distance['floor']:.2f}; {distance['n']} images on each side"
+        lines.append((distance["title"], f"{distance['distance']:.2f}", beside))
+    return lines
+
+
+def sentences(result: Mapping[str, Any]) -> list[str]:
+    """What was measured, and the verdict; it is never hidden that test data was training data."""
+    data = result["data"]
+    words = f"Measured on {data['n_test']} points of {data['test']}"
+    if data["test_is_train"]:
+        words += ", which is the training data."
+    elif data["train"] is None:
+        words += "; the training data was not at hand."
+    else:
+        words += f"; the model was fitted to {data['train']}."
+    verdict = result["certificate"].get("verdict")
+    return [words] if verdict is None else [words, f"There: {verdict}."]
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The table as a page, with the pictures that lie beside it."""
+    lines = ["# Evaluation", "", *(f"{_cell(words)}\n" for words in sentences(result))]
+    lines += ["| measure | value | beside it |", "| --- | ---: | --- |"]
+    lines += ["| " + " | ".join(map(_cell, line)) + " |" for line in table(result)]
+    changes = {
+        name: part["changes"] for name, part in result["ood"].items() if part["changes"] != "none"
+    }
+    if changes:
+        lines += ["", "Images outside were changed to fit the model:", ""]
+        lines += [f"- {_cell(name)}: {words}" for name, words in changes.items()]
+    if result["ood"]:
+        lines += ["", "Scores that need no learning are given in the direction that separates "]
+        lines[-1] += "better, which is chosen by looking at the answer."
+    pictures = [name for name in result["files"] if name.endswith(".png")]
+    lines += [line for name in pictures for line in ("", f"![{name}]({name})")]
+    return "\n".join(lines) + "\n"
+
+
+def _clusters(part: Mapping[str, Any]) -> list[Line]:
+    lines = [("clusters used", str(part["clusters_used"]), f"of {part['n_clusters']}")]
+    if "skipped" in part:
+        return [*lines, ("clusters against labels", "-", part["skipped"])]
+    for kind in ("nmi", "ami", "ari"):
+        lines.append((kind.upper(), _number(part[kind]), "whole test set"))
+    lines.append(("accuracy", _number(part["accuracy"]), "best one-to-one assignment"))
+    batches = part["batchwise_nmi"]
+    if "skipped" in batches:
+        return [*lines, ("NMI, mean of batches", "-", batches["skipped"])]
+    beside = f"random labels: {_number(batches['chance'])}"
+    name = f"NMI, mean of batches of {batches['batch_size']}"
+    return [*lines, (name, _number(batches["nmi"]), beside)]
+
+
+def _certificate(part: Mapping[str, Any]) -> list[Line]:
+    if "skipped" in part:
+        return [("gap", "-", part["skipped"])]
+    said = "certified" if part["certified"] else "not certified"
+    return [("gap", f"{part['gap']:.4f} nats", f"{said}, on {part['n']} points")]
+
+
+def _outside(name: str, part: Mapping[str, Any]) -> list[Line]:
+    lines = []
+    for kind, numbers in (part["scores"] | part["trivial"]).items():
+        title = f"AUROC against {name}: {TITLES[kind]}"
+        if "skipped" in numbers:
+            lines.append((title, "-", numbers["skipped"]))
+            continue
+        beside = f"FPR at 95%: {_number(numbers['fpr95'])}"
+        if "direction" in numbers:
+            beside += f"; needs no learning, {numbers['direction']}"
+        lines.append((title, _number(numbers["auroc"]), beside))
+    return lines
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+
+class Curve(NamedTuple):
+    """A score's receiver operating characteristic, and the area under it."""
+
+    roc: Roc
+    auroc: float
+
+
+PICTURES = ("roc.png", "samples.png", "nearest.png", "buffer.png")
+
+
+class Pictures:
+    """Writes into a folder, if there is one and if there is something to see."""
+
+    def __init__(self, out: Path | None, reference: np.ndarray) -> None:
+        self.out = out
+        self.written: list[str] = []
+        self.is_image = reference.ndim == 4 and reference.shape[1] in (1, 3)
+        self.low, self.high = value_range(reference) if self.is_image else (0.0, 1.0)
+
+    def grid(
+        self, name: str, x: np.ndarray, labels: np.ndarray | None, columns: int = COLUMNS
+    ) -> None:
+        """Images (n, c, h, w) in the data's units, sorted by cluster."""
+        if self.out is None or not self.is_image or not len(x):
+            return
+        save_grid(self.out / name, x, columns, labels, low=self.low, high=self.high)
+        self.written.append(name)
+
+    def nearest(self, name: str, x: np.ndarray, train: np.ndarray) -> None:
+        """A row of samples, below it a row of the training images nearest to them, and so on."""
+        if self.out is None or not self.is_image or not len(x):
+            return
+        like = train[nearest(x, train)].astype(x.dtype)
+        columns = min(COLUMNS, len(x))
+        # A short last row is filled up, so that each sample stands above its own image.
+        blank = np.full((-len(x) % columns, *x.shape[1:]), self.high)
+        x, like = np.concatenate([x, blank]), np.concatenate([like, blank])
+        rows = [slice(start, start + columns) for start in range(0, len(x), columns)]
+        both = np.concatenate([part[row] for row in rows for part in (x, like)])
+        self.grid(name, both, None, columns)
+
+    def roc(self, curves: Mapping[str, Mapping[str, Curve]]) -> None:
+        """A panel for each set outside."""
+        if self.out is None or not curves:
+            return
+        roc_figure(curves, self.out / "roc.png")
+        self.written.append("roc.png")
+
+    def finish(self) -> list[str]:
+        """The names of what was written; pictures of an earlier evaluation do not stay beside."""
+        if self.out is not None:
+            for name in set(PICTURES) - set(self.written):
+                (self.out / name).unlink(missing_ok=True)
+        return self.written
+
+
+def roc_figure(curves: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
+    """A panel for each set outside; scores that need no learning are dashed."""
+    from matplotlib.figure import Figure
+
+    columns = min(3, len(curves))
+    rows = -(-len(curves) // columns)
+    size = (4.8 * columns, 5.6 * rows)
+    fig = Figure(figsize=size, dpi=130, facecolor="white", layout="constrained")
+    panels = fig.subplots(rows, columns, squeeze=False).flatten()
+    for axes in panels[len(curves) :]:
+        axes.set_visible(False)
+    for axes, (name, kinds) in zip(panels, curves.items(), strict=False):
+        axes.plot([0, 1], [0, 1], color="#B0B0B0", lw=0.8, ls=":")
+        for colour, (kind, curve) in zip(COLOURS, kinds.items(), strict=False):
+            axes.plot(
+                *curve.roc,
+                color=colour,
+                ls="--" if kind in TRIVIAL else "-",
+                lw=1.6,
+                label=f"{curve.auroc:.3f}  {TITLES[kind]}",
+            )
+        # Below the axes: curves of a score that fails lie where a legend would.
+        axes.legend(
+            loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=9, frameon=False,
+            title="AUROC",
+        )  # fmt: skip
+        axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
+        axes.set_title(f"inside against {name}", fontsize=11, parse_math=False)
+        axes.set_xlabel("share of points outside that pass", fontsize=10)
+        axes.set_ylabel("share of points inside that pass", fontsize=10)
+        axes.tick_params(labelsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    temporary = path.with_name(f".{path.name}.part")
+    fig.savefig(temporary, format="png", bbox_inches="tight")
+    os.replace(temporary, path)

@@ -1,0 +1,102 @@
+"""What `gedi reproduce images` does. Imports torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gedilearn.cli.tables import going_on, names, teller
+from gedilearn.data.dataset import Dataset
+from gedilearn.data.files import load
+from gedilearn.errors import InputError
+from gedilearn.experiments import image_tables
+from gedilearn.experiments import images as table
+from gedilearn.experiments.image_sets import OWN_SETS
+from gedilearn.experiments.rows import Row
+from gedilearn.output import Screen, csv_text, make_console
+from gedilearn.training.checkpoint import write_text
+
+DEFAULT_OUT = Path("gedi-runs") / "images"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options that say what to run, as they were given."""
+
+    data: str
+    scale: str | None
+    methods: str | None
+    seeds: int | None
+    ood: list[str]
+    iterations: int | None
+    assignments: list[str]
+
+
+def images(asked: Asked, measuring: dict[str, Any], out: Path | None, screen: Screen) -> None:
+    """Tables, CSV and Markdown; of `measuring`, what is None is left to the scale."""
+    scale = asked.scale or ("default" if asked.data in OWN_SETS else "small")
+    seeds = asked.seeds or (5 if scale == "default" else 1)
+    table.plan(asked.data, scale, range(seeds), names(asked.methods))  # refused before data is read
+    folder = table.folder(out or DEFAULT_OUT, asked.data, scale, asked.iterations)
+    given = {name: value for name, value in measuring.items() if value is not None}
+    with going_on():
+        rows = table.run(
+            asked.data,
+            scale,
+            range(seeds),
+            names(asked.methods),
+            outside(asked.ood),
+            folder,
+            iterations=asked.iterations,
+            changes=changes(asked.assignments),
+            measuring=replace(table.default_measuring(scale), **given),
+            tell=teller(screen),
+            say=screen.message,
+        )
+    write_text(folder / "images.csv", _csv(rows))
+    write_text(folder / "images.md", image_tables.markdown(rows))
+    image_tables.show(rows, make_console())
+    screen.message(f"written in {folder}: rows.jsonl, images.csv, images.md, runs, evaluations")
+
+
+def outside(options: Sequence[str]) -> dict[str, Dataset]:
+    """The sets of `--ood NAME=DATA`, by name."""
+    found: dict[str, Dataset] = {}
+    for option in options:
+        name, equals, source = option.partition("=")
+        if not (name and equals and source):
+            raise InputError(f"--ood {option}: write it as NAME=DATA")
+        if name in found:
+            raise InputError(f"--ood {option}: {name} was given before")
+        found[name] = load(source)
+        if found[name].x.ndim != 4:
+            raise InputError(f"--ood {option}: vectors, not images; give a set or folder of images")
+    return found
+
+
+def changes(assignments: Sequence[str]) -> dict[str, Any]:
+    """The settings of `--set NAME=VALUE`, by name."""
+    found = {}
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals:
+            raise InputError(f"--set {assignment}: write it as name=value")
+        try:
+            found[path] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise InputError(f"--set {assignment}: the value is not valid YAML") from None
+    return found
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    """One line a row; what has parts of its own is JSON."""
+    return csv_text(list(rows[0]), [[_field(value) for value in row.values()] for row in rows])
+
+
+def _field(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | dict) else value

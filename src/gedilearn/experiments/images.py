@@ -1,0 +1,312 @@
+"""The image half of the paper: five methods trained on images, each measured on the test images.
+
+A row is one training: (data, method, seed). SVHN, CIFAR-10 and CIFAR-100 are run with the paper's
+settings or scaled down, MNIST and the digits with the library's own defaults. k-means on the pixels
+has rows as well: what it finds needs no network.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gedilearn.data.dataset import Dataset, fingerprint
+from gedilearn.errors import InputError
+from gedilearn.experiments.image_sets import OWN_SETS, PAPER_SETS, load_others, load_sets
+from gedilearn.experiments.rows import Row, check_names, collect
+from gedilearn.presets import preset
+from gedilearn.settings import Settings, assign, build
+from gedilearn.training.rundir import plain, read_config
+
+if TYPE_CHECKING:
+    from gedilearn.assessment.measuring import Probe
+    from gedilearn.estimator import GEDI
+
+SCALES = ("paper", "small", "default")
+METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
+KMEANS = "k-means"
+MOST_FOR_KMEANS = 10_000
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How a trained model is measured, see `assessment.assess`."""
+
+    samples: int = 500
+    steps: int = 500
+    probe: Probe = "fast"
+    weights: Path | None = None
+
+
+def default_measuring(scale: str) -> Measuring:
+    """At the paper's scale, its protocol, and half as many samples as there are test images."""
+    return Measuring(samples=5_000, probe="paper") if scale == "paper" else Measuring()
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What every cell of a run needs."""
+
+    train: Dataset
+    test: Dataset
+    others: Mapping[str, Dataset]
+    measuring: Measuring
+    out: Path | None
+    say: Callable[[str], None] = field(default=lambda line: None)
+
+
+# --- running ------------------------------------------------------------------------------------
+
+
+def run(
+    data: str,
+    scale: str,
+    seeds: Sequence[int],
+    methods: Sequence[str] | None = None,
+    others: Mapping[str, Dataset] | None = None,
+    out: Path | None = None,
+    *,
+    iterations: int | None = None,
+    changes: dict[str, Any] | None = None,
+    measuring: Measuring | None = None,
+    sets: tuple[Dataset, Dataset] | None = None,
+    tell: Callable[[Row, int], None] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> list[Row]:
+    """One row for each (data, method, seed); None for methods is all of the scale's.
+
+    `others` are images outside, by name, beside those of `load_others`. `iterations` shortens the
+    training; `changes` are further settings by their dotted names. `sets` are images to train on
+    and to test with in the place of the published ones. `out` and `tell` as in `rows.collect`;
+    `out` also receives a run directory for each training, in runs/, which an interrupted one
+    is continued from, and what the measuring writes, in evaluations/. `say` receives lines on how
+    it goes.
+
+    To measure trained models in another way, remove rows.jsonl and config.json: the models stay.
+    """
+    keys = plan(data, scale, seeds, methods)
+    train, test = sets or load_sets(data)
+    outside = load_others(data, test, others or {})
+    measuring = measuring or default_measuring(scale)
+    settings = {
+        "scale": scale,
+        "iterations": iterations,
+        "changes": changes or {},
+        "samples": measuring.samples,
+        "steps": measuring.steps,
+        "probe": measuring.probe,
+        "others": {name: [len(o.x), fingerprint(o.x)[:16]] for name, o in outside.items()},
+        "methods": {m: values_of(data, scale, m, iterations, changes) for m in METHODS},
+    }
+    work = Work(train, test, outside, measuring, out, say or (lambda line: None))
+    return collect(keys, partial(fit, work), out, len(train.x), settings, tell=tell)
+
+
+def plan(
+    data: str, scale: str, seeds: Sequence[int], methods: Sequence[str] | None
+) -> list[tuple[str, str, int]]:
+    """All (data, method, seed) asked for, k-means with them, seed by seed."""
+    check_names("data set", (data,), (*PAPER_SETS, *OWN_SETS))
+    check_names("scale", (scale,), scales(data))
+    check_names("method", methods or (), METHODS)
+    chosen = default_methods(scale) if methods is None else methods
+    keys = [
+        (data, method, seed)
+        for seed in seeds
+        for method in (KMEANS, *METHODS)
+        if method == KMEANS or method in chosen
+    ]
+    if not chosen or not keys:
+        raise InputError("nothing to run: give at least one seed and method")
+    return keys
+
+
+def scales(data: str) -> tuple[str, ...]:
+    return SCALES[:2] if data in PAPER_SETS else SCALES[2:]
+
+
+def default_methods(scale: str) -> tuple[str, ...]:
+    return METHODS[-2:] if scale == "default" else METHODS
+
+
+def preset_name(data: str, scale: str) -> str:
+    return "default" if scale == "default" else f"{scale}/{data}"
+
+
+def folder(root: Path, data: str, scale: str, iterations: int | None) -> Path:
+    """Where the results are kept: rows of other settings are never mixed."""
+    shorter = "" if iterations is None else f"-{iterations}-iterations"
+    return root / f"{data}-{scale}{shorter}"
+
+
+def values_of(
+    data: str,
+    scale: str,
+    method: str,
+    iterations: int | None = None,
+    changes: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The nested settings of a method, shortened and changed as asked."""
+    values = preset(preset_name(data, scale), method)
+    if scale == "default":
+        values["n_clusters"] = 10
+    if iterations is not None:
+        density = build(values, images=True).density.iterations
+        assign(values, "training.max_iter", iterations)
+        assign(values, "density.iterations", min(density, iterations))
+    for path, value in (changes or {}).items():
+        assign(values, path, value)
+    build(values, images=True)  # what is wrong is said before anything runs
+    return values
+
+
+def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
+    """Train one method, or go on with it, and measure it."""
+    import lightning_fabric  # noqa: F401  # otherwise the first fit is charged with importing it
+
+    head = {
+        "data": data,
+        "method": method,
+        "seed": seed,
+        "scale": settings["scale"],
+        "shortened_to": settings["iterations"],
+    }
+    values = settings["methods"][METHODS[-1] if method == KMEANS else method]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what matters is in the verdict
+        if method == KMEANS:
+            return dict(plain(head | NOTHING | _kmeans(work, values["n_clusters"], seed)))
+        name = f"{data}-{method}-{seed}"
+        work.say(f"training {name}")
+        values = values | {"training": values.get("training", {}) | {"seed": seed}}
+        run_folder = None if work.out is None else work.out / "runs" / name
+        model = train(work.train.x, build(values, images=True), run_folder)
+        work.say(f"measuring {name}")
+        return dict(plain(head | NOTHING | _measure(work, model, name, run_folder)))
+
+
+def train(x: np.ndarray, settings: Settings, run_folder: Path | None) -> GEDI:
+    """The fitted model: read back, continued or trained in its run directory."""
+    from gedilearn.estimator import GEDI
+
+    if run_folder is None or not (run_folder / "config.yaml").exists():
+        return GEDI.from_settings(settings, run_dir=run_folder).fit(x)
+    wanted = GEDI.from_settings(settings)._settings(images=True)
+    if build(read_config(run_folder)["settings"]) != wanted:
+        raise InputError(
+            f"{run_folder} was trained with other settings: remove it, or choose another --out"
+        )
+    if (run_folder / "summary.json").exists():  # the last that a run writes
+        return GEDI.load(run_folder / "model.safetensors")
+    return GEDI.resume(run_folder, x)
+
+
+# --- measuring ----------------------------------------------------------------------------------
+
+# What a row holds beside its name; None where a method has no such answer.
+NOTHING: Row = dict.fromkeys(
+    (
+        "n_clusters", "nmi", "ami", "ari", "accuracy", "clusters_used", "batchwise_nmi",
+        "batchwise_chance", "gap", "certified", "verdict", "modes", "stopped", "recoveries",
+        "iterations", "probe", "probe_protocol", "knn", "frechet", "frechet_floor",
+        "frechet_title", "frechet_n", "ood", "seconds", "evaluation_seconds",
+    )
+)  # fmt: skip
+
+
+def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row:
+    from gedilearn import assessment
+
+    measuring, out = work.measuring, None
+    if work.out is not None:
+        out = work.out / "evaluations" / name
+        out.mkdir(parents=True, exist_ok=True)
+    found = assessment.assess(
+        model,
+        work.train,
+        work.test,
+        others=work.others,
+        n_samples=measuring.samples,
+        steps=measuring.steps,
+        probe=measuring.probe,
+        weights=measuring.weights,
+        buffer=None if run_folder is None else assessment.read_buffer(run_folder, model),
+        out=out,
+        tell=work.say,
+    )
+    row = {name: _look_up(found, path) for name, path in FIGURES.items()}
+    row["ood"] = {other: _areas(part) for other, part in found["ood"].items() if "scores" in part}
+    return row | {
+        "n_clusters": model.settings_.n_clusters,
+        "probe_protocol": measuring.probe,
+        "gap": model.certificate_gap_,
+        "certified": bool(model.converged_),
+        "verdict": model.verdict_,
+        "modes": list(model.diagnosis_.failure_modes),
+        "stopped": model.stopped_,
+        "recoveries": model.n_recoveries_,
+        "iterations": model.n_iter_,
+        "seconds": round(model.seconds_, 1),
+    }
+
+
+# Where in what `assess` gives the figures of a row are.
+FIGURES = {
+    **{name: f"clustering.{name}" for name in ("nmi", "ami", "ari", "accuracy", "clusters_used")},
+    "batchwise_nmi": "clustering.batchwise_nmi.nmi",
+    "batchwise_chance": "clustering.batchwise_nmi.chance",
+    "probe": "probe.linear.accuracy",
+    "knn": "probe.knn.accuracy",
+    "frechet": "frechet.distance",
+    "frechet_floor": "frechet.floor",
+    "frechet_title": "frechet.title",
+    "frechet_n": "frechet.n",
+    "evaluation_seconds": "seconds",
+}
+
+
+def _look_up(found: Mapping[str, Any], path: str) -> Any:
+    """None where a part was skipped."""
+    value: Any = found
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _areas(part: Mapping[str, Any]) -> Row:
+    """AUROC of every score, ours and the trivial ones, and how many images were outside."""
+    scores = {name: score["auroc"] for name, score in part["scores"].items()}
+    trivial = {name: score["auroc"] for name, score in part["trivial"].items()}
+    return {"n": part["n_outside"], **scores, **trivial}
+
+
+def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:
+    """k-means on the pixels of some training images, scored as all others are."""
+    from sklearn.cluster import KMeans
+
+    from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
+
+    started = time.perf_counter()
+    index = np.random.default_rng(seed).permutation(len(work.train.x))[:MOST_FOR_KMEANS]
+    pixels = _flat(work.train.x[np.sort(index)])
+    found = KMeans(n_clusters, n_init=3, random_state=seed).fit(pixels)
+    seconds = time.perf_counter() - started
+    row: Row = {"n_clusters": n_clusters, "seconds": round(seconds, 1)}
+    if work.test.y is None:
+        return row
+    labels = found.predict(_flat(work.test.x))
+    scores = clustering_scores(work.test.y, labels)
+    batchwise = batchwise_nmi(work.test.y, labels, min(64, len(labels)))
+    row |= {name: scores[name] for name in ("nmi", "ami", "ari", "accuracy", "clusters_used")}
+    return row | {"batchwise_nmi": batchwise.nmi, "batchwise_chance": batchwise.chance}
+
+
+def _flat(x: np.ndarray) -> np.ndarray:
+    return x.reshape(len(x), -1).astype(np.float32)

@@ -1,0 +1,286 @@
+"""The image experiments, on small synthetic images and with short training."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
+
+from gedilearn import GEDI, assessment
+from gedilearn.data.dataset import Dataset
+from gedilearn.errors import InputError
+from gedilearn.experiments import image_sets, images
+from gedilearn.experiments.images import Measuring
+from gedilearn.training.loop import Trainer
+
+SHORT = {
+    "n_clusters": 3,
+    "network.width": 4,
+    "network.head": (8,),
+    "optimizer.batch_size": 16,
+    "sampler.buffer": 40,
+    "sampler.steps": 2,
+    "training.check_every": 2,
+    "training.checkpoint_every": 0,
+}
+ASKED = {
+    "iterations": 6,
+    "changes": SHORT,
+    "measuring": Measuring(samples=6, steps=2, probe="fast"),
+}
+
+
+def coloured(n, seed):
+    """Three classes, each of one colour, with noise: k-means finds them, short training may not."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    x = rng.integers(0, 60, (n, 3, 8, 8))
+    x[np.arange(n), y] += 150
+    return Dataset("coloured", x.astype(np.uint8), y, None, "made up")
+
+
+SETS = coloured(64, 0), coloured(70, 1)
+OTHERS = {"svhn, first 30": coloured(30, 2)}
+
+
+@pytest.fixture(autouse=True)
+def small_measurements(tmp_path, monkeypatch):
+    """No cache, and no Frechet distance, which is slow and not ours."""
+    monkeypatch.setenv("GEDI_CACHE", str(tmp_path / "no-cache"))
+    monkeypatch.setattr(assessment, "assess", partial(assessment.assess, frechet=False))
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("images") / "made"
+
+
+@pytest.fixture(scope="module")
+def rows(out):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEDI_CACHE", str(out / "no-cache"))
+        patch.setattr(assessment, "assess", partial(assessment.assess, frechet=False))
+        return images.run("cifar10", "small", [0], None, OTHERS, out, sets=SETS, **ASKED)
+
+
+def again(out, **others):
+    asked = {"sets": SETS} | ASKED | others
+    return images.run("cifar10", "small", [0], None, OTHERS, out, **asked)
+
+
+def row_of(rows, method):
+    (row,) = [r for r in rows if r["method"] == method]
+    return row
+
+
+# --- rows
+
+
+def test_every_method_and_kmeans_have_a_row_of_plain_values(rows, out):
+    assert [r["method"] for r in rows] == ["k-means", "jem", "barlow", "swav", "no-gen", "gedi"]
+    assert json.loads(json.dumps(rows)) == rows
+    assert len({tuple(r) for r in rows}) == 1
+    for row in rows[1:]:
+        assert row["scale"] == "small" and row["shortened_to"] == 6 and row["n_clusters"] == 3
+        # GEDI has two stages, each cut to as many
+        assert row["iterations"] == (12 if row["method"] == "gedi" else 6)
+        assert row["seconds"] > 0 and row["evaluation_seconds"] > 0
+        name = f"cifar10-{row['method']}-0"
+        assert (out / "evaluations" / name / "samples.png").exists()
+        assert (out / "runs" / name / "model.safetensors").exists()
+
+
+def test_scores_are_those_of_the_kept_model_on_the_test_images(rows, out):
+    test = SETS[1]
+    for method in ("no-gen", "gedi"):
+        row = row_of(rows, method)
+        labels = GEDI.load(out / "runs" / f"cifar10-{method}-0" / "model.safetensors").predict(
+            test.x
+        )
+        assert row["nmi"] == pytest.approx(normalized_mutual_info_score(test.y, labels))
+        assert row["ami"] == pytest.approx(adjusted_mutual_info_score(test.y, labels))
+        assert row["clusters_used"] == len(set(labels.tolist()))
+
+
+def test_kmeans_on_pixels_is_fitted_to_training_and_scored_on_test_images(rows):
+    row = row_of(rows, "k-means")
+    assert row["nmi"] == row["accuracy"] == pytest.approx(1)
+    assert row["batchwise_nmi"] == pytest.approx(1) and 0 < row["batchwise_chance"] < 0.3
+    assert row["gap"] is None and row["ood"] is None
+
+
+def test_sets_outside_have_an_area_for_every_score(rows):
+    areas = dict(row_of(rows, "gedi")["ood"]["svhn, first 30"])
+    assert areas.pop("n") == 30
+    names = {"log_density", "gradient_norm", "confidence", "mean_pixel", "nonzero_share"}
+    assert set(areas) == names and all(0 <= area <= 1 for area in areas.values())
+
+
+# --- going on
+
+
+def test_a_finished_row_is_never_made_again(rows, out, monkeypatch):
+    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(assessment, "assess", lambda *_, **__: pytest.fail("measured again"))
+    assert again(out) == rows
+
+
+def test_without_its_rows_a_folder_is_measured_again_but_not_trained(rows, out, monkeypatch):
+    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("trained again"))
+    (out / "rows.jsonl").unlink()
+    (out / "config.json").unlink()
+    found = again(out)
+    clocks = ("seconds", "evaluation_seconds")
+    assert [[r[k] for k in r if k not in clocks] for r in found] == [
+        [r[k] for k in r if k not in clocks] for r in rows
+    ]
+    assert row_of(found, "gedi")["seconds"] == row_of(rows, "gedi")["seconds"]
+
+
+def test_an_interrupted_training_goes_on_in_the_middle(rows, tmp_path, monkeypatch):
+    step, taken = Trainer.step, []
+
+    def interrupted(self):
+        taken.append(self.iteration)
+        if len(taken) == 5:
+            raise KeyboardInterrupt
+        return step(self)
+
+    asked = {"sets": SETS, **ASKED}
+    run = partial(images.run, "cifar10", "small", [0], ["no-gen"], OTHERS, tmp_path, **asked)
+    monkeypatch.setattr(Trainer, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    found = run()
+    assert taken == [1, 2, 3, 4, 5, 5, 6]
+    whole = row_of(rows, "no-gen")
+    for name in ("nmi", "gap", "iterations", "probe", "ood"):
+        assert row_of(found, "no-gen")[name] == whole[name]
+
+
+def test_other_settings_are_refused_in_the_same_folder(rows, out, tmp_path):
+    changed = SHORT | {"weights.inv": 3.0}
+    with pytest.raises(InputError, match="other settings"):
+        again(out, changes=changed)
+    # nor are trained models taken for those of other settings when the rows are gone
+    (tmp_path / "runs").symlink_to(out / "runs")
+    with pytest.raises(InputError, match=r"cifar10-jem-0 was trained with other settings: remove"):
+        again(tmp_path, changes=changed)
+
+
+# --- what is asked for
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (("cifar11", "small", [0], None), "mean 'cifar10'"),
+        (("cifar10", "default", [0], None), "unknown scale 'default'.*paper, small"),
+        (("mnist", "small", [0], None), "unknown scale 'small'.*default"),
+        (("mnist", "default", [0], ["gedy"]), "mean 'gedi'"),
+        (("mnist", "default", [], None), "nothing to run"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_words(asked, says):
+    with pytest.raises(InputError, match=says):
+        images.plan(*asked)
+
+
+def test_a_set_that_is_not_here_is_one_line_with_the_command():
+    with pytest.raises(
+        InputError, match=r"^cifar100 is not on this machine: gedi data get cifar10"
+    ):
+        images.run("cifar100", "small", [0])
+
+
+def test_by_default_the_papers_sets_have_five_methods_and_our_own_two():
+    assert len(images.plan("svhn", "paper", [0], None)) == 6
+    assert [key[1] for key in images.plan("mnist", "default", [3], None)] == [
+        "k-means",
+        "no-gen",
+        "gedi",
+    ]
+
+
+def test_default_settings_are_those_of_the_estimator_for_images():
+    settings = images.build(images.values_of("mnist", "default", "gedi"), images=True)
+    assert settings == GEDI(10, random_state=0)._settings(images=True)
+
+
+def test_shorter_training_shortens_both_stages():
+    settings = images.build(images.values_of("cifar10", "small", "gedi", 7), images=True)
+    assert (settings.training.max_iter, settings.density.iterations) == (7, 7)
+    settings = images.build(images.values_of("cifar10", "paper", "gedi", 7), images=True)
+    assert settings.density.iterations == 0
+
+
+def test_the_papers_scale_is_measured_by_its_protocol():
+    assert images.default_measuring("paper").probe == "paper"
+    assert images.default_measuring("small") == images.default_measuring("default") == Measuring()
+
+
+# --- sets
+
+
+def test_the_digits_are_images_split_once_for_all():
+    train, test = image_sets.load_sets("digits")
+    assert train.x.shape == (1297, 1, 8, 8) and test.x.shape == (500, 1, 8, 8)
+    from sklearn.datasets import load_digits
+
+    whole = {x.tobytes() for x in load_digits().images.astype(np.float32)}
+    both = {x.tobytes() for x in np.concatenate([train.x, test.x])}
+    assert both == whole
+    again = image_sets.load_sets("digits")[1]
+    assert np.array_equal(again.x, test.x) and np.bincount(test.y).min() > 30
+
+
+def test_shuffled_patches_hold_the_same_pixels_in_other_places():
+    x = np.random.default_rng(0).integers(0, 256, (5, 1, 28, 28), dtype=np.uint8)
+    mixed = image_sets.shuffled_patches(x)
+    assert mixed.shape == x.shape and mixed.dtype == x.dtype
+    for old, new in zip(x, mixed, strict=True):
+        # brute force: every 7x7 patch is somewhere else, or where it was, exactly once
+        cut = [
+            {
+                image[0, i : i + 7, j : j + 7].tobytes()
+                for i in range(0, 28, 7)
+                for j in range(0, 28, 7)
+            }
+            for image in (old, new)
+        ]
+        assert cut[0] == cut[1] and len(cut[0]) == 16
+        assert not np.array_equal(old, new)
+    first, second = ((new != old).reshape(-1) for old, new in zip(x[:2], mixed[:2], strict=True))
+    assert not np.array_equal(first, second)  # each image in its own way
+
+
+@pytest.mark.parametrize(
+    ("other", "name", "same"),
+    [
+        ("svhn", "svhn", True),
+        ("svhn-first-1083", "svhn", True),
+        ("SVHN, first 1083", "svhn", True),
+        ("cifar100", "cifar10", False),
+        ("cifar-100 first 916", "cifar100", True),
+        ("cifar-100 first 916", "cifar10", False),
+        ("textures", "svhn", False),
+    ],
+)
+def test_a_part_of_a_set_stands_for_the_set(other, name, same):
+    assert image_sets.stands_for(other, name) is same
+
+
+def test_the_papers_pairs_are_taken_from_the_cache_unless_a_part_is_given(monkeypatch):
+    monkeypatch.setattr(image_sets, "is_cached", lambda name: name != "fashion-mnist")
+    monkeypatch.setattr(image_sets, "open_set", lambda name, split: f"{name}:{split}")
+    test = coloured(3, 0)
+    assert image_sets.load_others("cifar10", test, {}) == {
+        "svhn": "svhn:test",
+        "cifar100": "cifar100:test",
+    }
+    given = image_sets.load_others("cifar10", test, OTHERS)
+    assert list(given) == ["cifar100", "svhn, first 30"]
+    assert list(image_sets.load_others("mnist", test, {})) == ["shuffled patches"]

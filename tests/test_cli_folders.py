@@ -1,0 +1,221 @@
+"""Folders of images on the command line: their size, broken files, and the units of pixels."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from typer.testing import CliRunner
+
+from gedilearn import GEDI
+from gedilearn.cli.commands import app
+from gedilearn.cli.runs import Pictures
+from gedilearn.data.files import load
+from gedilearn.data.images import read_images
+from gedilearn.errors import InputError
+from gedilearn.training.rundir import RunDirectory
+
+SHORT = [
+    *("--set", "training.max_iter=4", "--set", "training.check_every=2"),
+    *("--set", "density.iterations=2", "--set", "sampler.buffer=64"),
+]
+SIZES = [(8, 8), (12, 10), (9, 16), (20, 20)]  # width, height
+
+
+def gedi(*arguments: object, code: int = 0):
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def clusters(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def mixed(here) -> Path:
+    """Twelve pictures of mixed sizes, and three files that are none."""
+    rng = np.random.default_rng(0)
+    folder = here / "mixed"
+    folder.mkdir()
+    for k in range(12):
+        width, height = SIZES[k % 4]
+        pixels = rng.integers(0, 60, (height, width, 3)) + 180 * (k % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{k:02}.png")
+    for name in ("03b.png", "05b.jpg", "0a.gif"):
+        (folder / name).write_bytes(b"junk")
+    return folder
+
+
+@pytest.fixture
+def fitted(mixed) -> Path:
+    gedi("fit", "mixed", "-k", 2, "--size", "10x8", "--skip-broken", "--out", "run", *SHORT)
+    return Path("run")
+
+
+# --- fit ----------------------------------------------------------------------------------------
+
+
+def test_mixed_sizes_and_broken_files_are_refused_with_the_option_that_helps(mixed):
+    for given, missing in ((["--size", 8], "--skip-broken"), (["--skip-broken"], "--size WxH")):
+        refusal = gedi("fit", "mixed", "-k", 2, *given, code=2).stderr
+        assert missing in refusal
+        assert len(refusal.splitlines()) == 1
+    assert not Path("gedi-runs").exists()
+
+
+def test_skipped_files_are_counted_and_named_on_one_line_of_stderr(mixed):
+    result = gedi("fit", "mixed", "-k", 2, "--size", 8, "--skip-broken", "--json", *SHORT)
+    lines = [line for line in result.stderr.splitlines() if "left out" in line]
+    assert lines == [
+        f"{Path('mixed')}: left out 3 of 15 images that cannot be read: 03b.png, 05b.jpg, 0a.gif"
+    ]
+    assert json.loads(result.stdout)["n_samples"] == 12
+
+
+def test_size_is_width_by_height_and_is_kept_with_the_run(fitted):
+    data = yaml.safe_load((fitted / "config.yaml").read_text())["data"]
+    assert (data["size"], data["broken"]) == ([8, 10], "skip")
+    assert data["shape"] == [12, 3, 8, 10]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("32", (32, 32)), ("40x30", (30, 40)), ("40X30", (30, 40))]
+)
+def test_a_size_is_one_number_or_two(text, size):
+    assert Pictures.asked(text, False) == Pictures(size, "refuse")
+
+
+@pytest.mark.parametrize("text", ["", "x", "32x", "x32", "32x32x3", "-3", "3.5", "a", "32 x 32"])
+def test_a_size_that_is_no_size_is_refused_in_one_line(text):
+    with pytest.raises(InputError, match="as 32x32 or 32"):
+        Pictures.asked(text, False)
+
+
+def test_sizes_out_of_bounds_are_refused(mixed):
+    for size in ("0x8", "99999"):
+        assert "from 1 to 4096" in gedi("fit", "mixed", "-k", 2, "--size", size, code=2).stderr
+
+
+@pytest.mark.parametrize("option", [["--size", "8"], ["--skip-broken"]])
+@pytest.mark.parametrize("data", ["moons", "x.npy"])
+def test_options_for_folders_are_refused_for_other_data(here, data, option):
+    np.save("x.npy", np.random.default_rng(0).normal(size=(20, 2)))
+    refusal = gedi("fit", data, "-k", 2, *option, code=2).stderr
+    assert "for folders of images" in refusal
+    assert len(refusal.splitlines()) == 1
+
+
+# --- with a fitted run --------------------------------------------------------------------------
+
+
+def test_a_fitted_run_reads_other_folders_in_its_size(fitted):
+    folder = Path("more")
+    folder.mkdir()
+    for k, (width, height) in enumerate(SIZES):
+        Image.new("RGB", (width, height), (80 * (k % 2), 9, 9)).save(folder / f"{k}.png")
+    expected = GEDI.load(fitted / "model.safetensors").predict_proba(
+        read_images(folder, size=(8, 10)).x
+    )
+    found = clusters(gedi("predict", fitted, "more", "--proba").stdout)
+    probabilities = [[float(row["p0"]), float(row["p1"])] for row in found]
+    np.testing.assert_allclose(probabilities, expected, rtol=1e-6)
+    assert len(clusters(gedi("score", fitted, "more").stdout)) == 4
+    assert json.loads(gedi("diagnose", fitted, "more", "--json").stdout)["n_samples"] == 4
+
+
+def test_broken_files_are_skipped_in_new_data_only_when_asked(fitted):
+    for command in ("predict", "score", "diagnose"):
+        assert "--skip-broken" in gedi(command, fitted, "mixed", code=2).stderr
+        assert "left out 3" in gedi(command, fitted, "mixed", "--skip-broken").stderr
+
+
+def test_the_data_of_the_fit_is_read_as_it_was(fitted):
+    result = gedi("diagnose", fitted, "--json")
+    assert json.loads(result.stdout)["n_samples"] == 12
+    assert "left out 3" in result.stderr
+    assert "are for DATA" in gedi("diagnose", fitted, "--size", 8, code=2).stderr
+
+
+def test_the_size_of_a_run_is_not_asked_of_arrays(fitted):
+    np.save("x.npy", np.zeros((3, 3, 8, 10), np.uint8))
+    assert len(clusters(gedi("predict", fitted, "x.npy").stdout)) == 3
+
+
+def test_a_model_file_names_the_size_that_it_needs(fitted):
+    Path("more").mkdir()
+    Image.new("RGB", (30, 20)).save("more/a.png")
+    model = fitted / "model.safetensors"
+    refusal = gedi("predict", model, "more", code=2).stderr
+    assert "more: images of 30x20 pixels" in refusal and "give --size 10x8" in refusal
+    assert len(clusters(gedi("predict", model, "more", "--size", "10x8").stdout)) == 1
+
+
+def test_an_interrupted_fit_of_a_folder_is_resumed_with_size_and_skipped_files(mixed, monkeypatch):
+    options = ["mixed", "-k", 2, "--size", "10x8", "--skip-broken", *SHORT]
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "summary", interrupt)
+        assert "gedi resume" in gedi("fit", *options, "--out", "run", code=130).stderr
+    resumed = gedi("resume", "run", "--json")
+    assert "left out 3" in resumed.stderr
+    gedi("fit", *options, "--out", "whole")
+    assert Path("run/labels.csv").read_text() == Path("whole/labels.csv").read_text()
+    Path("mixed").rename("moved")
+    Path("run/labels.csv").unlink()
+    gedi("resume", "run", "--data", "moved")
+    assert Path("run/labels.csv").read_text() == Path("whole/labels.csv").read_text()
+
+
+# --- one unit for pixels ------------------------------------------------------------------------
+
+
+def write_pictures(folder: Path, images: np.ndarray) -> None:
+    folder.mkdir()
+    for k, image in enumerate(images):
+        Image.fromarray(image.transpose(1, 2, 0)).save(folder / f"{k:03}.png")
+
+
+def test_a_model_of_a_published_set_predicts_a_folder_of_its_pictures(here):
+    """The same images from a file of CIFAR and from PNGs, through fit, predict and score."""
+    rng = np.random.default_rng(1)
+    images = rng.integers(0, 200, (16, 3, 32, 32)).astype(np.uint8)
+    images[::2] += 50
+    records = [bytes([k % 10]) + image.tobytes() for k, image in enumerate(images)]
+    Path("test_batch.bin").write_bytes(b"".join(records))
+    write_pictures(Path("pictures"), images)
+    gedi("fit", "test_batch.bin", "-k", 2, "--out", "run", *SHORT)
+    for command in ("predict", "score"):
+        from_file = gedi(command, "run", "test_batch.bin").stdout
+        assert gedi(command, "run", "pictures").stdout == from_file
+    gedi("fit", "pictures", "-k", 2, "--out", "again", *SHORT)
+    assert Path("again/labels.csv").read_text() == Path("run/labels.csv").read_text()
+    prints = [
+        yaml.safe_load(Path(run, "config.yaml").read_text())["data"]["fingerprint"]
+        for run in ("run", "again")
+    ]
+    assert prints[0] == prints[1]
+
+
+def test_a_folder_holds_the_same_numbers_as_an_array_of_its_pixels(here):
+    images = np.random.default_rng(2).integers(0, 256, (3, 3, 6, 5)).astype(np.uint8)
+    write_pictures(Path("pictures"), images)
+    np.save("x.npy", images)
+    for source in ("pictures", "x.npy"):
+        assert load(source).x.dtype == np.uint8
+        np.testing.assert_array_equal(load(source).x, images)

@@ -1,0 +1,144 @@
+"""The image presets: the paper's values, and scaled-down runs of equal compute."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gedilearn.models.resnet8 import ResNet8
+from gedilearn.presets import METHODS, PRESETS, preset, small_iterations
+from gedilearn.settings import IMAGES, assign, build
+from gedilearn.training.environment import launch
+from gedilearn.training.loop import Trainer
+
+SETS = ("svhn", "cifar10", "cifar100")
+OF_IMAGES = [f"{scale}/{data}" for scale in ("paper", "small") for data in SETS]
+FIVE = ("jem", "barlow", "swav", "no-gen", "gedi")
+
+# The table of hyperparameters as printed, a column a set: SVHN, CIFAR-10, CIFAR-100.
+PRINTED = {
+    "views.noise": (0.03, 0.03, 0.03),
+    "views.flip": (False, True, True),
+    "sampler.steps": (20, 20, 20),
+    "sampler.buffer": (10_000, 10_000, 10_000),
+    "sampler.restart": (0.05, 0.05, 0.05),
+    "sampler.step_size": (1, 1, 1),
+    "sampler.noise": (0.01, 0.01, 0.01),
+    "optimizer.batch_size": (64, 64, 64),
+    "optimizer.betas": ((0.9, 0.999), (0.9, 0.999), (0.9, 0.999)),
+    "optimizer.learning_rate": (1e-4, 1e-4, 1e-4),
+    "weights.gen": (1, 1, 1),
+    "weights.inv": (50, 50, 50),
+    "weights.prior": (25, 25, 50),
+    # from the text: F, one hidden layer of 2F, F outputs
+    "network.width": (128, 128, 256),
+    "network.head": ((256,), (256,), (512,)),
+}
+EPOCHS = (20, 200, 200)
+N_IMAGES = (73_257, 50_000, 50_000)
+
+
+def value(settings, path):
+    for name in path.split("."):
+        settings = getattr(settings, name)
+    return settings
+
+
+@pytest.mark.parametrize("column", range(3), ids=SETS)
+def test_the_papers_presets_hold_the_printed_values(column):
+    settings = build(preset(f"paper/{SETS[column]}"), images=True)
+    found = {path: value(settings, path) for path in PRINTED}
+    assert found == {path: values[column] for path, values in PRINTED.items()}
+    assert settings.n_clusters == PRINTED["network.width"][column]
+    assert settings.network.encoder == "resnet8" and settings.views.kind == "paper"
+    # All terms from the start, to the end, and nothing that the paper does not name.
+    assert settings.density.iterations == 0 and settings.training.tol == 0
+    assert settings.weights.energy == 0 and not settings.weights.symmetric
+    assert settings.sampler.max_move is None and settings.optimizer.grad_clip is None
+    assert not settings.sampler.clamp and settings.sampler.margin == 0
+
+
+@pytest.mark.parametrize("column", range(3), ids=SETS)
+def test_the_papers_epochs_are_stated_as_iterations(column):
+    iterations = preset(f"paper/{SETS[column]}")["training"]["max_iter"]
+    assert EPOCHS[column] * N_IMAGES[column] - 64 < 64 * iterations
+    assert 64 * iterations <= EPOCHS[column] * N_IMAGES[column]
+
+
+@pytest.mark.parametrize("name", OF_IMAGES)
+def test_a_preset_of_images_leaves_nothing_to_the_defaults_of_images(name):
+    values = PRESETS[name]
+    unsaid = [p for p in IMAGES if p.split(".")[1] not in values.get(p.split(".")[0], {})]
+    assert unsaid == []
+    assert build(values, images=True) == build(values)
+
+
+@pytest.mark.parametrize("data", SETS)
+def test_at_the_papers_scale_jem_alone_has_views_of_its_own(data):
+    base = build(preset(f"paper/{data}"))
+    for method in FIVE:
+        found = build(preset(f"paper/{data}", method))
+        kind = "noise" if method == "jem" else "paper"
+        views = base.views.model_copy(update={"kind": kind})
+        assert found == base.model_copy(update={"method": method, "views": views})
+
+
+def test_scaled_down_there_are_as_many_clusters_as_classes():
+    found = [build(preset(f"small/{data}")).n_clusters for data in SETS]
+    assert found == [10, 10, 100]
+    assert [build(preset(f"small/{data}")).views.flip for data in SETS] == [False, True, True]
+
+
+def images_seen(method, density, monkeypatch):
+    """Images that pass the encoder in one iteration: (trained on, sampled)."""
+    values = preset("small/cifar10", method)
+    assign(values, "network.width", 4)
+    if density:  # the stage of GEN, from the start
+        assign(values, "density.iterations", 0)
+    trainer = Trainer(torch.rand(80, 3, 8, 8) * 2 - 1, build(values))
+    trainer.set_up(launch(trainer.settings.device))
+    seen = []
+    forward = ResNet8.forward
+
+    def counting(self, x):
+        seen.append((len(x), next(self.parameters()).requires_grad))
+        return forward(self, x)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResNet8, "forward", counting)
+        trainer.iteration = 1
+        trainer.step()
+    trained = sum(n for n, learning in seen if learning)
+    return trained, sum(n for n, _ in seen) - trained
+
+
+def test_scaled_down_all_methods_have_equal_compute(monkeypatch):
+    def passes(method, density):
+        trained, sampled = images_seen(method, density, monkeypatch)
+        return (3 * trained + 2 * sampled) / 64
+
+    spent = {}
+    for method in FIVE:
+        settings = build(preset("small/cifar10", method))
+        assert settings.training.tol == 0  # none ends early
+        spent[method] = settings.training.max_iter * passes(method, False)
+    gen = build(preset("small/cifar10", "gedi")).density.iterations
+    spent["gedi"] += gen * passes("gedi", True)
+    assert gen > 100
+    most = max(spent.values())
+    assert all(value == pytest.approx(most, rel=0.01) for value in spent.values()), spent
+    assert passes("gedi", True) > 4 * passes("no-gen", False)
+
+
+def test_the_stages_of_gedi_share_the_compute_and_other_methods_have_one():
+    clusters, density = small_iterations("gedi")
+    assert clusters < small_iterations("no-gen")[0] and density < small_iterations("jem")[0]
+    assert [small_iterations(m)[1] for m in FIVE if m != "gedi"] == [0, 0, 0, 0]
+    assert "gedi" not in METHODS["small/svhn"]
+    assert preset("small/svhn", "gedi") == preset("small/svhn") | {"method": "gedi"}
+
+
+def test_a_preset_may_be_changed_without_harm():
+    preset("paper/svhn", "jem")["views"]["kind"] = "colour"
+    assert preset("paper/svhn", "jem")["views"]["kind"] == "noise"
+    assert PRESETS["paper/svhn"]["views"]["kind"] == "paper"
