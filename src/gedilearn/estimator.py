@@ -190,7 +190,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         activation: str = AUTO,
         scaling: str = DEFAULT.scaling,
         views: str | Callable[[Tensor], Tensor] = DEFAULT.views.kind,
-        view_noise: float | Auto = AUTO,
+        view_noise: Schedule | Auto = AUTO,
         flip: bool = DEFAULT.views.flip,
         walk_noise: float = DEFAULT.views.walk_noise,
         n_neighbors: int = DEFAULT.views.n_neighbors,

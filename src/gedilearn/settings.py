@@ -97,11 +97,11 @@ class Views(Section):
     flip: bool = Field(
         True, description="Whether 'colour' and 'paper' views mirror images (the paper: not SVHN)."
     )
-    noise: float = Field(
+    noise: Schedule = Field(
         0.03,
-        ge=0,
         description="Standard deviation sigma of the Gaussian noise of all views but 'walk', in "
-        "the network's units.",
+        "the network's units; for 'noise' also (progress, sigma) points, the first of which holds "
+        "for the certificate.",
     )
     walk_noise: float = Field(
         0.7,
@@ -398,6 +398,7 @@ class Settings(Section):
     def _consistent(self) -> Settings:
         if isinstance(self.prior, tuple):
             check_prior(self.prior, self.n_clusters)
+        check_noise(self.views)
         limits = {
             "optimizer.batch_size": self.optimizer.batch_size,
             "sampler.chains": self.sampler.chains or self.optimizer.batch_size,
@@ -446,6 +447,15 @@ def check_prior(prior: tuple[float, ...], n_clusters: int) -> None:
         raise ValueError(f"prior has {len(prior)} entries for n_clusters={n_clusters}")
     if not all(p > 0 for p in prior) or abs(sum(prior) - 1) > 1e-6:
         raise ValueError(f"prior={prior}: entries must be positive and sum to 1")
+
+
+def check_noise(views: Views) -> None:
+    """Refuse negative deviations, and schedules where there is no progress."""
+    points = views.noise if isinstance(views.noise, tuple) else ((0.0, views.noise),)
+    if any(sigma < 0 for _, sigma in points):
+        raise ValueError(f"views.noise={views.noise}: a deviation is 0 or more")
+    if isinstance(views.noise, tuple) and views.kind != "noise":
+        raise ValueError(f"views.noise={views.noise}: only views.kind='noise' takes a schedule")
 
 
 def build(values: dict[str, Any], images: bool = False) -> Settings:

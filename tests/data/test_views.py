@@ -5,16 +5,33 @@ import pytest
 import torch
 from sklearn.datasets import make_circles
 
-from gedilearn.data.views import WalkViews, make_views, noise_views, reined_in
+from gedilearn.data.views import NoiseViews, WalkViews, make_views, reined_in
 from gedilearn.errors import InputError
-from gedilearn.settings import Views
+from gedilearn.settings import Views, build
 
 
 def test_noise_has_the_asked_deviation() -> None:
     x = torch.zeros(20_000, 3)
-    view = noise_views(0.3).draw(torch.arange(len(x)), x, 0.5)
+    view = NoiseViews(0.3).draw(torch.arange(len(x)), x, 0.5)
     assert view.std() == pytest.approx(0.3, rel=0.02)
     assert view.mean().abs() < 0.01
+
+
+def test_noise_may_follow_the_progress_and_certifies_with_its_first_value() -> None:
+    x, index = torch.zeros(20_000, 3), torch.arange(20_000)
+    views = make_views(Views(kind="noise", noise=[[0.5, 0.1], [1.0, 0.3]]), x, 2, seed=0)
+    assert views.annealed and not NoiseViews(0.1).annealed
+    for progress, sigma in ((0.2, 0.1), (0.75, 0.2), (1.0, 0.3)):
+        assert views.draw(index, x, progress).std() == pytest.approx(sigma, rel=0.02)
+    assert views.certify(index, x).std() == pytest.approx(0.1, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("kind", "noise"), [("noise", -0.1), ("noise", [[0, 0.1], [1, -1]]), ("grey", [[0, 0.1]])]
+)
+def test_noise_that_makes_no_sense_is_refused(kind: str, noise: object) -> None:
+    with pytest.raises(InputError, match=r"^views\.noise="):
+        build({"views": {"kind": kind, "noise": noise}})
 
 
 @pytest.fixture(scope="module")

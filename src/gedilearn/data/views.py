@@ -16,6 +16,7 @@ from torch import Tensor
 from gedilearn.data.graph import WalkTables, draw, walk_tables
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
 from gedilearn.errors import InputError
+from gedilearn.settings import Schedule, at
 from gedilearn.settings import Views as ViewSettings
 
 
@@ -70,9 +71,22 @@ def draw_views(views: Sequence[Views], index: Tensor, x: Tensor, progress: float
     return torch.stack(drawn)
 
 
-def noise_views(sigma: float) -> CallableViews:
-    """x' = x + sigma * standard normal noise: the toy views of the paper."""
-    return CallableViews(lambda x: x + sigma * torch.randn_like(x))
+class NoiseViews:
+    """x' = x + sigma * standard normal noise: the toy views of the paper.
+
+    `sigma` may be a schedule over the training's progress; the certificate is measured under its
+    first value.
+    """
+
+    def __init__(self, sigma: Schedule) -> None:
+        self.sigma = sigma
+        self.annealed = isinstance(sigma, tuple)
+
+    def draw(self, index: Tensor, x: Tensor, progress: float) -> Tensor:
+        return x + at(self.sigma, progress) * torch.randn_like(x)
+
+    def certify(self, index: Tensor, x: Tensor) -> Tensor:
+        return self.draw(index, x, 0.0)
 
 
 # A walk this long for the first quarter of the training, then halved stage by stage.
@@ -153,16 +167,17 @@ def make_views(
     if kind == "auto":
         kind = "walk" if data.dim() == 2 else "grey" if data.shape[1] == 1 else "colour"
     if kind == "noise":
-        return noise_views(settings.noise)
+        return NoiseViews(settings.noise)
+    noise = at(settings.noise, 0.0)  # of the other kinds it is a number
     if kind != "walk":
         if data.dim() != 4:
             raise InputError(
                 f"views.kind={kind!r} needs images (n, c, h, w), got {tuple(data.shape)}"
             )
         if kind == "grey":
-            return CallableViews(grey_views(settings.noise))
+            return CallableViews(grey_views(noise))
         make = colour_views if kind == "colour" else paper_views
-        return CallableViews(make(flip=settings.flip, noise=settings.noise))
+        return CallableViews(make(flip=settings.flip, noise=noise))
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
     tables = walk_tables(

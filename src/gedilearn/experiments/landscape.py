@@ -26,7 +26,7 @@ from torch import Tensor
 
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.toy import moons
-from gedilearn.data.views import noise_views
+from gedilearn.data.views import NoiseViews
 from gedilearn.methods.terms import invariance, prior, target_entropy
 from gedilearn.models.energy import EnergyModel, log_density
 from gedilearn.models.mlp import MLP
@@ -121,7 +121,7 @@ def build_world(random_state: int = 0, nodes: int = NODES) -> World:
     log_mass = log_integral(log_p, cell)
     return World(
         x=x,
-        view=noise_views(VIEW_NOISE).draw(torch.arange(len(x)), x, 0.0),
+        view=NoiseViews(VIEW_NOISE).draw(torch.arange(len(x)), x, 0.0),
         y=torch.from_numpy(data.y),
         nodes=grid,
         cell=cell,
