@@ -56,7 +56,7 @@ def test_a_reason_names_runs_that_are_stuck_and_that_diverged():
     rows = [made_up(0.3, s, certified=False, gap=g) for s, g in enumerate((0.5, 0.7, 0.6))]
     rows[0]["stopped"] = "diverged"
     (line,) = toy_tables.summary(rows)
-    assert toy_tables.reason(line) == "diverged 1/3, stuck 3/3: gap 0.600"
+    assert toy_tables.reason(line) == "diverged 1/3, uncertified 3/3: gap 0.600"
 
 
 def test_markdown_says_what_the_rows_say_and_names_shorter_training():

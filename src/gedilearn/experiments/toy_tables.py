@@ -85,7 +85,7 @@ def reason(line: Row) -> str:
     if line["diverged"]:
         words.append(f"diverged {line['diverged']}/{n}")
     if line["stuck"]:
-        words.append("stuck {}/{}: gap {:.3f}".format(line["stuck"][0], n, line["stuck"][1]))
+        words.append("uncertified {}/{}: gap {:.3f}".format(line["stuck"][0], n, line["stuck"][1]))
     if line["certified"]:
         words.append(f"certified {line['certified']}/{n}")
     if line["false"]:
@@ -235,7 +235,7 @@ def page(root: Path) -> str:
         "*Why* counts, over the seeds, what the monitor found on the training points, without "
         "labels: failure modes, runs that the guard recovered from divergence and those that it "
         "could not, runs that ended above the tolerance with none of these "
-        f"(stuck), and certificates; those with NMI < {FALSE:g} are false.",
+        f"(uncertified), and certificates; those with NMI < {FALSE:g} are false.",
         "\n".join(f"- {note}" for note in NOTES[:1] + NOTES[-1:]),
     ]
     for folder in presets:
