@@ -87,7 +87,8 @@ def test_a_run_at_full_scale_is_judged_by_the_papers_protocol():
 def test_what_is_not_reproduced_says_what_was_found():
     row = made_up(modes=["cluster collapse"], recoveries=2)
     _, verdict = answer(number("probe"), [row, made_up(seed=1)])
-    assert verdict == "not reproduced: cluster collapse 1/2, recovered 1/2, uncertified 1/2: gap 1.500"
+    found = "cluster collapse 1/2, recovered 1/2, uncertified 1/2: gap 1.500"
+    assert verdict == f"not reproduced: {found}"
 
 
 def test_the_spread_of_our_seeds_is_allowed_for():
