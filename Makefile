@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint types bench bench-growth results-shapes results-gen results-toy results-images docs-figures clean
+PAGES = results-shapes results-gen results-toy results-images
+
+.PHONY: demo test test-slow lint types bench bench-growth $(PAGES) docs-figures clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -30,26 +32,10 @@ bench: $(VENV)/.develop
 bench-growth: $(VENV)/.develop
 	$(BIN)/python benchmarks/graph_growth.py
 
-# Rows are made by `gedi reproduce shapes --out $(SHAPES)`.
-SHAPES ?= gedi-runs/shapes
-results-shapes: $(VENV)/.runtime
-	$(BIN)/python docs/make_results.py shapes $(SHAPES)
-
-# Rows are made by `gedi reproduce gen --out $(GEN)`.
-GEN ?= gedi-runs/gen
-results-gen: $(VENV)/.runtime
-	$(BIN)/python docs/make_results.py gen $(GEN)
-
-# Rows and figures are made by `gedi reproduce toy --out $(TOY)`, with each preset in turn, and by
-# labels, generation and sensitivity in its place.
-TOY ?= gedi-runs/toy
-results-toy: $(VENV)/.runtime
-	$(BIN)/python docs/make_results.py toy $(TOY)
-
-# Rows and pictures are made by `gedi reproduce images --data NAME --out $(IMAGES)`, for each set.
-IMAGES ?= gedi-runs/images
-results-images: $(VENV)/.runtime
-	$(BIN)/python docs/make_results.py images $(IMAGES)
+# A page of docs/results, from what `gedi reproduce NAME` (for toy also labels, generation and
+# sensitivity) keeps in its --out; RESULTS names that folder if it is not the usual one.
+$(PAGES): results-%: $(VENV)/.runtime
+	$(BIN)/python docs/make_results.py $* $(or $(RESULTS),gedi-runs/$*)
 
 docs-figures: $(VENV)/.runtime
 	$(BIN)/python docs/make_figures.py
