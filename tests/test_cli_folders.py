@@ -219,3 +219,13 @@ def test_a_folder_holds_the_same_numbers_as_an_array_of_its_pixels(here):
     for source in ("pictures", "x.npy"):
         assert load(source).x.dtype == np.uint8
         np.testing.assert_array_equal(load(source).x, images)
+
+
+def test_the_number_of_clusters_of_a_folder_is_chosen_from_images_of_the_size(mixed, monkeypatch):
+    def choose(x, *_, **__):
+        raise InputError(f"shape {x.shape}")
+
+    monkeypatch.setattr("gedilearn.cli.choosing.choose_n_clusters", choose)
+    assert "--skip-broken" in gedi("choose", "mixed", "--size", 8, code=2).stderr
+    told = gedi("choose", "mixed", "--size", "10x8", "--skip-broken", code=2).stderr
+    assert "shape (12, 3, 8, 10)" in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gedilearn.data.files import load
+from gedilearn.cli.runs import Pictures, read
 from gedilearn.errors import InputError
 from gedilearn.output import Screen, write_new_text
 from gedilearn.selection import Choice, Row, choose_n_clusters
@@ -14,7 +14,9 @@ from gedilearn.training.rundir import plain
 HEADS = ("clusters", "gap (nats)", "certified", "stability", "unused", "score", "rank", "seconds")
 
 
-def choose(data: str, most: int, out: Path | None, seed: int, screen: Screen) -> None:
+def choose(
+    data: str, most: int, out: Path | None, seed: int, pictures: Pictures, screen: Screen
+) -> None:
     """Fit 2 to `most` clusters and recommend a number."""
     if most < 2:
         raise InputError(f"--max {most}: clustering needs at least 2")
@@ -26,7 +28,7 @@ def choose(data: str, most: int, out: Path | None, seed: int, screen: Screen) ->
             raise InputError(f"{file} exists already: choose another folder")
     if out is not None:  # before the work, so that a folder that cannot be made is said at once
         out.mkdir(parents=True, exist_ok=True)
-    x = load(data).x
+    x = read(data, pictures, screen).x
 
     def tell(row: Row) -> None:
         state = "certified" if row["certified"] else "not certified"

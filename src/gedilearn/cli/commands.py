@@ -213,6 +213,8 @@ def choose(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of all randomness.")] = 0,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -226,9 +228,11 @@ def choose(
     gedi choose points.csv --max 6 --out choice
     """
     from gedilearn.cli import choosing
+    from gedilearn.cli.runs import Pictures
     from gedilearn.output import Screen
 
-    choosing.choose(data, most, out, seed, Screen(as_json, quiet))
+    pictures = Pictures.asked(size, skip_broken)
+    choosing.choose(data, most, out, seed, pictures, Screen(as_json, quiet))
 
 
 @app.command()
