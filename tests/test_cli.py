@@ -23,7 +23,7 @@ from gedilearn import GEDI
 from gedilearn.cli import app
 from gedilearn.data.files import load
 from gedilearn.output import Result, Screen
-from gedilearn.presets import PRESETS
+from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, Settings, known_paths
 from gedilearn.training.rundir import RunDirectory
 
@@ -452,8 +452,10 @@ def test_settings_lists_every_setting_with_default_and_meaning():
 
 
 def test_presets_lists_every_preset_and_what_it_changes():
-    rows = {row["preset"]: row["settings"] for row in rows_of(gedi("presets").stdout)}
+    listed = rows_of(gedi("presets").stdout)
+    rows = {row["preset"]: row["settings"] for row in listed}
     assert set(rows) == set(PRESETS)
+    assert {row["preset"]: row["about"] for row in listed} == ABOUT
     assert "weights.inv=50.0" in rows["paper/toy"]
 
 

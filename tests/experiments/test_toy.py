@@ -248,6 +248,9 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     assert "--data moons --methods jem" in text and "Not run: circles JEM, moons SwAV" in text
     assert "(labels-some.png)" in text
     assert toy_tables.figures(tmp_path) == {"labels-some.png": tmp_path / "some" / "labels.png"}
+    begun = tmp_path / "elsewhere" / "begun"
+    begun.mkdir(parents=True)
+    (begun / "rows.jsonl").write_text("")
     with pytest.raises(InputError, match="holds no rows"):
         toy_tables.page(tmp_path / "elsewhere")
 

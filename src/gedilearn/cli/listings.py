@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from gedilearn.presets import PRESETS
+from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, Settings, known_paths
 
 
@@ -27,12 +27,12 @@ def show_settings() -> None:
 
 
 def show_presets() -> None:
-    """Every preset and what it changes, as `--set` would say it."""
+    """Every preset, what it is, and what it changes, as `--set` would say it."""
     rows = []
     for name, values in PRESETS.items():
         changed = [f"{path}={json.dumps(value)}" for path, value in _flat(values).items()]
-        rows.append((name, " ".join(changed) or "the defaults of gedi settings"))
-    _show(("preset", "settings"), rows)
+        rows.append((name, ABOUT[name], " ".join(changed) or "the defaults of gedi settings"))
+    _show(("preset", "about", "settings"), rows)
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:

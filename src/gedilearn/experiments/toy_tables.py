@@ -15,6 +15,7 @@ from rich.console import Console
 from gedilearn.errors import InputError
 from gedilearn.experiments.rows import Row, markdown_table, show_table
 from gedilearn.experiments.toy import KMEANS, METHODS, NAMES, PAPER, SETS
+from gedilearn.presets import ABOUT
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 from gedilearn.training.rundir import read_lines
 
@@ -203,7 +204,8 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
 def folders(root: Path, kind: str = "") -> list[Path]:
     """The folders of presets under `root` that hold rows, of `toy` or of another experiment."""
     found = [path / kind for path in sorted(root.glob("*")) if path.is_dir()]
-    return [path for path in found if (path / "rows.jsonl").exists()]
+    files = {path: path / "rows.jsonl" for path in found}
+    return [path for path, file in files.items() if file.exists() and file.stat().st_size]
 
 
 def figures(root: Path) -> dict[str, Path]:
@@ -267,7 +269,8 @@ def _section(folder: Path, rows: Sequence[Row]) -> list[str]:
     there = {(r["data"], r["method"]) for r in rows}
     missing = [f"{d} {NAMES[m]}" for d, m in PAPER if (d, m) not in there]
     table = markdown_table(PAGE_HEADS, cells, ()).strip()
-    parts = [f"## {title(rows).capitalize()}", _made(folder, rows, "toy"), table]
+    about = ABOUT[rows[0]["preset"]]
+    parts = [f"## {title(rows).capitalize()}", about, _made(folder, rows, "toy"), table]
     return parts + ([f"Not run: {', '.join(missing)}."] if missing else [])
 
 
