@@ -99,8 +99,9 @@ def test_the_spread_of_our_seeds_is_allowed_for():
 
 def test_a_scaled_down_or_shortened_run_is_never_compared():
     small, short = made_up("small"), made_up(shortened_to=30)
-    assert answer(number("NMI"), [small]).verdict == "scaled down: not comparable"
-    assert answer(number("NMI"), [short]).verdict == "shortened: not comparable"
+    whole = "needs a GPU: `gedi reproduce images --data cifar10 --scale paper --methods gedi`"
+    assert answer(number("NMI"), [small]).verdict == f"scaled down: not comparable; {whole}"
+    assert answer(number("NMI"), [short]).verdict == f"shortened: not comparable; {whole}"
     assert answer(number("NMI"), [short, small, made_up()]).verdict == "reproduced"
 
 

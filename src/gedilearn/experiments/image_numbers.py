@@ -77,14 +77,15 @@ def answer(number: Number, rows: Sequence[Row]) -> Answer:
     """What the rows of all runs say to a number: those at full scale if there are some."""
     own = [r for r in rows if (r["data"], r["method"]) == (number.data, number.method)]
     full = [r for r in own if r["scale"] == "paper" and r["shortened_to"] is None]
+    whole = f"needs a GPU: `{command(number.data, number.method)}`"
     if not own:
-        return Answer("", f"needs a GPU: `{command(number.data, number.method)}`")
+        return Answer("", whole)
     group = full or [r for r in own if r["shortened_to"] is None] or own
     ours = [value for row in group if (value := value_of(number, row)) is not None]
     if not full:
         short = group[0]["shortened_to"] is not None
         why = "shortened: not comparable" if short else "scaled down: not comparable"
-        return Answer(words(number, group, ours), why)
+        return Answer(words(number, group, ours), f"{why}; {whole}")
     if not ours:
         return Answer("", f"not measured: {_missing(number)}")
     return Answer(words(number, group, ours), judge(number, ours, group))
