@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gedilearn.data.views import CallableViews, noise_views
+from gedilearn.data.views import CallableViews, NoiseViews
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.members import MemberModule
@@ -41,7 +41,7 @@ def test_each_member_gets_its_own_gap_known_in_closed_form() -> None:
     tables = torch.tensor(
         [[[sure, 0], [0, sure]], [[unsure, 0], [0, unsure]], [[sure, 0], [sure, 0]]]
     )
-    gap = measure(model(tables), data[None], [noise_views(0.0)], Fixed()).gap
+    gap = measure(model(tables), data[None], [NoiseViews(0.0)], Fixed()).gap
     # balanced and sure: 0; uniform: log 2; one cluster: KL(uniform || (1, e^-30)) ~ 15 - log 2
     assert gap[0] == pytest.approx(0, abs=1e-6)
     assert gap[1] == pytest.approx(math.log(2), rel=1e-6)
@@ -60,12 +60,12 @@ def test_a_flipping_view_costs_the_margin() -> None:
 def test_non_finite_members_have_an_infinite_gap() -> None:
     data = torch.tensor([[-1.0], [1.0]]).repeat(50, 1)
     tables = torch.tensor([[[float("nan"), 0], [0, 1.0]], [[9.0, 0], [0, 9.0]]])
-    gap = measure(model(tables), data[None], [noise_views(0.0)], Fixed()).gap
+    gap = measure(model(tables), data[None], [NoiseViews(0.0)], Fixed()).gap
     assert gap[0] == math.inf and gap[1] < 0.1
 
 
 def test_measuring_leaves_the_training_mode_as_it_was() -> None:
     net = model(torch.zeros(1, 2, 2))
     net.train()
-    measure(net, torch.randn(1, 10, 1), [noise_views(0.1)], Fixed())
+    measure(net, torch.randn(1, 10, 1), [NoiseViews(0.1)], Fixed())
     assert net.training
