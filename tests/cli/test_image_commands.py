@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from gedilearn import assessment
 from gedilearn.cli.commands import app
+from gedilearn.cli.evaluate_commands import Protocol
 from gedilearn.cli.image_actions import changes
-from gedilearn.cli.image_commands import Probe, Scale
+from gedilearn.cli.image_commands import Scale
 from gedilearn.experiments import image_sets
 from gedilearn.experiments.images import SCALES
 
@@ -85,4 +86,4 @@ def test_the_options_offer_what_there_is():
     from gedilearn.assessment.measuring import Probe as Known
 
     assert tuple(s.value for s in Scale) == SCALES
-    assert tuple(p.value for p in Probe) == get_args(Known)
+    assert tuple(p.value for p in Protocol) == get_args(Known)

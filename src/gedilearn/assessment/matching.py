@@ -7,11 +7,11 @@ import torch
 from torch.nn.functional import interpolate
 
 from gedilearn.data.arrays import row_chunks
+from gedilearn.data.image_views import LUMA
 from gedilearn.errors import InputError
 
 # Black and white in the forms that images come in.
 KNOWN = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
-LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue
 
 
 def value_range(x: np.ndarray) -> tuple[float, float]:
@@ -66,7 +66,7 @@ def matched(
     for chunk in row_chunks(x):
         z = (torch.from_numpy(x[chunk].astype(np.float32)) - own[0]) / (own[1] - own[0])
         if to_grey:
-            z = (z * torch.tensor(LUMINANCE)[:, None, None]).sum(1, keepdim=True)
+            z = (z * torch.tensor(LUMA)[:, None, None]).sum(1, keepdim=True)
         if resized:
             z = interpolate(z, size=(height, width), mode="bilinear", antialias=True)
         if to_grey or resized:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gedilearn.cli.evaluate_commands import Protocol
 from gedilearn.cli.plainly import plainly
 
 image_runs = typer.Typer(rich_markup_mode=None)
@@ -19,14 +20,6 @@ class Scale(str, Enum):
     paper = "paper"
     small = "small"
     default = "default"
-
-
-class Probe(str, Enum):
-    """Linear classifiers on the features."""
-
-    fast = "fast"
-    paper = "paper"
-    none = "none"
 
 
 @image_runs.command()
@@ -74,7 +67,7 @@ def images(
         int | None, typer.Option(metavar="N", min=1, help="Langevin steps of each; 500.")
     ] = None,
     probe: Annotated[
-        Probe | None,
+        Protocol | None,
         typer.Option(help="The linear classifier; the paper's at paper scale, else the fast one."),
     ] = None,
     weights: Annotated[

@@ -21,6 +21,9 @@ ImageView = Callable[[Tensor], Tensor]
 # The padding before a crop: the crop then shifts an image by up to this many pixels.
 PAD = 4
 
+# How bright red, green and blue are, by ITU-R BT.601.
+LUMA = (0.299, 0.587, 0.114)
+
 # Side of the lattice of random arrows that an elastic change is blended from.
 ARROWS = 5
 
@@ -106,8 +109,8 @@ def _jitter(
 
 
 def _grey(x: Tensor, p: float) -> Tensor:
-    """A share p of the images in grey, by the luma weights of ITU-R BT.601."""
-    luma = torch.tensor([0.299, 0.587, 0.114], dtype=x.dtype, device=x.device)
+    """A share p of the images in grey."""
+    luma = torch.tensor(LUMA, dtype=x.dtype, device=x.device)
     return _sometimes(
         x, p, lambda chosen: (luma[:, None, None] * chosen).sum(1, keepdim=True).expand_as(chosen)
     )

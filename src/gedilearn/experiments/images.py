@@ -20,9 +20,9 @@ import numpy as np
 from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.errors import InputError
 from gedilearn.experiments.image_sets import OWN_SETS, PAPER_SETS, load_others, load_sets
-from gedilearn.experiments.rows import Row, check_names, collect
+from gedilearn.experiments.rows import Row, adjusted, check_names, collect, outcome
 from gedilearn.presets import preset
-from gedilearn.settings import Settings, assign, build
+from gedilearn.settings import Settings, build
 from gedilearn.training.rundir import plain, read_config
 
 if TYPE_CHECKING:
@@ -157,14 +157,7 @@ def values_of(
     values = preset(preset_name(data, scale), method)
     if scale == "default":
         values["n_clusters"] = 10
-    if iterations is not None:
-        density = build(values, images=True).density.iterations
-        assign(values, "training.max_iter", iterations)
-        assign(values, "density.iterations", min(density, iterations))
-    for path, value in (changes or {}).items():
-        assign(values, path, value)
-    build(values, images=True)  # what is wrong is said before anything runs
-    return values
+    return adjusted(values, iterations, changes, images=True)
 
 
 def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
@@ -246,13 +239,7 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
     return row | {
         "n_clusters": model.settings_.n_clusters,
         "probe_protocol": measuring.probe,
-        "gap": model.certificate_gap_,
-        "certified": bool(model.converged_),
-        "verdict": model.verdict_,
-        "modes": list(model.diagnosis_.failure_modes),
-        "stopped": model.stopped_,
-        "recoveries": model.n_recoveries_,
-        "iterations": model.n_iter_,
+        **outcome(model),
         "seconds": round(model.seconds_, 1),
     }
 

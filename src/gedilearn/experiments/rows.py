@@ -10,16 +10,19 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from gedilearn import __version__
 from gedilearn.errors import InputError
-from gedilearn.settings import Settings, suggestion
+from gedilearn.settings import Settings, assign, build, suggestion
 from gedilearn.training.checkpoint import write_text
 from gedilearn.training.rundir import read_lines
+
+if TYPE_CHECKING:
+    from gedilearn.estimator import GEDI
 
 Row = dict[str, Any]
 Key = tuple[str, str, int]
@@ -148,6 +151,39 @@ def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None
 
 def _key(row: Row) -> Key:
     return row["data"], row["method"], row["seed"]
+
+
+def adjusted(
+    values: dict[str, Any],
+    iterations: int | None,
+    changes: dict[str, Any] | None,
+    images: bool = False,
+) -> dict[str, Any]:
+    """Nested settings, shortened and changed as asked; what is wrong is said before anything runs.
+
+    `iterations` of each stage at most; `changes` by their dotted names.
+    """
+    if iterations is not None:
+        density = build(values, images).density.iterations
+        assign(values, "training.max_iter", iterations)
+        assign(values, "density.iterations", min(density, iterations))
+    for path, value in (changes or {}).items():
+        assign(values, path, value)
+    build(values, images)
+    return values
+
+
+def outcome(model: GEDI) -> Row:
+    """How a training ended, without labels: the part of a row that all experiments share."""
+    return {
+        "gap": model.certificate_gap_,
+        "certified": bool(model.converged_),
+        "verdict": model.verdict_,
+        "modes": list(model.diagnosis_.failure_modes),
+        "stopped": model.stopped_,
+        "recoveries": model.n_recoveries_,
+        "iterations": model.n_iter_,
+    }
 
 
 def _config(n: int, settings: dict[str, Any] | None) -> dict[str, Any]:

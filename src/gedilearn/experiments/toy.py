@@ -21,11 +21,13 @@ from gedilearn.experiments.rows import (
     N_POINTS,
     Cell,
     Row,
+    adjusted,
     check_names,
     collect_cells,
+    outcome,
 )
 from gedilearn.presets import preset as preset_values
-from gedilearn.settings import Settings, assign, build
+from gedilearn.settings import Settings, build
 from gedilearn.training.rundir import plain
 
 if TYPE_CHECKING:
@@ -120,15 +122,7 @@ def values_of(
 ) -> dict[str, Any]:
     """The nested settings of a method, shortened and changed as asked."""
     check_names("preset", (preset,), PRESETS)
-    values = preset_values(preset, method)
-    if iterations is not None:
-        density = build(values).density.iterations
-        assign(values, "training.max_iter", iterations)
-        assign(values, "density.iterations", min(density, iterations))
-    for path, value in (changes or {}).items():
-        assign(values, path, value)
-    build(values)  # what is wrong is said before anything runs
-    return values
+    return adjusted(preset_values(preset, method), iterations, changes)
 
 
 def seeded(values: dict[str, Any], seed: int) -> Settings:
@@ -229,13 +223,7 @@ def _row(
         "preset": settings["preset"],
         "shortened_to": settings["iterations"],
         **{name: scores[name] for name in ("nmi", "ami", "accuracy")},
-        "gap": model.certificate_gap_,
-        "certified": bool(model.converged_),
-        "verdict": model.verdict_,
-        "modes": list(model.diagnosis_.failure_modes),
-        "stopped": model.stopped_,
-        "recoveries": model.n_recoveries_,
-        "iterations": model.n_iter_,
+        **outcome(model),
         "together": together,
         "seconds": round(model.seconds_ / together, 3),
     }

@@ -48,7 +48,7 @@ def measure(
 ) -> Measurement:
     """The gap of every member on `data`, or on evenly spaced points of a large set.
 
-    `data` is (groups, n, ...), with the views of each group: one for all members, or one each.
+    `data` is (groups, n, ...), with the views of each group: one for all results, or one each.
 
     Under the certifying views the gap is the certificate; `progress` asks for the training's views
     at that moment instead. With `repeats`, every point is looked at with that many views.
