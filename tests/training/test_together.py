@@ -14,6 +14,8 @@ from sklearn.metrics import adjusted_rand_score
 from gedilearn import GEDI
 from gedilearn.errors import InputError
 from gedilearn.estimator import fit_together
+from gedilearn.methods import gedi
+from gedilearn.methods.deepcluster import DeepCluster
 from gedilearn.methods.method import share
 from gedilearn.settings import BASELINES, WITHOUT, Settings, build
 from gedilearn.training.environment import launch
@@ -264,3 +266,119 @@ def test_members_of_one_group_have_its_data() -> None:
     model = Trainer(torch.zeros(1, 4, 2), make_settings(), n_results=1)._network(6)
     shared = share(torch.arange(2.0).view(2, 1, 1), model)
     assert shared.flatten().tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("method", ["no-gen", "no-inv", "swav", "barlow", "dino"])
+@pytest.mark.parametrize("prior", [None, "auto"])
+def test_results_that_remain_go_on_as_if_none_had_left(method: str, prior: str | None) -> None:
+    """No chance is left, so that those who stay must not notice: optimiser, teacher, queue."""
+    data = torch.stack([torch.from_numpy(x).float() for x in (*SETS, SETS[0][::-1].copy())])
+    settings = make_settings(
+        method=method,
+        prior=prior,
+        weights={"gen": 0.0},
+        swav={"queue": 100, "queue_from": 0.0},
+        views={"kind": "noise", "noise": 0.0},
+        training={"max_iter": 100, "tol": 1e-9, "n_init": 2},
+    )
+    trainers = [Trainer(data, settings, n_results=3) for _ in range(2)]
+    for trainer in trainers:
+        trainer.set_up(launch(settings.device))
+        for iteration in range(1, 13):
+            trainer.iteration = iteration
+            trainer.step()
+            if trainer is trainers[1] and iteration == 6:
+                trainer.kept[1].gap = 0.0
+                trainer._let_go()
+    full, narrowed = trainers
+    assert narrowed.active.results == [0, 2]
+    assert [narrowed._contenders(k) for k in (0, 2)] == [[0, 1], [2, 3]]
+    gaps, expected = narrowed._measure().gap, full._measure().gap[[0, 1, 4, 5]]
+    torch.testing.assert_close(gaps, expected, rtol=1e-4, atol=1e-5)
+    state = narrowed.method.judged(narrowed.model).state_dict()
+    others = full.method.judged(full.model).select([0, 1, 4, 5]).state_dict()
+    for name, value in state.items():
+        torch.testing.assert_close(value, others[name], rtol=1e-4, atol=1e-5)
+
+
+def test_what_belongs_to_single_members_stays_theirs_when_others_leave() -> None:
+    x = torch.from_numpy(SETS[0]).float()
+    factors = {"inv": torch.tensor([1.0, 2.0, 3.0])}
+    settings = make_settings(density={"iterations": 0}, training={"max_iter": 9, "tol": 1e-9})
+    trainer = Trainer(x[None], settings, n_results=3, factors=factors)
+    trainer.set_up(launch(settings.device))
+    trainer.iteration = 1
+    trainer.step()
+    assert trainer.method.chains is not None
+    chains = trainer.method.chains.buffer.positions.clone()
+    trainer.kept[0].gap = 0.0
+    trainer._let_go()
+    assert isinstance(trainer.method, gedi.GEDI)
+    assert trainer.method.factors["inv"].tolist() == [2.0, 3.0]
+    assert torch.equal(trainer.method.chains.buffer.positions, chains[1:])
+    trainer.iteration = 2
+    assert all(len(term) == 2 for term in trainer.step().values())
+    labels = DeepCluster(settings.deepcluster, 0, 9)
+    labels.labels = torch.tensor([[0, 1], [1, 0], [1, 1]])
+    labels.select([2, 0])
+    assert labels.labels.tolist() == [[1, 1], [0, 1]]
+
+
+def test_results_end_their_training_when_they_are_certified() -> None:
+    """The first set is two far blobs, the second a single point: there is nothing to find."""
+    generator = np.random.default_rng(0)
+    blobs = np.repeat([[-3.0, 0.0], [3.0, 0.0]], 60, axis=0) + 0.1 * generator.normal(size=(120, 2))
+    settings = make_settings(
+        method="no-gen",
+        scaling="none",
+        views={"kind": "noise", "noise": 0.05},
+        training={"max_iter": 400, "check_every": 20, "tol": 0.01},
+    )
+    members: list[int] = []
+
+    class Counted(Trainer):
+        def step(self) -> dict[str, torch.Tensor]:
+            members.append(self.model.n_members)
+            return super().step()
+
+    data = torch.from_numpy(np.stack([blobs, 1e-4 * generator.normal(size=(120, 2))])).float()
+    first, second = Counted(data, settings, n_results=2).fit_all()
+    assert (first.stopped, second.stopped) == ("certified", "budget")
+    assert members[0] == 2 and members[-1] == 1 and len(members) == 400
+    assert first.diagnosis.gap < 0.01 < second.diagnosis.gap
+
+
+@pytest.mark.parametrize("prior", ["auto", (0.25, 0.75)])
+def test_the_density_is_learnt_under_the_prior_of_the_kept_clusters(prior: Any) -> None:
+    data = torch.stack([torch.from_numpy(x).float() for x in SETS])
+    settings = make_settings(prior=prior, training={"max_iter": 60, "n_init": 3, "tol": 0.0})
+    trainer = Trainer(data, settings, n_results=2)
+    trainer.set_up(launch(settings.device))
+    while trainer.stage.name == "clusters":
+        trainer.iteration += 1
+        terms = trainer.step()
+        if trainer.iteration % 20 == 0:
+            trainer._check(terms)
+    targets = torch.stack([kept.target for kept in trainer.kept if kept.target is not None])
+    assert targets.shape == (2, 2)
+    held = trainer.prior.training(torch.zeros(2, 5, 2), progress=0.01)
+    assert held is not None and torch.equal(held, targets)
+    trainer.iteration += 1
+    assert trainer.step()["prior"].shape == (2,)
+
+
+def test_a_recovery_after_some_have_left_keeps_the_factors_of_those_who_stay() -> None:
+    x = torch.from_numpy(SETS[0]).float()
+    settings = make_settings(density={"iterations": 0}, training={"max_iter": 9, "tol": 1e-9})
+    factors = {"inv": torch.tensor([1.0, 2.0, 3.0])}
+    trainer = Trainer(x[None], settings, n_results=3, factors=factors)
+    trainer.set_up(launch(settings.device))
+    trainer.iteration = 1
+    trainer.step()
+    trainer.kept[1].gap = 0.0
+    trainer._let_go()
+    trainer.guard.keep()
+    assert trainer.guard.recover("the energies run away")
+    assert isinstance(trainer.method, gedi.GEDI)
+    assert trainer.method.factors["inv"].tolist() == [1.0, 3.0]
+    assert trainer.step()["gen"].shape == (2,)

@@ -14,6 +14,7 @@ same, which is what sampling evenly over them does in expectation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,10 @@ class DeepCluster(Method):
         n_clusters = model.head.widths[-1]
         labels = [pseudo_labels(own, n_clusters, self.options.components, seed) for own in features]
         return torch.from_numpy(np.stack(labels)).to(data.device)
+
+    def select(self, members: Sequence[int]) -> None:
+        if self.labels is not None:
+            self.labels = self.labels[list(members)]
 
     def state(self) -> dict[str, Any]:
         return {"labels": self.labels}

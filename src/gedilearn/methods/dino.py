@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -81,6 +82,12 @@ class DINO(Method):
         memory = self.options.centre_momentum
         self.centre = memory * used + (1 - memory) * now
         return used
+
+    def select(self, members: Sequence[int]) -> None:
+        if self.teacher is not None:
+            self.teacher = self.teacher.select(members).requires_grad_(False)
+        if self.centre is not None:
+            self.centre = self.centre[list(members)]
 
     def state(self) -> dict[str, Any]:
         teacher = self._pending if self.teacher is None else self.teacher.state_dict()

@@ -6,6 +6,8 @@ one weight to 0, JEM keeps GEN alone. A term whose weight is 0 throughout is not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -67,6 +69,10 @@ class GEDI(Method):
             for name, term in named.items()
         ]
         return torch.stack(weighted).sum(0)
+
+    def select(self, members: Sequence[int]) -> None:
+        super().select(members)
+        self.factors = {name: factor[list(members)] for name, factor in self.factors.items()}
 
     def _sample(self, model: EnergyModel, batch: int) -> Tensor:
         assert self.chains is not None

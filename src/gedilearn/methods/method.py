@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,11 @@ class Method:
         model has one member; data is (1, n, *point).
         """
         return False
+
+    def select(self, members: Sequence[int]) -> None:
+        """Forget all members but these, which have their places from here on."""
+        if self.chains is not None:
+            self.chains.buffer.positions = self.chains.buffer.positions[list(members)]
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the network."""

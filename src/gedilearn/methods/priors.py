@@ -9,6 +9,7 @@ are dealt to the clusters in the order of their sizes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -104,6 +105,15 @@ def shares(logits: Tensor) -> Tensor:
     """
     labels = logits.detach().argmax(-1, keepdim=True)
     return torch.zeros_like(logits.detach()).scatter_(-1, labels, 1.0).mean(-2)
+
+
+def fixed(targets: Sequence[Tensor | None], n_clusters: int) -> Fixed:
+    """What the clusters of several members, found before, are held against: (clusters,) each."""
+    if all(target is None for target in targets):
+        return Fixed()
+    even = torch.full((n_clusters,), 1 / n_clusters)
+    known = next(target for target in targets if target is not None)
+    return Fixed(torch.stack([even.to(known) if own is None else own for own in targets]))
 
 
 def make_prior(setting: tuple[float, ...] | str | None) -> Prior:

@@ -13,6 +13,7 @@ In Eq. 2 of the GEDI paper's words: p(y|x) is the softmax, q(y|x') comes from Si
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -95,6 +96,10 @@ class SwAV(Method):
         with torch.no_grad():
             past = torch.stack([head.compare(view) for view in old])
         return torch.cat([past, scores], dim=-2)
+
+    def select(self, members: Sequence[int]) -> None:
+        if self.queue is not None:
+            self.queue = self.queue[:, list(members)]
 
     def state(self) -> dict[str, Any]:
         return {"queue": self.queue}

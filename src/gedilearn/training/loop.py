@@ -6,20 +6,22 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from gedilearn.data.views import Views, draw_views, make_views
-from gedilearn.methods.method import Batch
-from gedilearn.methods.priors import Fixed, make_prior
+from gedilearn.methods.method import Batch, Method
+from gedilearn.methods.priors import Fixed, Prior, fixed, make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.mlp import reuse_freed_memory
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import Settings
+from gedilearn.training.active import Active, keep_moments
 from gedilearn.training.batches import Batches
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
 from gedilearn.training.environment import data_type, launch, limited_threads
@@ -73,6 +75,14 @@ class Trainer:
     All randomness comes from torch's global generators: they are seeded here, saved with every
     checkpoint, and put back as they were when `fit` returns.
     """
+
+    # Of the stage that is under way.
+    stage: Stage
+    active: Active
+    model: EnergyModel
+    optimizer: Optimizer
+    method: Method
+    prior: Prior
 
     def __init__(
         self,
@@ -139,7 +149,7 @@ class Trainer:
         stage, method, batch = self.stage, self.method, self._batch()
         for group in self.optimizer.param_groups:
             group["lr"] = stage.rate(self.iteration) * self.guard.calm
-        method.begin(self.model, self.optimizer, self.data, batch)
+        method.begin(self.model, self.optimizer, self.active.data, batch)
         with self.fabric.autocast():
             terms = method.terms(self.forward, self.model, batch)
             loss = method.total(terms, batch.progress).sum()
@@ -158,10 +168,10 @@ class Trainer:
     def _batch(self) -> Batch:
         stage, moment = self.stage, self.stage.view_progress(self.iteration)
         index = self.batches.next().to(self.data.device)
-        x = self.data[:, index]
-        view = draw_views(self.views, index, x, moment)
+        x = self.active.data[:, index]
+        view = draw_views(self.active.views, index, x, moment)
         if self.method.two_views:
-            x = draw_views(self.views, index, x, moment)
+            x = draw_views(self.active.views, index, x, moment)
         step = self.iteration - stage.begin
         return Batch(index, x, view, step, stage.progress(self.iteration))
 
@@ -184,9 +194,9 @@ class Trainer:
             if not self.guard.recover(trouble):
                 self.stopped, self.trouble = "diverged", trouble
                 self.event("diverged", f"{trouble}; {self.guard.recoveries} recoveries")
-                for k, kept in enumerate(self.kept):
-                    if kept.state is None:
-                        self._keep(kept, seen, seen, self._contenders(k)[0])
+                for k in self.active.results:
+                    if self.kept[k].state is None:
+                        self._keep(self.kept[k], seen, seen, self._contenders(k)[0])
             return
         tol = self.settings.training.tol
         if float(seen.gap.min()) < tol:
@@ -197,29 +207,32 @@ class Trainer:
             # Uncertified members are compared under the views of the moment: under wide ones, an
             # undecided clustering looks better than a sharp one of overlapping clusters.
             now = self._measure(self.stage.view_progress(self.iteration))
-        for k, kept in enumerate(self.kept):
-            members = self._contenders(k)
+        for k in self.active.results:
+            kept, members = self.kept[k], self._contenders(k)
             look = seen if float(seen.gap[members].min()) < tol else now
             best = members[int(look.gap[members].argmin())]
-            if k == 0:
+            if k == self.active.results[0]:
                 diagnosis = self._diagnose(seen, look, best)
-            if self._is_better(kept, float(look.gap[best]), float(seen.gap[best]) < tol):
+            if self._is_better(kept, float(seen.gap[best]) < tol):
                 self._keep(kept, seen, look, best)
         self._log(terms, seen.gap.tolist(), diagnosis)
         self._move_on()
         if self.stopped is None:
+            self._let_go()
             self.guard.keep()
 
     def _measure(self, progress: float | None = None, repeats: int = 1) -> Measurement:
         """What rank 0 measures, on every rank, so that all decide alike."""
         judged = self.method.judged(self.model)
-        seen = measure(judged, self.data, self.views, self.prior, progress, repeats)
+        data, views = self.active.data, self.active.views
+        seen = measure(judged, data, views, self.prior, progress, repeats)
         return seen._replace(gap=self.fabric.broadcast(seen.gap))
 
     def _contenders(self, result: int) -> list[int]:
         """The members that compete for a result."""
-        each = self.stage.n_members // len(self.kept)
-        return list(range(result * each, (result + 1) * each))
+        each = self.stage.n_members // len(self.active.results)
+        first = self.active.results.index(result) * each
+        return list(range(first, first + each))
 
     def _diagnose(self, seen: Measurement, look: Measurement, member: int) -> Diagnosis:
         return diagnose(
@@ -231,15 +244,11 @@ class Trainer:
             self.settings.training.tol,
         )
 
-    def _is_better(self, kept: Kept, score: float, certified: bool) -> bool:
-        settled = kept.gap < self.settings.training.tol
-        if self.stage.name == "density":
-            # The density is new in each state, but no certificate is given up for it.
-            return certified or not settled
+    def _is_better(self, kept: Kept, certified: bool) -> bool:
         # Until there is a certificate the latest state wins: views may be annealed, and where a
         # term is missing or predictions are undecided, an untrained state may have the smallest
-        # gap. A certified one stays while other results are still sought.
-        return not settled or (certified and score < kept.score)
+        # gap. The density is new in each state, but no certificate is given up for it.
+        return certified or not kept.gap < self.settings.training.tol
 
     def _keep(self, kept: Kept, seen: Measurement, look: Measurement, member: int) -> None:
         if self.stage.name == "clusters":
@@ -264,6 +273,22 @@ class Trainer:
         elif done:
             self.stopped = kind
             self.event("density", f"density learnt, gap {gap:.5f}")
+
+    def _let_go(self) -> None:
+        """Of several results, train on only for those whose clusters have no certificate yet."""
+        tol, before = self.settings.training.tol, self.active.results
+        left = [k for k in before if not self.kept[k].gap < tol]
+        if self.stage.name != "clusters" or left == before:
+            return
+        members = [member for k in left for member in self._contenders(k)]
+        model, optimizer = self.model, self.optimizer
+        self.stage = replace(self.stage, n_members=len(members))
+        self._train(model.select(members))
+        keep_moments(model, optimizer, members, self.model, self.optimizer)
+        self.method.select(members)
+        if self.prior.state is not None:
+            self.prior.state = self.prior.state[members]
+        self.active = self._activate(left)
 
     def _log(self, terms: dict[str, Tensor], gaps: list[float], diagnosis: Diagnosis) -> None:
         if self.run is None or self.fabric.global_rank != 0:
@@ -330,22 +355,34 @@ class Trainer:
     def enter(self, stage: Stage) -> None:
         """Begin a stage: a fresh optimiser and fresh chains, for the members that go on."""
         self.stage = stage
+        self.active = self._activate(list(range(len(self.kept))))
         model = self._network(stage.n_members)
         if stage.name == "density":
             model = EnergyModel.join([self._kept_network(kept) for kept in self.kept])
+            self.prior = fixed([kept.target for kept in self.kept], self.settings.n_clusters)
+        self._train(model)
+        self.arm()
+
+    def _train(self, model: EnergyModel) -> None:
         self.model = model
         adam = torch.optim.Adam(
             model.parameters(),
-            lr=stage.learning_rate,
+            lr=self.stage.learning_rate,
             betas=self.settings.optimizer.betas,
             fused=self.fabric.device.type in ("cpu", "cuda"),
         )
         self.forward, self.optimizer = self.fabric.setup(model, adam)
-        self.arm()
 
     def arm(self) -> None:
         """The method of the stage with fresh chains, as calm as the guard wants it."""
         self.method = make_method(self)
+
+    def _activate(self, results: list[int]) -> Active:
+        """What the members of these results see."""
+        data, views = self.data, self.views
+        if len(data) > 1 and len(results) < len(data):
+            data, views = data[results], [views[k] for k in results]
+        return Active(results, data, views)
 
     def _network(self, n_members: int) -> EnergyModel:
         point = tuple(self.data.shape[2:])

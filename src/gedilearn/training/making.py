@@ -54,9 +54,10 @@ def _make_gedi(trainer: Trainer) -> GEDI:
             box if sampler.clamp else None,
         )
         chains = PersistentChains(buffer, kernel, sampler.steps)
-    each = trainer.stage.n_members // len(trainer.kept)
+    results = trainer.active.results
+    each = trainer.stage.n_members // len(results)
     factors = {
-        name: factor.to(trainer.data).repeat_interleave(each)
+        name: factor[results].to(trainer.data).repeat_interleave(each)
         for name, factor in trainer.factors.items()
     }
     return GEDI(weights, trainer.prior, chains, n_chains, factors)
