@@ -16,7 +16,7 @@ from gedilearn.cli.commands import Objective, app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy, toy_tables
-from gedilearn.presets import PRESETS, preset
+from gedilearn.presets import preset
 from gedilearn.settings import Settings, build
 
 SHORT = {
@@ -72,16 +72,32 @@ def no_training(monkeypatch):
 
 
 def test_jem_alone_differs_from_gedi_in_the_papers_settings():
-    for name in ("paper/toy", "paper/toy-literal"):
-        base = build(preset(name))
-        for method in get_args(Settings.model_fields["method"].annotation):
-            found = build(preset(name, method))
-            expected = {"method": method}
-            if method == "jem":
-                expected["sampler"] = base.sampler.model_copy(update={"steps": 10})
-                expected["training"] = base.training.model_copy(update={"n_init": 1})
-            assert found == base.model_copy(update=expected)
-    assert PRESETS["paper/toy-literal"]["sampler"]["steps"] == 1
+    base = build(preset("paper/toy-literal"))
+    assert base.sampler.steps == 1
+    for method in get_args(Settings.model_fields["method"].annotation):
+        expected = {"method": method}
+        if method == "jem":
+            expected["sampler"] = base.sampler.model_copy(update={"steps": 10})
+        assert build(preset("paper/toy-literal", method)) == base.model_copy(update=expected)
+
+
+def test_methods_under_the_papers_preset_differ_in_what_the_gap_can_choose():
+    base = build(preset("paper/toy"))
+    for method in get_args(Settings.model_fields["method"].annotation):
+        expected = {"method": method}
+        if method in ("jem", "no-unif", "no-inv", "barlow"):
+            expected["training"] = base.training.model_copy(update={"n_init": 1})
+        if method == "jem":
+            expected["sampler"] = base.sampler.model_copy(update={"steps": 10})
+            expected["optimizer"] = build(preset("paper/toy-literal")).optimizer
+        assert build(preset("paper/toy", method)) == base.model_copy(update=expected)
+
+
+def test_a_shortened_training_warms_up_for_its_share():
+    def warmup(iterations):
+        return toy.values_of("paper/toy", "no-gen", iterations)["optimizer"]["warmup"]
+
+    assert (warmup(None), warmup(2_000), warmup(40_000)) == (10_000, 1_000, 10_000)
 
 
 def test_the_default_preset_changes_nothing_but_the_method():

@@ -161,12 +161,15 @@ def adjusted(
 ) -> dict[str, Any]:
     """Nested settings, shortened and changed as asked; what is wrong is said before anything runs.
 
-    `iterations` of each stage at most; `changes` by their dotted names.
+    `iterations` of each stage at most, with a warm-up that takes its share of them; `changes` by
+    their dotted names.
     """
     if iterations is not None:
-        density = build(values, images).density.iterations
+        whole = build(values, images)
+        share = min(iterations / whole.training.max_iter, 1)
         assign(values, "training.max_iter", iterations)
-        assign(values, "density.iterations", min(density, iterations))
+        assign(values, "density.iterations", min(whole.density.iterations, iterations))
+        assign(values, "optimizer.warmup", int(share * whole.optimizer.warmup))
     for path, value in (changes or {}).items():
         assign(values, path, value)
     build(values, images)
