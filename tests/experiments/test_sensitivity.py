@@ -27,7 +27,7 @@ SHORT = {
     "sampler.chains": 40,
 }
 GRID = (0, 10, 50)
-ASKED = {"iterations": 20, "n": 60, "changes": SHORT, "weights": GRID}
+ASKED = {"preset": "paper/toy", "iterations": 20, "n": 60, "changes": SHORT, "weights": GRID}
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +176,16 @@ def test_nothing_to_run_is_refused():
         sensitivity.run([])
 
 
+def test_a_point_of_the_grid_is_one_network(monkeypatch):
+    def fit(data, settings, factors):
+        assert settings.training.n_init == 1
+        raise InterruptedError
+
+    monkeypatch.setattr(estimator, "fit_together", fit)
+    with pytest.raises(InterruptedError):
+        sensitivity.run([0], ["moons"], preset="paper/toy")
+
+
 def test_the_command_states_its_iterations(tmp_path, monkeypatch, rows):
     def fit(data, method, seeds, n, settings):
         assert settings["iterations"] == 2000
@@ -189,7 +199,7 @@ def test_the_command_states_its_iterations(tmp_path, monkeypatch, rows):
 
     monkeypatch.setattr(sensitivity, "fit", fit)
     asked = ["reproduce", "sensitivity", "--seeds", "1", "--data", "moons", "--out", str(tmp_path)]
-    result = CliRunner().invoke(app, asked)
+    result = CliRunner().invoke(app, [*asked, "--preset", "paper/toy", "--iterations", "2000"])
     assert result.exit_code == 0, result.output
     assert "shortened to 2000 iterations" in " ".join(result.output.split())
     folder = tmp_path / "paper-toy-2000-iterations" / "sensitivity"

@@ -53,7 +53,7 @@ def sensitivity(
     data: str | None,
     workers: int,
     out: Path | None,
-    iterations: int,
+    iterations: int | None,
     screen: Screen,
 ) -> None:
     """Table, CSV, Markdown and heat maps over the weights."""

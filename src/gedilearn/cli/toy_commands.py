@@ -134,22 +134,18 @@ def generation(
 @toys.command()
 @plainly
 def sensitivity(
-    preset: Preset = "paper/toy",
+    preset: Preset = "default",
     seeds: Seeds = 5,
     data: Sets = None,
     workers: Workers = 1,
     out: Out = None,
-    iterations: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, help="Iterations; the paper's 20000 take hours for 360 runs."
-        ),
-    ] = 2000,
+    iterations: Shorter = None,
 ) -> None:
     """The paper's heat maps over the weights of INV and PRIOR.
 
     NMI and gap for weights of 0 to 50 each: a table, sensitivity.csv, .md and .png. After an
-    interruption the same command goes on where it was.
+    interruption the same command goes on where it was. The 20,000 iterations of paper/toy take
+    hours for 360 runs.
 
     \b
     gedi reproduce sensitivity --seeds 1 --data moons --iterations 500

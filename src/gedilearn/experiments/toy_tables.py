@@ -103,9 +103,9 @@ NOTES = (
     f"and one with NMI < {FALSE:g} counts as false.",
     "R, C, P: seeds with representation collapse, cluster collapse, label permutation, as the "
     "monitor finds them on the training points.",
-    "Seconds are those of a cell divided by its seeds, which train side by side. Training ends "
-    "early when all of them are certified; the state that is scored is the certified one, or else "
-    "the last.",
+    "Seconds are those of a cell divided by its seeds, which train side by side. The clusters "
+    "of a seed are trained until they are certified; the state that is scored is the certified one, "
+    "or else the last.",
 )
 HEADS = (
     "data", "method", "NMI", "paper", "AMI", "accuracy", "gap", "certified", "false certificates",
@@ -286,10 +286,11 @@ def _made(folder: Path, rows: Sequence[Row], name: str) -> str:
             command += f" --{option} {','.join(there)}"
     if settings["iterations"] is not None:
         command += f" --iterations {settings['iterations']}"
+    minutes = sum(r["seconds"] for r in rows if r["method"] != KMEANS) / 60  # trained with Barlow
     versions = ", ".join(f"{package} {version}" for package, version in config["versions"].items())
     return (
         f"    {command}\n\nSeeds {', '.join(map(str, seeds))}; {config['n']} points a set, and as "
-        f"many fresh ones; {versions}."
+        f"many fresh ones; {minutes:.1f} minutes of training on one core in all; {versions}."
     )
 
 
