@@ -237,7 +237,9 @@ def test_a_run_without_a_whole_checkpoint_has_no_buffer(model, tmp_path):
     assert read_buffer(tmp_path, model) is None
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "latest.json").write_text("{")
-    assert read_buffer(tmp_path, model) is None
+    said = []
+    assert read_buffer(tmp_path, model, said.append) is None
+    assert len(said) == 1 and said[0].startswith("without the replay buffer: ")
 
 
 def test_it_is_said_when_the_test_data_is_the_training_data(model, train, test):

@@ -634,7 +634,7 @@ def fit_together(
     """
     models = [GEDI.from_settings(settings) for _ in data]
     arrays = [model._validate(x, reset=True) for model, x in zip(models, data, strict=True)]
-    n_results = _count_results(arrays, factors or {})
+    n_results = _count_results(arrays, factors or {}, settings.method)
     for array in arrays:
         _check_enough(array, settings.n_clusters)
     _check_device(settings.device.accelerator)
@@ -655,12 +655,14 @@ def fit_together(
     return fitted
 
 
-def _count_results(arrays: list[np.ndarray], factors: dict[str, np.ndarray]) -> int:
+def _count_results(arrays: list[np.ndarray], factors: dict[str, np.ndarray], method: str) -> int:
     """How many estimators `fit_together` gives; sets and factors that do not match are refused."""
     shapes = {array.shape for array in arrays}
     if len(shapes) != 1:
         given = ", ".join(map(str, sorted(shapes))) or "none"
         raise InputError(f"data sets of shapes {given}: those fitted together must have one shape")
+    if factors and method in BASELINES:
+        raise InputError(f"factors for method={method!r}: they multiply the terms of GEDI alone")
     unknown = sorted(set(factors) - set(TERMS))
     if unknown:
         raise InputError(f"factors of {unknown}: the terms are {', '.join(TERMS)}")

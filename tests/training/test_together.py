@@ -88,6 +88,11 @@ def test_fewer_points_than_clusters_are_refused() -> None:
         fit_together([x[:5] for x in SETS], make_settings(n_clusters=7))
 
 
+def test_factors_are_refused_where_there_are_no_terms_to_multiply() -> None:
+    with pytest.raises(InputError, match="'swav': they multiply the terms of GEDI alone"):
+        fit_together(SETS[:1], make_settings(method="swav"), {"inv": np.ones(2)})
+
+
 def test_a_member_of_a_sweep_trains_as_it_would_alone() -> None:
     x = torch.from_numpy(SETS[0]).float()
     quiet = {"views": {"kind": "noise", "noise": 0.0}, "method": "no-gen"}

@@ -151,8 +151,11 @@ def assess(
     return result
 
 
-def read_buffer(run: Path, model: GEDI) -> np.ndarray | None:
-    """Images in the replay buffer of a run's newest checkpoint, in the data's units; or None."""
+def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.ndarray | None:
+    """Images in the replay buffer of a run's newest checkpoint, in the data's units; or None.
+
+    A damaged checkpoint is no reason not to evaluate the model: `tell` receives a line about it.
+    """
     try:
         folder = latest(run / "checkpoint")
         positions = None if folder is None else load_tree(folder, "rank-0").get("buffer")
@@ -161,7 +164,8 @@ def read_buffer(run: Path, model: GEDI) -> np.ndarray | None:
         # Members that still compete have chains each; the model is one of them.
         several = len(positions) > 1
         member = load_tree(folder, "shared")["kept"][0]["member"] if several else 0
-    except InputError:  # a damaged checkpoint is no reason not to evaluate the model
+    except InputError as error:
+        tell(f"without the replay buffer: {error}")
         return None
     chains = model.scaling_.undo(positions[member].float().numpy())
     finite = chains[np.isfinite(chains).all(axis=(1, 2, 3))]

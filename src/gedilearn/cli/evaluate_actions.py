@@ -52,7 +52,7 @@ def evaluate(
         others=others,
         # Views that were a function are in no file.
         certificate="views" not in load_model(file)[1]["objects"],
-        buffer=read_buffer(run, model) if run.is_dir() else None,
+        buffer=read_buffer(run, model, screen.message) if run.is_dir() else None,
         out=out,
         tell=screen.message,
         **asked,

@@ -230,7 +230,7 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
         steps=measuring.steps,
         probe=measuring.probe,
         weights=measuring.weights,
-        buffer=None if run_folder is None else assessment.read_buffer(run_folder, model),
+        buffer=assessment.read_buffer(run_folder, model, work.say) if run_folder else None,
         out=out,
         tell=work.say,
     )

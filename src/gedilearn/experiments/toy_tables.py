@@ -104,8 +104,8 @@ NOTES = (
     "R, C, P: seeds with representation collapse, cluster collapse, label permutation, as the "
     "monitor finds them on the training points.",
     "Seconds are those of a cell divided by its seeds, which train side by side. The clusters "
-    "of a seed are trained until they are certified; the state that is scored is the certified one, "
-    "or else the last.",
+    "of a seed are trained until they are certified; the state that is scored is the certified "
+    "one, or else the last.",
 )
 HEADS = (
     "data", "method", "NMI", "paper", "AMI", "accuracy", "gap", "certified", "false certificates",
