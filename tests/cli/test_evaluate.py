@@ -159,6 +159,13 @@ def test_a_run_whose_data_is_gone_needs_test_data(run, folder, tmp_path):
     assert json.loads(given.stdout)["data"]["train"] == "train"
 
 
+def test_training_data_that_has_changed_is_named(run, folder):
+    same = gedi("evaluate", run, *CHEAP, "--train", folder / "train.npz")
+    other = gedi("evaluate", run, *CHEAP, "--train", folder / "test.npz")
+    assert "fingerprints" not in same.stderr
+    assert "careful: test is not, or no longer, what" in " ".join(other.stderr.split())
+
+
 def test_a_model_file_is_measured_on_what_is_given(run, folder, tmp_path):
     file = tmp_path / "model.safetensors"
     shutil.copy(run / "model.safetensors", file)

@@ -293,7 +293,7 @@ def test_results_that_remain_go_on_as_if_none_had_left(method: str, prior: str |
             trainer.iteration = iteration
             trainer.step()
             if trainer is trainers[1] and iteration == 6:
-                trainer.kept[1].gap = 0.0
+                trainer.kept[1].settled = True
                 trainer._let_go()
     full, narrowed = trainers
     assert narrowed.active.results == [0, 2]
@@ -316,7 +316,7 @@ def test_what_belongs_to_single_members_stays_theirs_when_others_leave() -> None
     trainer.step()
     assert trainer.method.chains is not None
     chains = trainer.method.chains.buffer.positions.clone()
-    trainer.kept[0].gap = 0.0
+    trainer.kept[0].settled = True
     trainer._let_go()
     assert isinstance(trainer.method, gedi.GEDI)
     assert trainer.method.factors["inv"].tolist() == [2.0, 3.0]
@@ -380,10 +380,33 @@ def test_a_recovery_after_some_have_left_keeps_the_factors_of_those_who_stay() -
     trainer.set_up(launch(settings.device))
     trainer.iteration = 1
     trainer.step()
-    trainer.kept[1].gap = 0.0
+    trainer.kept[1].settled = True
     trainer._let_go()
     trainer.guard.keep()
     assert trainer.guard.recover("the energies run away")
     assert isinstance(trainer.method, gedi.GEDI)
     assert trainer.method.factors["inv"].tolist() == [1.0, 3.0]
     assert trainer.step()["gen"].shape == (2,)
+
+
+@pytest.mark.parametrize("method", ["gedi", "no-gen", "no-inv", "no-unif", "jem"])
+def test_a_gap_ends_the_search_only_where_both_its_terms_are_trained(method: str) -> None:
+    """With this tolerance every state would do."""
+    settings = make_settings(method=method, training={"max_iter": 60, "check_every": 20, "tol": 99})
+    data = torch.stack([torch.from_numpy(x).float() for x in SETS])
+    trainer = Trainer(data, settings, n_results=2)
+    results = trainer.fit_all()
+    whole = {"gedi": 20 + 10, "no-gen": 20, "no-inv": 60 + 10, "no-unif": 60 + 10, "jem": 60}
+    assert {result.iterations for result in results} == {whole[method]}
+    assert {result.stopped for result in results} == {"certified"}  # in the end, if not before
+
+
+def test_points_of_a_sweep_without_one_of_the_terms_are_trained_to_the_end() -> None:
+    settings = make_settings(
+        density={"iterations": 0}, training={"max_iter": 60, "check_every": 20, "tol": 99}
+    )
+    factors = {"inv": torch.tensor([1.0, 0.0, 1.0]), "prior": torch.tensor([1.0, 1.0, 0.0])}
+    x = torch.from_numpy(SETS[0]).float()
+    trainer = Trainer(x[None], settings, n_results=3, factors=factors)
+    trainer.fit_all()
+    assert trainer.active.results == [1, 2] and trainer.iteration == 60

@@ -15,7 +15,8 @@ from gedilearn.cli.runs import (
     open_model,
     read,
 )
-from gedilearn.data.dataset import Dataset
+from gedilearn.data.arrays import as_numbers
+from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.files import is_folder, is_name
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.errors import InputError
@@ -75,12 +76,18 @@ def _train_data(
     """What the model was fitted to; None where it cannot be found and is not all there is."""
     if config:
         try:
-            return load_source(run, config, train, "give it with --train DATA", screen)
+            data = load_source(run, config, train, "give it with --train DATA", screen)
         except InputError as error:
             if train is not None or test is None:
                 raise
             screen.message(f"without training data: {error}")
             return None
+        if fingerprint(as_numbers(data.x, data.name)) != data_section(config).get("fingerprint"):
+            screen.message(
+                f"careful: {data.name} is not, or no longer, what {run} was fitted to (the "
+                "fingerprints differ); what is said of training data holds for other points"
+            )
+        return data
     if train is not None:
         return read(train, Pictures(), screen, columns=columns)
     if test is None:

@@ -85,6 +85,12 @@ def density_stage(settings: Settings, begin: int, n_results: int = 1) -> Stage |
     )
 
 
+def trains_bound(settings: Settings) -> bool:
+    """Whether the method has clusters to find by INV and PRIOR, or by means of its own."""
+    weights = _weights(settings)
+    return settings.method not in WITHOUT or bool(weights.inv and weights.prior)
+
+
 def _weights(settings: Settings) -> Weights:
     """The weights, 0 for the terms that the method leaves out."""
     return settings.weights.model_copy(update=dict.fromkeys(WITHOUT.get(settings.method, ()), 0.0))
