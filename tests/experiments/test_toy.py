@@ -87,9 +87,11 @@ def test_methods_under_the_papers_preset_differ_in_what_the_gap_can_choose():
         expected = {"method": method}
         if method in ("jem", "no-unif", "no-inv", "barlow"):
             expected["training"] = base.training.model_copy(update={"n_init": 1})
+        if method not in ("gedi", "no-gen", "no-inv", "no-unif"):
+            expected["optimizer"] = build(preset("paper/toy-literal")).optimizer
+            expected["views"] = build(preset("paper/toy-literal")).views
         if method == "jem":
             expected["sampler"] = base.sampler.model_copy(update={"steps": 10})
-            expected["optimizer"] = build(preset("paper/toy-literal")).optimizer
         assert build(preset("paper/toy", method)) == base.model_copy(update=expected)
 
 
