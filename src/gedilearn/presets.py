@@ -45,8 +45,8 @@ _PAPER_TOY_METHODS: dict[str, Values] = {
     "jem": {"sampler": {"steps": 10}},  # its own list in the paper; the rest of it is GEDI's
 }
 
-# What methods of other terms keep of the paper's table under `paper/toy`: the rate and the noise that
-# INV and PRIOR need are no remedy for them, and SwAV loses circles by them.
+# What methods of other terms keep of the paper's table under `paper/toy`: the rate and the noise
+# that INV and PRIOR need are no remedy for them, and SwAV loses circles by them.
 _PAPER_TOY_UNCHANGED: Values = {
     "optimizer": {"learning_rate": 1e-3, "warmup": 0},
     "views": {"noise": 0.03},
@@ -246,8 +246,8 @@ METHODS: dict[str, dict[str, Values]] = {
     "paper/toy": {
         "jem": _PAPER_TOY_METHODS["jem"] | _PAPER_TOY_UNCHANGED | {"training": {"n_init": 1}},
         "barlow": _PAPER_TOY_UNCHANGED | {"training": {"n_init": 1}},
-        **dict.fromkeys(("no-unif", "no-inv"), {"training": {"n_init": 1}}),
-        **dict.fromkeys(("swav", "dino", "deepcluster"), _PAPER_TOY_UNCHANGED),
+        **{one: {"training": {"n_init": 1}} for one in ("no-unif", "no-inv")},
+        **{one: _PAPER_TOY_UNCHANGED for one in ("swav", "dino", "deepcluster")},
     },
     "paper/toy-literal": _PAPER_TOY_METHODS,
     **{f"paper/{data}": _PAPER_IMAGE_METHODS for data in _IMAGE_SETS},
