@@ -270,6 +270,11 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     assert "--data moons --methods jem" in text and "Not run: circles JEM, moons SwAV" in text
     assert "(labels-some.png)" in text
     assert toy_tables.figures(tmp_path) == {"labels-some.png": tmp_path / "some" / "labels.png"}
+    lines = (out / "rows.jsonl").read_text().splitlines()
+    without = [line for line in lines if not ('"swav"' in line and '"seed": 2' in line)]
+    assert len(without) < len(lines)
+    (tmp_path / "some" / "rows.jsonl").write_text("\n".join(without) + "\n")
+    assert "Seeds 0, 1, 2 (not all of them for every method: SwAV 2);" in toy_tables.page(tmp_path)
     begun = tmp_path / "elsewhere" / "begun"
     begun.mkdir(parents=True)
     (begun / "rows.jsonl").write_text("")

@@ -288,9 +288,16 @@ def _made(folder: Path, rows: Sequence[Row], name: str) -> str:
         command += f" --iterations {settings['iterations']}"
     minutes = sum(r["seconds"] for r in rows if r["method"] != KMEANS) / 60  # trained with Barlow
     versions = ", ".join(f"{package} {version}" for package, version in config["versions"].items())
+    of_method = {method: {r["seed"] for r in rows if r["method"] == method} for method in NAMES}
+    fewer = [
+        f"{NAMES[method]} {len(own)}"
+        for method, own in of_method.items()
+        if 0 < len(own) < len(seeds)
+    ]
+    some = f" (not all of them for every method: {', '.join(fewer)})" if fewer else ""
     return (
-        f"    {command}\n\nSeeds {', '.join(map(str, seeds))}; {config['n']} points a set, and as "
-        f"many fresh ones; {minutes:.1f} minutes of training on one core in all; {versions}."
+        f"    {command}\n\nSeeds {', '.join(map(str, seeds))}{some}; {config['n']} points a set, "
+        f"and as many fresh ones; {minutes:.1f} minutes of training on one core in all; {versions}."
     )
 
 
