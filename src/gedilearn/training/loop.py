@@ -24,7 +24,7 @@ from gedilearn.settings import Settings
 from gedilearn.training.active import Active, keep_moments
 from gedilearn.training.batches import Batches
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
-from gedilearn.training.environment import data_type, launch, limited_threads
+from gedilearn.training.environment import data_type, flushed_denormals, launch, limited_threads
 from gedilearn.training.guard import Guard
 from gedilearn.training.interrupt import Interruptible
 from gedilearn.training.keeper import Keeper
@@ -126,6 +126,7 @@ class Trainer:
         with (
             torch.random.fork_rng(),
             limited_threads(threads),
+            flushed_denormals(),
             Interruptible(self.run is not None) as interrupt,
             self.display or contextlib.nullcontext(),
         ):
