@@ -229,10 +229,11 @@ ABOUT: dict[str, str] = {
     "dead units); a learning rate that rises to 0.003 over the first half (0.001 is too slow for "
     "some runs, 0.003 from the start cuts circles in half); noise of views that rises from 0.03 to "
     "0.1 for the last quarter (0.03 alone leaves some moons cut across, 0.1 alone loses circles); "
-    "GEN after the clusters (from the start, fewer runs arrived), with a penalty on energies "
-    "(chains that hardly move let them run away); of three initialisations, the one with the "
-    "smallest gap, where it can tell: JEM, no unif, no inv and Barlow have one. JEM keeps the "
-    "paper's rate, the baselines its rate and its noise.",
+    "GEN after the clusters (from the start, fewer runs arrived), under noise of 0.03 again (more "
+    "softens the predictions) and with a penalty on energies (chains that hardly move let them run "
+    "away); of three initialisations, the one with the smallest gap, where it can tell: JEM, no "
+    "unif, no inv and Barlow have one. JEM keeps the paper's rate, the baselines its rate and its "
+    "noise.",
     **{f"paper/{data}": "The paper's table for images, value by value." for data in _IMAGE_SETS},
     **{
         f"small/{data}": "Scaled down for 2 cores: a narrower network, few iterations, as many "
