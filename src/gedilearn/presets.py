@@ -48,8 +48,8 @@ _PAPER_TOY_METHODS: dict[str, Values] = {
 # What methods of other terms keep of the paper's table under `paper/toy`: the rate and the noise
 # that INV and PRIOR need are no remedy for them, and SwAV loses circles by them.
 _PAPER_TOY_UNCHANGED: Values = {
-    "optimizer": {"learning_rate": 1e-3, "warmup": 0},
-    "views": {"noise": 0.03},
+    "optimizer": _PAPER_TOY_LITERAL["optimizer"] | {"warmup": 0},
+    "views": _PAPER_TOY_LITERAL["views"],
 }
 
 # --- images -------------------------------------------------------------------------------------
