@@ -27,6 +27,8 @@ ROOMS = [
     "data",
     "ranks",
     "settings",
+    "registry",
+    "writing",
     "errors",
 ]
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem in ROOMS)

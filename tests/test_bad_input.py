@@ -22,7 +22,7 @@ from gedilearn import GEDI
 from gedilearn.cli import app
 from gedilearn.data.files import load
 from gedilearn.training import checkpoint
-from gedilearn.training.rundir import RunDirectory
+from gedilearn.training.run_directory import RunDirectory
 
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),

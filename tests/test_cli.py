@@ -25,7 +25,7 @@ from gedilearn.data.files import load
 from gedilearn.output import Result, Screen
 from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, Settings, known_paths
-from gedilearn.training.rundir import RunDirectory
+from gedilearn.training.run_directory import RunDirectory
 
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),

@@ -19,7 +19,7 @@ from gedilearn.cli.runs import Pictures
 from gedilearn.data.files import load
 from gedilearn.data.images import read_images
 from gedilearn.errors import InputError
-from gedilearn.training.rundir import RunDirectory
+from gedilearn.training.run_directory import RunDirectory
 
 SHORT = [
     *("--set", "training.max_iter=4", "--set", "training.check_every=2"),

@@ -46,7 +46,7 @@ from gedilearn.training.certificate import examine
 from gedilearn.training.loop import Result, Trainer
 from gedilearn.training.modelfile import load_model, save_model
 from gedilearn.training.monitor import Diagnosis
-from gedilearn.training.rundir import RunDirectory, is_first_process, read_config
+from gedilearn.training.run_directory import RunDirectory, is_first_process, read_config
 
 DEFAULT = Settings()
 
@@ -364,9 +364,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
-            self.save(directory.path / "model.safetensors", overwrite=True)
-            directory.preview(data, self.labels_)
-            directory.summary(self.summary())
+            self.save(directory.model, overwrite=True)
+            directory.write_preview(data, self.labels_)
+            directory.write_summary(self.summary())
         return self
 
     def _adopt(self, result: Result, scaled: Tensor, scaling: Scaling, settings: Settings) -> None:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gedilearn.errors import InputError
-from gedilearn.training.rundir import is_first_process, plain
+from gedilearn.training.run_directory import is_first_process, plain
 
 ENDINGS = (".csv", ".npy", ".json")
 ROWS_SHOWN = 10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from gedilearn.errors import InputError
-from gedilearn.settings import Settings, suggestion
+from gedilearn.errors import InputError, suggestion
+from gedilearn.settings import Settings
 
 Values = dict[str, Any]
 

@@ -7,12 +7,11 @@ documentation from here.
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from gedilearn.errors import InputError
+from gedilearn.errors import InputError, suggestion
 
 
 def _points(value: Any) -> Any:
@@ -504,14 +503,6 @@ def known_paths() -> dict[str, str]:
         else:
             paths[name] = field.description or ""
     return paths
-
-
-def suggestion(name: str, known: Any) -> str:
-    """' (did you mean ...?)' with the nearest known name, or the known names when none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    if near:
-        return f" (did you mean {near[0]!r}?)"
-    return f" (known: {', '.join(known)})"
 
 
 def _one_line(error: ValidationError) -> str:

@@ -94,16 +94,3 @@ def test_another_format_is_named(tmp_path: Path) -> None:
     (tmp_path / "latest.json").write_text(json.dumps({"format": 99, "folder": "step-1"}))
     with pytest.raises(InputError, match="format 99"):
         checkpoint.latest(tmp_path)
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch) -> None:
-    path = tmp_path / "a.json"
-    checkpoint.write_text(path, "old")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        checkpoint.write_text(path, "new")
-    assert path.read_text() == "old"

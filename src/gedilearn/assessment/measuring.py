@@ -25,8 +25,9 @@ from gedilearn.estimator import GEDI
 from gedilearn.evaluation import frechet as images
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.evaluation.probe import ProbeResult, fast_probe, knn_accuracy, paper_probe
-from gedilearn.training.checkpoint import latest, load_tree, write_text
-from gedilearn.training.rundir import plain
+from gedilearn.training.checkpoint import latest, load_tree
+from gedilearn.training.run_directory import plain
+from gedilearn.writing import write_text
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]

@@ -34,9 +34,9 @@ from gedilearn.estimator import GEDI, Score, is_images
 from gedilearn.output import Result, Screen, check_out, csv_text, make_console, write_new_text
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import assign, build
-from gedilearn.training.checkpoint import write_text
 from gedilearn.training.monitor import Diagnosis
-from gedilearn.training.rundir import is_first_process, read_config
+from gedilearn.training.run_directory import is_first_process, read_config
+from gedilearn.writing import write_text
 
 # --- fitting ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from gedilearn.cli.runs import Pictures, read
 from gedilearn.errors import InputError
 from gedilearn.output import Screen, write_new_text
 from gedilearn.selection import Choice, Row, choose_n_clusters
-from gedilearn.training.rundir import plain
+from gedilearn.training.run_directory import plain
 
 HEADS = ("clusters", "gap (nats)", "certified", "stability", "unused", "score", "rank", "seconds")
 

@@ -23,7 +23,7 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.output import Screen
 from gedilearn.training.modelfile import load_model
-from gedilearn.training.rundir import read_config
+from gedilearn.training.run_directory import read_config
 
 
 def evaluate(

@@ -19,7 +19,7 @@ from gedilearn.experiments import images as table
 from gedilearn.experiments.image_sets import OWN_SETS
 from gedilearn.experiments.rows import Row
 from gedilearn.output import Screen, csv_text, make_console
-from gedilearn.training.checkpoint import write_text
+from gedilearn.writing import write_text
 
 DEFAULT_OUT = Path("gedi-runs") / "images"
 

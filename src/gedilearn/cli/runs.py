@@ -16,7 +16,7 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.output import Screen
 from gedilearn.settings import Settings
-from gedilearn.training.rundir import read_config
+from gedilearn.training.run_directory import read_config
 
 MODEL, SUMMARY, LABELS = "model.safetensors", "summary.json", "labels.csv"
 

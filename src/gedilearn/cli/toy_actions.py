@@ -14,7 +14,7 @@ from gedilearn.experiments import sensitivity as grid
 from gedilearn.experiments import toy as table
 from gedilearn.experiments.rows import Row
 from gedilearn.output import Screen, csv_text, make_console
-from gedilearn.training.checkpoint import write_text
+from gedilearn.writing import write_text
 
 DEFAULT_OUT = Path("gedi-runs") / "toy"
 

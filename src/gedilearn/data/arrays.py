@@ -22,6 +22,12 @@ def row_chunks(x: np.ndarray) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
+def evenly_spaced(n: int, most: int) -> np.ndarray:
+    """Indices of at most `most` of `n` things, evenly spaced: all of them, if there are no more."""
+    kept = min(n, most)
+    return np.arange(kept) * n // max(kept, 1)
+
+
 def listing(items: Sequence[object], limit: int = 3) -> str:
     """``3, 17, 20 and 4 more``: enough to find the trouble without flooding one line."""
     shown = ", ".join(str(item) for item in items[:limit])

@@ -22,7 +22,7 @@ from gedilearn.errors import InputError
 from gedilearn.report import panels
 from gedilearn.report.page import write_report
 from gedilearn.settings import Settings
-from gedilearn.training.checkpoint import write_text
+from gedilearn.writing import write_text
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI

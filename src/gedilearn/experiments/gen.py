@@ -29,7 +29,7 @@ from gedilearn.experiments.rows import (
     results_page,
     show_table,
 )
-from gedilearn.training.rundir import plain
+from gedilearn.training.run_directory import plain
 
 N_SAMPLES = 500
 FLOOR = 1e-3  # added to the variances of GaussianMixture: a digit has fewer images than needed

@@ -18,7 +18,7 @@ from gedilearn.experiments.images import KMEANS, METHODS, default_methods, prese
 from gedilearn.experiments.rows import Row, markdown_table, show_table
 from gedilearn.experiments.toy import NAMES as TOY_NAMES
 from gedilearn.experiments.toy_tables import folders
-from gedilearn.training.rundir import read_lines
+from gedilearn.training.run_directory import read_lines
 
 NAMES = TOY_NAMES | {KMEANS: "k-means, pixels"}
 SCORES = ("log_density", "gradient_norm", "confidence")  # ours, as in `GEDI.score_samples`

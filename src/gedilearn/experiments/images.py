@@ -23,7 +23,7 @@ from gedilearn.experiments.image_sets import OWN_SETS, PAPER_SETS, load_others, 
 from gedilearn.experiments.rows import Row, adjusted, check_names, collect, outcome
 from gedilearn.presets import preset
 from gedilearn.settings import Settings, build
-from gedilearn.training.rundir import plain, read_config
+from gedilearn.training.run_directory import plain, read_config
 
 if TYPE_CHECKING:
     from gedilearn.assessment.measuring import Probe

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gedilearn import __version__
-from gedilearn.errors import InputError
-from gedilearn.settings import Settings, assign, build, suggestion
-from gedilearn.training.checkpoint import write_text
-from gedilearn.training.rundir import read_lines
+from gedilearn.errors import InputError, suggestion
+from gedilearn.settings import Settings, assign, build
+from gedilearn.training.run_directory import read_lines
+from gedilearn.writing import write_text
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI

@@ -29,7 +29,7 @@ from gedilearn.experiments.rows import (
 )
 from gedilearn.experiments.toy import SETS, seeded, values_of
 from gedilearn.experiments.toy_tables import title
-from gedilearn.training.rundir import plain
+from gedilearn.training.run_directory import plain
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
 # The weights themselves are the members' factors; a point is one network, not the best of several.

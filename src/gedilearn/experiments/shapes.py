@@ -28,7 +28,7 @@ from gedilearn.experiments.rows import (
     show_table,
 )
 from gedilearn.experiments.shape_sets import FAMILIES, NAMES, RIVALS, SHAPES, build
-from gedilearn.training.rundir import plain
+from gedilearn.training.run_directory import plain
 
 SOLVED = 0.99  # NMI
 FALSE = 0.95  # a certificate with a lower NMI is a false one

@@ -28,7 +28,7 @@ from gedilearn.experiments.rows import (
 )
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import Settings, build
-from gedilearn.training.rundir import plain
+from gedilearn.training.run_directory import plain
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI

@@ -17,7 +17,7 @@ from gedilearn.experiments.rows import Row, markdown_table, show_table
 from gedilearn.experiments.toy import KMEANS, METHODS, NAMES, PAPER, SETS
 from gedilearn.presets import ABOUT
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
-from gedilearn.training.rundir import read_lines
+from gedilearn.training.run_directory import read_lines
 
 MODES = (REPRESENTATION, CLUSTERS, PERMUTATION)
 FALSE = 0.95  # a certificate with a lower NMI is a false one

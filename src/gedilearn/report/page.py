@@ -18,7 +18,7 @@ from typing import Any
 from gedilearn.report.figures import draw_all
 from gedilearn.report.reading import Run, number
 from gedilearn.settings import build
-from gedilearn.training.checkpoint import write_text
+from gedilearn.writing import write_text
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #f3f5f7;

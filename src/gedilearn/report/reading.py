@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gedilearn.errors import InputError
-from gedilearn.training.rundir import read_config, read_lines
+from gedilearn.training.run_directory import read_config, read_lines
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI

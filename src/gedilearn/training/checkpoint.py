@@ -8,51 +8,18 @@ checkpoint from a stranger cannot run code.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from gedilearn.errors import InputError
+from gedilearn.writing import write_tensors, write_text
 
 FORMAT = 1
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file's content: readers and a crash see the old text or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:  # a full disk, say, comes without the name of the file
-        temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
-
-
-def write_tensors(
-    path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None
-) -> None:
-    """Replace a safetensors file in the same way."""
-    temporary = path.with_name(f".{path.name}.part")
-    owned = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    with open(temporary, "wb") as file:
-        mode = os.fstat(file.fileno()).st_mode  # readable by whom the other files are
-    try:
-        save_file(owned, temporary, metadata)
-        os.chmod(temporary, mode)
-    except SafetensorError as error:  # how safetensors reports a full disk
-        temporary.unlink(missing_ok=True)
-        raise OSError(f"cannot write {path}: {error}") from None
-    with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def save_tree(folder: Path, name: str, tree: Any) -> None:

@@ -31,7 +31,7 @@ from gedilearn.training.keeper import Keeper
 from gedilearn.training.making import make_method
 from gedilearn.training.monitor import Diagnosis, diagnose
 from gedilearn.training.progress import Display
-from gedilearn.training.rundir import RunDirectory
+from gedilearn.training.run_directory import RunDirectory
 from gedilearn.training.stages import Stage, density_stage, first_stage, trains_bound
 
 if TYPE_CHECKING:
@@ -309,9 +309,9 @@ class Trainer:
         kept = self.kept[0]
         row |= {"gap": gaps, "kept": kept.member, "best_gap": kept.gap, "best_score": kept.score}
         row |= {f.name: f.value for f in diagnosis.findings}
-        self.run.metric(row)
+        self.run.add_metrics(row)
         if self.settings.training.tensorboard:
-            self.run.show_in_tensorboard(row)
+            self.run.add_to_tensorboard(row)
         for finding in diagnosis.findings:
             if finding.ok == (finding.name in self.reported):
                 kind = "mended" if finding.ok else "finding"
@@ -321,7 +321,7 @@ class Trainer:
     def event(self, kind: str, message: str, **details: Any) -> None:
         """Write an event to the run directory, if there is one."""
         if self.run is not None and self.fabric.global_rank == 0:
-            self.run.event(kind, message, iteration=self.iteration, **details)
+            self.run.add_event(kind, message, iteration=self.iteration, **details)
 
     def _all_agree(self, asked: bool) -> bool:
         """Whether to end here; several ranks settle it when they all look, or one would hang."""

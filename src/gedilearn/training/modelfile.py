@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gedilearn import __version__
 from gedilearn.errors import InputError
-from gedilearn.training.checkpoint import write_tensors
+from gedilearn.writing import write_tensors
 
 FORMAT = 1
 KEY = "gedi-learn"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gedilearn.errors import InputError
-from gedilearn.training.rundir import RunDirectory, read_config, read_lines
+from gedilearn.training.run_directory import RunDirectory, read_config, read_lines
 
 
 def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_an_empty_folder_or_one_cut_off_at_birth_is_taken(tmp_path: Path) -> Non
 def test_rewinding_drops_later_and_half_written_lines(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", {})
     for iteration in (10, 20, 30):
-        run.metric({"iteration": iteration, "gap": [float("nan")]})
+        run.add_metrics({"iteration": iteration, "gap": [float("nan")]})
     with open(run.path / "metrics.jsonl", "a") as file:
         file.write('{"iteration": 40, "ga')
     run.rewind(20)

@@ -1,16 +1,20 @@
 """The run directory: the contract between training and everything after it.
 
-    config.yaml       the settings, the data's source and fingerprint, the version
-    metrics.jsonl     one JSON object a line: the named terms and the gap, member by member
-    events.jsonl      warnings, findings of the triad monitor, the verdict
-    checkpoint/       everything a resume needs
-    model.safetensors the result, once there is one
+    config.yaml          the settings, the data's source and fingerprint, the version
+    metrics.jsonl        one JSON object a line: the named terms and the gap, member by member
+    events.jsonl         warnings, findings of the triad monitor, the verdict
+    checkpoint/          everything a resume needs
+    model.safetensors    the result, once there is one
     preview.safetensors  up to 2,000 of the points with their labels, for figures
-    summary.json      the result in numbers and words
-    figures/
+    summary.json         the result in numbers and words; the last file that a fit writes
+    labels.csv           the cluster of each point, written by `gedi fit`
+    figures/, report.html               written by `gedi report`
+    evaluation.json, evaluation.md      written by `gedi evaluate`
+    tensorboard/                        the metrics once more, on request
 
-It reads without this library. Appended lines are flushed one by one; a line cut by a crash is
-dropped on resume, together with those later than the checkpoint.
+All names are spelled here and nowhere else. It reads without this library. Appended lines are
+flushed one by one; a line cut by a crash is dropped on resume, together with those later than the
+checkpoint.
 """
 
 from __future__ import annotations
@@ -27,19 +31,32 @@ import torch
 import yaml
 
 from gedilearn import __version__
+from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
-from gedilearn.training.checkpoint import write_tensors, write_text
+from gedilearn.writing import is_leftover, write_tensors, write_text
 
 FORMAT = 1
 MOST_PREVIEWED = 2_000
 
 
 class RunDirectory:
-    """A run directory that is being written."""
+    """The paths of a run directory, and how a fit writes to them."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.writer: Any = None  # TensorBoard's, once it is wanted
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.events = self.path / "events.jsonl"
+        self.checkpoints = self.path / "checkpoint"
+        self.model = self.path / "model.safetensors"
+        self.preview = self.path / "preview.safetensors"
+        self.summary = self.path / "summary.json"
+        self.labels = self.path / "labels.csv"
+        self.figures = self.path / "figures"
+        self.report = self.path / "report.html"
+        self.evaluation = self.path / "evaluation.json"
+        self.evaluation_page = self.path / "evaluation.md"
+        self._tensorboard: Any = None  # its writer, once it is wanted
 
     @classmethod
     def create(cls, path: str | Path, config: dict[str, Any]) -> RunDirectory:
@@ -52,60 +69,58 @@ class RunDirectory:
                 f"{path} exists already: choose another folder, or continue it: gedi resume {path}"
             )
         path.mkdir(parents=True, exist_ok=True)
-        head = {"format": FORMAT, "version": __version__}
-        write_text(path / "config.yaml", yaml.safe_dump(head | config, sort_keys=False))
-        return cls(path)
+        run, head = cls(path), {"format": FORMAT, "version": __version__}
+        write_text(run.config, yaml.safe_dump(head | config, sort_keys=False))
+        return run
 
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoint"
+    def add_metrics(self, row: dict[str, Any]) -> None:
+        """Append a line to the metrics."""
+        _append(self.metrics, row)
 
-    def metric(self, row: dict[str, Any]) -> None:
-        self._append("metrics.jsonl", row)
-
-    def show_in_tensorboard(self, row: dict[str, Any]) -> None:
+    def add_to_tensorboard(self, row: dict[str, Any]) -> None:
         """Write a row's numbers to `tensorboard/`; what members differ in, member by member."""
-        if self.writer is None:
+        if self._tensorboard is None:
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
                 raise InputError(
                     'TensorBoard is not installed: pip install "gedi-learn[tensorboard]"'
                 ) from None
-            self.writer = SummaryWriter(str(self.path / "tensorboard"))
+            self._tensorboard = SummaryWriter(str(self.path / "tensorboard"))
         for name, value in row.items():
             if isinstance(value, list):
                 members = {str(k): v for k, v in enumerate(value)}
-                self.writer.add_scalars(name, members, row["iteration"])
+                self._tensorboard.add_scalars(name, members, row["iteration"])
             elif isinstance(value, int | float) and name != "iteration":
-                self.writer.add_scalar(name, value, row["iteration"])
-        self.writer.flush()
+                self._tensorboard.add_scalar(name, value, row["iteration"])
+        self._tensorboard.flush()
 
-    def event(self, kind: str, message: str, **details: Any) -> None:
+    def add_event(self, kind: str, message: str, **details: Any) -> None:
+        """Append a line to the events."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        self._append("events.jsonl", {"time": stamp, "kind": kind, "message": message} | details)
+        _append(self.events, {"time": stamp, "kind": kind, "message": message} | details)
 
-    def summary(self, content: dict[str, Any]) -> None:
-        write_text(self.path / "summary.json", json.dumps(plain(content), indent=2) + "\n")
+    def write_summary(self, content: dict[str, Any]) -> None:
+        """Say how it ended."""
+        write_text(self.summary, json.dumps(plain(content), indent=2) + "\n")
 
-    def preview(self, points: np.ndarray, labels: np.ndarray) -> None:
+    def write_preview(self, points: np.ndarray, labels: np.ndarray) -> None:
         """Keep evenly spaced points, in the data's units, with their clusters."""
-        n = min(len(points), MOST_PREVIEWED)
-        index = np.arange(n) * len(points) // n
+        index = evenly_spaced(len(points), MOST_PREVIEWED)
         kept = {"points": points[index].astype(np.float64), "labels": labels[index]}
         tensors = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in kept.items()}
-        write_tensors(self.path / "preview.safetensors", tensors)
+        write_tensors(self.preview, tensors)
 
     def rewind(self, iteration: int) -> None:
         """Drop what was logged after `iteration`, and a line that a crash cut short."""
-        for name in ("metrics.jsonl", "events.jsonl"):
-            path = self.path / name
+        for path in (self.metrics, self.events):
             kept = [row for row in read_lines(path) if row.get("iteration", 0) <= iteration]
             write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
 
-    def _append(self, name: str, row: dict[str, Any]) -> None:
-        with open(self.path / name, "a", encoding="utf-8") as file:
-            file.write(json.dumps(plain(row)) + "\n")
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(plain(row)) + "\n")
 
 
 def is_first_process() -> bool:
@@ -115,12 +130,11 @@ def is_first_process() -> bool:
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """The config of an existing run directory, or one line that says why it is none."""
-    path = Path(path)
-    file = path / "config.yaml"
+    path, file = Path(path), RunDirectory(path).config
     if not path.is_dir():
         raise InputError(f"{path} is not a run directory: no such folder")
     if not file.exists():
-        raise InputError(f"{path} is not a run directory: it has no config.yaml")
+        raise InputError(f"{path} is not a run directory: it has no {file.name}")
     try:
         config = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError):
@@ -137,7 +151,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 def _is_empty(path: Path) -> bool:
     """Whether nothing but the leftover of an interrupted write is in a folder."""
-    return all(entry.name == ".config.yaml.part" for entry in path.iterdir())
+    return all(is_leftover(entry, RunDirectory(path).config.name) for entry in path.iterdir())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,207 @@
+"""Fixed fits and what came of them, to see that a change of the code changes no result.
+
+    python benchmarks/fixed_fits.py record before.json     # on the old code
+    python benchmarks/fixed_fits.py compare before.json    # on the new code
+
+Labels, gap, densities and samples of each fit are kept as hashes of their bytes, with a few values
+in the clear. `compare` prints a line a fit and exits with 1 if any bit differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits, make_blobs, make_circles, make_moons
+
+from gedilearn.estimator import GEDI, fit_together
+from gedilearn.presets import preset
+from gedilearn.settings import assign, build
+
+SHORT = {"training.max_iter": 300, "density.iterations": 40}
+SMALL_IMAGES = {
+    "training.max_iter": 40,
+    "density.iterations": 8,
+    "training.check_every": 20,
+    "sampler.steps": 3,
+    "sampler.buffer": 128,
+    "sampler.chains": 16,
+    "optimizer.batch_size": 64,
+    "device.threads": 1,
+}
+
+MOONS = make_moons(300, noise=0.05, random_state=0)[0]
+CIRCLES = make_circles(300, noise=0.03, factor=0.5, random_state=0)[0]
+BLOBS = make_blobs([150, 70, 40], centers=[[0, 0, 0], [6, 0, 0], [0, 6, 0]], random_state=0)[0]
+DIGITS = load_digits().images[:300, None].astype(np.float32)
+COLOURS = np.random.default_rng(0).integers(0, 256, (120, 3, 16, 16)).astype(np.uint8)
+
+
+def settings(values: dict[str, Any], x: np.ndarray, base: dict[str, Any] | None = None) -> Any:
+    nested: dict[str, Any] = dict(base or {})
+    for path, value in ({"training.seed": 0} | values).items():
+        assign(nested, path, value)
+    return build(nested, images=x.ndim == 4)
+
+
+def fitted(
+    x: np.ndarray, values: dict[str, Any], preset_name: str = "default", **others: Any
+) -> GEDI:
+    return GEDI.from_settings(settings(values, x, preset(preset_name)), **others).fit(x)
+
+
+def interrupted_views(calls: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Views by noise that stop the training at a call."""
+    left = [calls]
+
+    def views(x: torch.Tensor) -> torch.Tensor:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return x + 0.05 * torch.randn_like(x)
+
+    return views
+
+
+def resumed() -> GEDI:
+    """A run stopped in its density stage, then continued from its last checkpoint."""
+    values = SHORT | {"n_clusters": 2, "training.max_iter": 120, "training.n_init": 2}
+    values |= {"training.checkpoint_every": 0, "training.check_every": 10, "training.tol": 0.0}
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        try:
+            fitted(MOONS, values, views=interrupted_views(165), run_dir=run)
+        except KeyboardInterrupt:
+            return GEDI.resume(run, MOONS, views=interrupted_views(-1))
+    raise AssertionError("the fit was not interrupted")
+
+
+def two_ranks() -> GEDI:
+    """A fit by two processes, from the command line."""
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/points.npy", MOONS)
+        changes = SHORT | {
+            "training.max_iter": 60,
+            "device.devices": 2,
+            "device.accelerator": "cpu",
+        }
+        options = [text for name, value in changes.items() for text in ("--set", f"{name}={value}")]
+        command = [sys.executable, "-m", "gedilearn.cli", "fit", f"{folder}/points.npy", "-k", "2"]
+        command += ["--seed", "0", "--out", f"{folder}/run", "--quiet", *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=300)
+        return GEDI.load(f"{folder}/run/model.safetensors")
+
+
+def several_seeds() -> list[GEDI]:
+    data = [make_moons(200, noise=0.05, random_state=seed)[0] for seed in range(3)]
+    return fit_together(data, settings(SHORT | {"training.n_init": 2}, data[0]))
+
+
+def sweep() -> list[GEDI]:
+    factors = {"inv": np.array([0.0, 1.0, 50.0]), "prior": np.array([50.0, 1.0, 50.0])}
+    values = SHORT | {"weights.inv": 1.0, "weights.prior": 1.0}
+    return fit_together([MOONS], settings(values, MOONS), factors)
+
+
+def baseline(method: str, **more: Any) -> Callable[[], GEDI]:
+    return lambda: fitted(MOONS, SHORT | {"method": method, "network.head": (8,)} | more)
+
+
+FITS: dict[str, Callable[[], GEDI | list[GEDI]]] = {
+    "moons": lambda: fitted(MOONS, {}),
+    "circles, 3 initialisations": lambda: fitted(CIRCLES, SHORT | {"training.n_init": 3}),
+    "blobs, prior estimated": lambda: fitted(BLOBS, SHORT | {"n_clusters": 3, "prior": "auto"}),
+    "blobs, prior given": lambda: fitted(
+        BLOBS, SHORT | {"n_clusters": 3, "prior": (0.2, 0.2, 0.6)}
+    ),
+    "density alone": lambda: fitted(BLOBS, SHORT | {"n_clusters": 1}),
+    "paper/toy-literal": lambda: fitted(MOONS, {"training.max_iter": 300}, "paper/toy-literal"),
+    "recovery": lambda: fitted(
+        MOONS,
+        SHORT | {"density.iterations": 0, "sampler.step_size": 40.0, "sampler.clamp": False},
+    ),
+    **{name: baseline(name) for name in ("no-gen", "no-inv", "no-unif", "jem")},
+    "swav": baseline("swav", **{"swav.queue": 300, "swav.freeze": 0.1}),
+    "barlow": baseline("barlow", **{"barlow.assign": "kmeans"}),
+    "dino": baseline("dino"),
+    "deepcluster": baseline("deepcluster"),
+    "digits": lambda: fitted(DIGITS, SMALL_IMAGES | {"n_clusters": 10}),
+    "resnet8, colours": lambda: fitted(
+        COLOURS,
+        SMALL_IMAGES | {"n_clusters": 3, "network.encoder": "resnet8", "network.width": 8},
+    ),
+    "resumed": resumed,
+    "two ranks": two_ranks,
+    "several seeds": several_seeds,
+    "sweep": sweep,
+}
+USED_ON = {"blobs, prior estimated": BLOBS, "blobs, prior given": BLOBS, "density alone": BLOBS}
+USED_ON |= {"digits": DIGITS, "resnet8, colours": COLOURS, "circles, 3 initialisations": CIRCLES}
+
+
+def digest(array: np.ndarray) -> str:
+    content = f"{array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def described(model: GEDI, x: np.ndarray) -> dict[str, Any]:
+    density = model.score_samples(x)
+    samples = model.sample(5, steps=5, random_state=0)[0]
+    return {
+        "labels": digest(model.labels_),
+        "gap": model.certificate_gap_.hex(),
+        "density": digest(density),
+        "samples": digest(samples),
+        "diagnosis": digest(np.array([f.value for f in model.diagnose(x).findings])),
+        "iterations": model.n_iter_,
+        "recoveries": model.n_recoveries_,
+        "stopped": model.stopped_,
+        "first density": float(density[0]),
+    }
+
+
+def run_all() -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    for name, fit in FITS.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            models = fit()
+        models = models if isinstance(models, list) else [models]
+        x = USED_ON.get(name, MOONS)
+        results[name] = [described(model, x) for model in models]
+        print(f"{name}: gap {models[0].certificate_gap_:.4f}, {models[0].stopped_}", flush=True)
+    return results
+
+
+def main() -> None:
+    task, file = sys.argv[1], Path(sys.argv[2])
+    results = run_all()
+    if task == "record":
+        file.write_text(json.dumps(results, indent=1) + "\n")
+        return
+    before, different = json.loads(file.read_text()), 0
+    for name, now in results.items():
+        changed = [
+            key
+            for old, new in zip(before[name], now, strict=True)
+            for key in new
+            if old[key] != new[key]
+        ]
+        different += bool(changed)
+        print(
+            f"{name}: {'differs in ' + ', '.join(changed) if changed else 'the same, bit for bit'}"
+        )
+    sys.exit(1 if different else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What can be added from outside: methods, views, samplers, data sets and experiments, by name.
+
+Each registry knows its built-in entries as "module:attribute" and imports one when it is asked for,
+so that names can be listed and checked without importing torch. `register` adds an entry of your
+own; CONTRIBUTING.md shows one of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from gedilearn.errors import InputError, suggestion
+
+
+class Registry:
+    """Named entries of one kind, in the order in which they were added."""
+
+    def __init__(self, kind: str, **built_in: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, Any] = {
+            name.replace("_", "-"): where for name, where in built_in.items()
+        }
+
+    def register(self, name: str, entry: Any) -> Any:
+        """Add an entry, or replace one; the entry itself is returned."""
+        self._entries[name] = entry
+        return entry
+
+    def remove(self, name: str) -> None:
+        """Forget an entry."""
+        del self._entries[name]
+
+    def check(self, name: str) -> str:
+        """The name, if there is such an entry; otherwise one line with the nearest known one."""
+        if name not in self._entries:
+            raise InputError(f"unknown {self.kind} {name!r}{suggestion(name, self)}")
+        return name
+
+    def __getitem__(self, name: str) -> Any:
+        entry = self._entries[self.check(name)]
+        if isinstance(entry, str):
+            module, attribute = entry.split(":")
+            entry = getattr(import_module(module), attribute)
+            self._entries[name] = entry
+        return entry
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+# Subclasses of `methods.method.Method`: a batch in, named loss terms out.
+METHODS = Registry(
+    "method",
+    gedi="gedilearn.methods.gedi:GEDI",
+    no_gen="gedilearn.methods.gedi:NoGen",
+    no_inv="gedilearn.methods.gedi:NoInv",
+    no_unif="gedilearn.methods.gedi:NoUnif",
+    jem="gedilearn.methods.gedi:JEM",
+    swav="gedilearn.methods.swav:SwAV",
+    barlow="gedilearn.methods.barlow:BarlowTwins",
+    dino="gedilearn.methods.dino:DINO",
+    deepcluster="gedilearn.methods.deepcluster:DeepCluster",
+)
+# Functions (settings, data, n_clusters, seed) -> `data.views.Views`.
+VIEWS = Registry(
+    "view",
+    walk="gedilearn.data.views:walk_views",
+    noise="gedilearn.data.views:noise_views",
+    grey="gedilearn.data.image_views:grey",
+    colour="gedilearn.data.image_views:colour",
+    paper="gedilearn.data.image_views:paper",
+)
+# Functions that make what draws x~ for GEN, see `sampling.sampler`.
+SAMPLERS = Registry("sampler", langevin="gedilearn.sampling.langevin:persistent_chains")
+# Functions () -> `data.dataset.Dataset`, under the names that the command line takes for files.
+DATA_SETS = Registry(
+    "data set",
+    moons="gedilearn.data.toy:moons",
+    circles="gedilearn.data.toy:circles",
+    digits="gedilearn.data.toy:digits",
+)
+# One for each table or figure: `gedi reproduce NAME`.
+EXPERIMENTS = Registry("experiment")
