@@ -30,10 +30,10 @@ from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.files import is_folder
 from gedilearn.errors import InputError
-from gedilearn.estimator import GEDI, Score, is_images
+from gedilearn.estimator import GEDI, Score
 from gedilearn.output import Result, Screen, check_out, csv_text, make_console, write_new_text
 from gedilearn.presets import preset as preset_values
-from gedilearn.settings import assign, build
+from gedilearn.settings import assign, resolve
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.run_directory import is_first_process, read_config
 from gedilearn.writing import write_text
@@ -55,7 +55,7 @@ def fit(
     """Train on `data` and write the run directory. `options` are settings with a value or None."""
     values = make_values(clusters, preset, assignments, options)
     dataset = read(data, pictures, screen, label_column=label_column)
-    settings = build(values, is_images(dataset.x))
+    settings = resolve(values, dataset.x.shape)
     run = out or free_run(dataset.name, settings)
     model = GEDI.from_settings(settings, verbose=screen.interactive)
     source = {
@@ -64,7 +64,7 @@ def fit(
         "columns": column_names(dataset),
     } | (pictures.described() if is_folder(data) else {})
     with _Resumable(run):
-        model._fit(dataset.x, run, source)
+        model.fit_run(dataset.x, run, source)
         _finish(model, dataset, run, screen)
 
 

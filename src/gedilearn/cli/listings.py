@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from gedilearn.presets import ABOUT, PRESETS
-from gedilearn.settings import IMAGES, Settings, known_paths
+from gedilearn.settings import IMAGES, known_paths, settings_type
 
 
 def show_settings() -> None:
     """Every setting, its default as `--set` takes it, and its meaning."""
-    defaults = _flat(json.loads(Settings().model_dump_json()))
+    defaults = _flat(json.loads(settings_type()().model_dump_json()))
     rows = []
     for path, text in known_paths().items():
         images = json.dumps(IMAGES[path]) if path in IMAGES else ""
