@@ -228,8 +228,6 @@ def _points(x: Floats) -> Floats:
     x = np.asarray(x, dtype=np.float64)
     if x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
         raise InputError(f"x of shape {x.shape}: the neighbour graph needs (n >= 2 points, d >= 1)")
-    if not np.isfinite(x).all():
-        raise InputError("x holds NaN or infinite values: remove or fill them before the graph")
     return x
 
 

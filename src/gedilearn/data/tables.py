@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,10 +12,10 @@ import numpy as np
 
 from gedilearn.data.arrays import as_labels, listing, row_listing
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.reading import dataset
-from gedilearn.errors import InputError
+from gedilearn.errors import InputError, closest
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+TABLE_SUFFIXES = (*_DELIMITERS, ".parquet")
 
 
 class _Head(NamedTuple):
@@ -88,10 +87,11 @@ def _label_index(names: Sequence[str], label_column: str, path: Path) -> int:
     found = [index for index, name in enumerate(names) if name == label_column]
     if len(found) == 1:
         return found[0]
-    near = difflib.get_close_matches(label_column, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {listing(names, 6)}"
-    count = "no column is" if not found else f"{len(found)} columns are"
-    raise InputError(f"{path}: {count} named {label_column!r}; {hint}")
+    if found:
+        raise InputError(f"{path}: {len(found)} columns are named {label_column!r}; rename")
+    near = closest(label_column, names)
+    hint = f"did you mean {near!r}?" if near else f"there are {listing(names, 6)}"
+    raise InputError(f"{path}: no column is named {label_column!r}; {hint}")
 
 
 def _feature_indices(
@@ -122,10 +122,20 @@ def _feature_indices(
     return [list(names).index(name) for name in columns]
 
 
-def read_delimited(
+def read_table(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
+    """Numbers in columns; `label_column` becomes y, `columns` (else all others) are the features.
+
+    A file of text may have a header or none.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _read_parquet(path, label_column, columns)
+    return _read_delimited(path, _DELIMITERS[suffix], label_column, columns)
+
+
+def _read_delimited(
     path: Path, delimiter: str, label_column: str | None, columns: Sequence[str] | None
 ) -> Dataset:
-    """Text with a delimiter, with or without a header."""
     expected = {label_column} if label_column is not None else set(columns or ())
     head = _read_head(path, delimiter, expected)
     width = len(head.first)
@@ -142,13 +152,14 @@ def read_delimited(
     features = _feature_indices(path, head.names, width, label, columns)
     names = tuple(head.names[index] for index in features) if head.names else None
     table = _plain_numbers(path, delimiter, head)
+    labels: np.ndarray | list[str]
     if table is None:
-        x, texts = _parse_cells(path, delimiter, head, features, label)
-        y = as_labels(texts, str(path)) if label is not None else None
-        return dataset(path, x, y, names)
-    y = as_labels(table[:, label], str(path)) if label is not None else None
-    x = table if features == list(range(width)) else table[:, features]
-    return dataset(path, x, y, names)
+        x, labels = _parse_cells(path, delimiter, head, features, label)
+    else:
+        x = table if features == list(range(width)) else table[:, features]
+        labels = table[:, label] if label is not None else []
+    y = as_labels(labels, str(path)) if label is not None else None
+    return Dataset.checked(path, x, y, names)
 
 
 def _plain_numbers(path: Path, delimiter: str, head: _Head) -> np.ndarray | None:
@@ -226,7 +237,7 @@ def _refuse_columns(path: Path, columns: Sequence[str]) -> None:
     )
 
 
-def read_parquet(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
+def _read_parquet(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
     """Parquet, as written by pandas, polars or pyarrow."""
     try:
         import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
@@ -262,10 +273,10 @@ def read_parquet(path: Path, label_column: str | None, columns: Sequence[str] | 
         _refuse_columns(path, not_numbers)
     x = np.column_stack([numbers(i) for i in features])
     if label is None:
-        return dataset(path, x, None, names)
+        return Dataset.checked(path, x, None, names)
     if table.column(label).null_count:
         raise InputError(
             f"{path}: {table.column(label).null_count} rows without a label; drop them"
         )
     values = numbers(label) if numeric(label) else [str(v) for v in table.column(label).to_pylist()]
-    return dataset(path, x, as_labels(values, str(path)), names)
+    return Dataset.checked(path, x, as_labels(values, str(path)), names)

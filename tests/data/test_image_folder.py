@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gedilearn.data import images
-from gedilearn.data.files import is_folder, load
-from gedilearn.data.images import SkippedImages, read_images
+from gedilearn.data import image_folder
+from gedilearn.data.image_folder import SkippedImages, read_images
+from gedilearn.data.load import is_folder, load
 from gedilearn.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -203,7 +203,7 @@ def test_a_small_file_that_claims_many_pixels_is_refused_undecoded(tmp_path, sid
 
 def test_an_image_at_the_limit_is_read(tmp_path, monkeypatch):
     noise(tmp_path / "a.png", size=(8, 6))
-    monkeypatch.setattr(images, "MOST_PIXELS", 48)
+    monkeypatch.setattr(image_folder, "MOST_PIXELS", 48)
     assert read_images(tmp_path).x.shape == (1, 3, 6, 8)
-    monkeypatch.setattr(images, "MOST_PIXELS", 47)
+    monkeypatch.setattr(image_folder, "MOST_PIXELS", 47)
     assert "more than 47 pixels" in refusal(tmp_path)

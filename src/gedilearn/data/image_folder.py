@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from gedilearn.data.arrays import as_labels, listing
-from gedilearn.data.dataset import Dataset
-from gedilearn.data.reading import dataset, reading
+from gedilearn.data.dataset import Dataset, reading
 from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def read_images(
             stacklevel=2,
         )
     y = None if names is None else as_labels([names[i] for i in kept], str(folder))
-    return dataset(folder, _stack(images), y)
+    return Dataset.checked(folder, _stack(images), y)
 
 
 def _paths_and_classes(folder: Path) -> tuple[list[Path], list[str] | None]:
