@@ -68,7 +68,7 @@ def make_step(width: int) -> Callable[[], object]:
             "device": {"accelerator": "cpu"},
         }
     )
-    views = paper_views(flip=True)
+    views = paper_views(0.03, flip=True)
     trainer = Trainer(images(), settings, encoder=ResNet8(3, width), view_function=views)
     trainer.set_up(launch(settings.device))
     return trainer.step
@@ -166,7 +166,7 @@ def make_plain(width: int) -> Callable[[], None]:
     """One iteration of Algorithm 1, written straight down."""
     net = PlainNetwork(width)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-6)
-    data, buffer, views = images(), images(), paper_views(flip=True)
+    data, buffer, views = images(), images(), paper_views(0.03, flip=True)
 
     def run() -> None:
         x = data[torch.randint(POINTS, (BATCH,))]
@@ -197,7 +197,7 @@ def make_plain(width: int) -> Callable[[], None]:
 
 def make_views() -> Callable[[], object]:
     """The views of one batch."""
-    views, x = paper_views(flip=True), images()[:BATCH]
+    views, x = paper_views(0.03, flip=True), images()[:BATCH]
     return lambda: views(x)
 
 

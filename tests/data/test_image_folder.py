@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 import tracemalloc
 import warnings
 import zlib
@@ -140,14 +139,6 @@ def test_broken_files_are_skipped_by_choice_and_named(tmp_path):
     )
     assert data.y.tolist() == ["cat", "dog"]
     np.testing.assert_array_equal(data.x, np.stack([good, other]).transpose(0, 3, 1, 2))
-
-
-def test_without_pillow_no_file_is_called_broken(tmp_path, monkeypatch):
-    noise(tmp_path / "a.png")
-    for module in [name for name in sys.modules if name.partition(".")[0] == "PIL"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    assert "pip install pillow" in refusal(tmp_path, broken="skip")
 
 
 def test_load_passes_size_and_choice_on_for_folders_alone(tmp_path):

@@ -257,9 +257,7 @@ def _joined_graph(
         n_large = int((np.bincount(label) >= n / (10 * n_clusters)).sum())
         if n_components <= n_clusters and (n_large == n_clusters or k >= dense):
             return graph, radius, k, int(n_components)
-        if n_large == n_clusters:
-            return _bridged(x, graph, label, n_clusters, k), radius, k, n_clusters
-        if k == largest:
+        if n_large == n_clusters or k == largest:
             return _bridged(x, graph, label, n_clusters, k), radius, k, n_clusters
         k = min(max(k + 1, round(1.4 * k)), largest)
         graph, _ = neighbour_graph(x, k, random_state)

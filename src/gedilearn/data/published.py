@@ -16,7 +16,6 @@ import json
 import os
 import secrets
 import shutil
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -327,34 +326,24 @@ def _checked(path: Path, source: Source, x: np.ndarray, y: np.ndarray | None) ->
 
 
 def _npz_split(path: Path, source: Source, split: str) -> Part:
-    """x_train and y_train, or x_test and y_test; the heads are looked at before the values."""
+    """x_train and y_train, or x_test and y_test; images may have their channels last, or none."""
     count, (channels, height, width) = source.splits[split].count, source.shape
-    shapes: set[tuple[int, ...]] = {
-        (count, channels, height, width),
-        (count, height, width, channels),
-    }
+    channels_last = (count, height, width, channels)
+    shapes = [(count, *source.shape), channels_last]
     if channels == 1:
-        shapes.add((count, height, width))
-    with reading(path):
-        x = _npz_array(path, f"x_{split}", shapes)
-        y = _npz_array(path, f"y_{split}", {(count,), (count, 1)}).reshape(-1)
+        shapes.append((count, height, width))
+    with reading(path), np.load(path, allow_pickle=False) as archive:
+        for key in (f"x_{split}", f"y_{split}"):
+            if key not in archive.files:
+                raise InputError(
+                    f"{path}: no array {key}; give x_train, y_train, x_test and y_test"
+                )
+        x, y = archive[f"x_{split}"], archive[f"y_{split}"]
+    for key, array, expected in (("x", x, shapes), ("y", y, [(count,), (count, 1)])):
+        if array.shape not in expected:
+            raise InputError(f"{path}[{key}_{split}]: shape {array.shape}, expected {expected[0]}")
     if x.dtype != np.uint8 or y.dtype.kind not in "iu":
         raise InputError(f"{path}: x is {x.dtype} and y {y.dtype}, expected uint8 and integers")
-    if x.shape[1:] == (height, width, channels):
+    if x.shape == channels_last:
         x = x.transpose(0, 3, 1, 2)
-    return _checked(path, source, x.reshape(count, *source.shape), y)
-
-
-def _npz_array(path: Path, key: str, shapes: set[tuple[int, ...]]) -> np.ndarray:
-    form = np.lib.format
-    with zipfile.ZipFile(path) as archive:
-        if f"{key}.npy" not in archive.namelist():
-            raise InputError(f"{path}: no array {key}; give x_train, y_train, x_test and y_test")
-        with archive.open(f"{key}.npy") as member:
-            old = form.read_magic(member) == (1, 0)
-            read = form.read_array_header_1_0 if old else form.read_array_header_2_0
-            shape = read(member)[0]
-        if shape not in shapes:
-            raise InputError(f"{path}[{key}]: shape {shape}, expected {max(shapes, key=len)}")
-        with archive.open(f"{key}.npy") as member:
-            return form.read_array(member, allow_pickle=False)
+    return _checked(path, source, x.reshape(count, *source.shape), y.reshape(-1))

@@ -83,7 +83,42 @@ def _read_head(path: Path, delimiter: str, expected: set[str]) -> _Head:
     return _Head(names, first, line, last_line)
 
 
-def _label_index(names: Sequence[str], label_column: str, path: Path) -> int:
+def _select(
+    path: Path,
+    names: Sequence[str] | None,
+    first: Sequence[str],
+    label_column: str | None,
+    columns: Sequence[str] | None,
+) -> tuple[list[int], int | None]:
+    """Where the features are, and the label: `columns` in their order, else all but the label.
+
+    names: of all columns, where the table has them; first: its first record
+    """
+    label = None if label_column is None else _label_index(path, names or first, label_column)
+    rest = [index for index in range(len(first)) if index != label]
+    if not rest:
+        beside = "" if label is None else " beside the labels"
+        raise InputError(f"{path}: zero columns{beside}; give at least one")
+    if columns is None:
+        return rest, label
+    if names is None:
+        if len(rest) != len(columns):
+            raise InputError(
+                f"{path}: {len(rest)} columns without names, expected {len(columns)}: "
+                f"{listing(columns, 6)}"
+            )
+        return rest, label
+    missing = [repr(name) for name in columns if name not in names]
+    if missing:
+        noun = "column" if len(missing) == 1 else "columns"
+        raise InputError(f"{path}: no {noun} {listing(missing, 6)}; there are {listing(names, 6)}")
+    doubled = [repr(name) for name in columns if list(names).count(name) > 1]
+    if doubled:
+        raise InputError(f"{path}: more than one column is named {listing(doubled, 6)}; rename")
+    return [list(names).index(name) for name in columns], label
+
+
+def _label_index(path: Path, names: Sequence[str], label_column: str) -> int:
     found = [index for index, name in enumerate(names) if name == label_column]
     if len(found) == 1:
         return found[0]
@@ -92,34 +127,6 @@ def _label_index(names: Sequence[str], label_column: str, path: Path) -> int:
     near = closest(label_column, names)
     hint = f"did you mean {near!r}?" if near else f"there are {listing(names, 6)}"
     raise InputError(f"{path}: no column is named {label_column!r}; {hint}")
-
-
-def _feature_indices(
-    path: Path,
-    names: Sequence[str] | None,
-    width: int,
-    label: int | None,
-    columns: Sequence[str] | None,
-) -> list[int]:
-    """Where the features are: `columns` by name and in their order, else all but the label."""
-    rest = [index for index in range(width) if index != label]
-    if columns is None:
-        return rest
-    if names is None:
-        if len(rest) != len(columns):
-            raise InputError(
-                f"{path}: {len(rest)} columns without names, expected {len(columns)}: "
-                f"{listing(columns, 6)}"
-            )
-        return rest
-    missing = [repr(name) for name in columns if name not in names]
-    if missing:
-        noun = "column" if len(missing) == 1 else "columns"
-        raise InputError(f"{path}: no {noun} {listing(missing, 6)}; there are {listing(names, 6)}")
-    doubled = [repr(name) for name in columns if list(names).count(name) > 1]
-    if doubled:
-        raise InputError(f"{path}: more than one column is named {listing(doubled, 6)}; rename")
-    return [list(names).index(name) for name in columns]
 
 
 def read_table(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
@@ -144,12 +151,7 @@ def _read_delimited(
         raise InputError(
             f"{path}: separated by {other!r}, not {delimiter!r}; save it with the latter"
         )
-    label = None
-    if label_column is not None:
-        label = _label_index(head.names or head.first, label_column, path)
-        if width == 1:
-            raise InputError(f"{path}: zero columns beside the labels; give at least one")
-    features = _feature_indices(path, head.names, width, label, columns)
+    features, label = _select(path, head.names, head.first, label_column, columns)
     names = tuple(head.names[index] for index in features) if head.names else None
     table = _plain_numbers(path, delimiter, head)
     labels: np.ndarray | list[str]
@@ -251,26 +253,23 @@ def _read_parquet(path: Path, label_column: str | None, columns: Sequence[str] |
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     kept = [name for name in table.column_names if name not in index or name == label_column]
     table = table.select(kept) if len(set(kept)) == len(kept) else table
-    label = None
-    if label_column is not None:
-        label = _label_index(table.column_names, label_column, path)
-    features = _feature_indices(path, table.column_names, table.num_columns, label, columns)
-    if not features or table.num_rows == 0:
-        raise InputError(f"{path}: zero {'columns' if not features else 'rows'}; give at least one")
+    all_names = table.column_names
+    features, label = _select(path, all_names, all_names, label_column, columns)
+    if table.num_rows == 0:
+        raise InputError(f"{path}: zero rows; give at least one")
+
+    types = pa.types
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
 
     def numeric(i: int) -> bool:
-        kind = table.schema.field(i).type
-        is_type = pa.types
-        tests = (is_type.is_integer, is_type.is_floating, is_type.is_boolean, is_type.is_decimal)
-        return any(test(kind) for test in tests)
+        return any(test(table.schema.field(i).type) for test in tests)
 
     def numbers(i: int) -> Any:
         return table.column(i).cast(pa.float64(), safe=False).to_numpy()
 
-    names = tuple(table.column_names[i] for i in features)
-    not_numbers = [repr(table.column_names[i]) for i in features if not numeric(i)]
-    if not_numbers:
+    if not_numbers := [repr(all_names[i]) for i in features if not numeric(i)]:
         _refuse_columns(path, not_numbers)
+    names = tuple(all_names[i] for i in features)
     x = np.column_stack([numbers(i) for i in features])
     if label is None:
         return Dataset.checked(path, x, None, names)
