@@ -329,7 +329,7 @@ def _npz_split(path: Path, source: Source, split: str) -> Part:
     """x_train and y_train, or x_test and y_test; images may have their channels last, or none."""
     count, (channels, height, width) = source.splits[split].count, source.shape
     channels_last = (count, height, width, channels)
-    shapes = [(count, *source.shape), channels_last]
+    shapes: list[tuple[int, ...]] = [(count, *source.shape), channels_last]
     if channels == 1:
         shapes.append((count, height, width))
     with reading(path), np.load(path, allow_pickle=False) as archive:

@@ -72,15 +72,13 @@ def _read_head(path: Path, delimiter: str, expected: set[str]) -> _Head:
         raise InputError(f"{path}: the file holds only blank lines; write it again")
     line, last_line, cells = top
     first = tuple(cell.strip() for cell in cells)
-    _, _, second = next(records, (0, 0, None))
-    if second is not None and not _is_header(first, second, expected):
-        return _Head(None, first, line, last_line)
-    if second is None and any(_number(cell) is not None for cell in first if cell):
-        return _Head(None, first, line, last_line)
-    if second is None:
+    below = next(records, None)
+    if below is not None:
+        is_header = _is_header(first, below[2], expected)
+    elif is_header := all(_number(cell) is None for cell in first if cell):
         raise InputError(f"{path}: zero rows below the header; give at least one")
     names = tuple(cell or f"column {index + 1}" for index, cell in enumerate(first))
-    return _Head(names, first, line, last_line)
+    return _Head(names if is_header else None, first, line, last_line)
 
 
 def _select(
