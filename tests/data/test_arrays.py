@@ -161,7 +161,7 @@ def test_images_of_bytes_stay_bytes_and_vectors_of_bytes_do_not():
 def test_a_memory_map_of_images_passes_the_estimators_checks_uncopied(tmp_path):
     np.save(tmp_path / "x.npy", RNG.integers(0, 256, size=(20, 1, 4, 4)).astype(np.uint8))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    checked = GEDI()._validate(mapped, reset=True)
+    checked = GEDI().validate(mapped, reset=True)
     assert checked.dtype == np.uint8
     assert np.shares_memory(checked, mapped)
     assert fingerprint(checked) == fingerprint(np.load(tmp_path / "x.npy"))
@@ -174,7 +174,7 @@ def test_getting_bytes_ready_takes_little_more_than_the_scaled_result():
         patch.setattr("gedilearn.data.arrays._CHUNK_VALUES", 2**16)
         tracemalloc.start()
         try:
-            data = GEDI()._validate(x, reset=True)
+            data = GEDI().validate(x, reset=True)
             Scaling.fit(data).apply(data)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
