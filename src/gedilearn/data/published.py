@@ -257,8 +257,7 @@ def _read_folder(source: Source, folder: Path, scratch: Path) -> tuple[Parts, tu
             if here[file.name].name == file.name:
                 _check(here[file.name], file)
         return _from_files(source, here), tuple(here.values())
-    archive = folder / source.archive.name if source.archive else None
-    if source.archive and archive and archive.is_file():
+    if source.archive and (archive := folder / source.archive.name).is_file():
         _check(archive, source.archive)
         extract(archive, {f"{source.folder}/{f.name}": f.size for f in source.files}, scratch)
         for file in source.files:
