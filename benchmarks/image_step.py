@@ -69,7 +69,7 @@ def make_step(width: int) -> Callable[[], object]:
         },
         (POINTS, 3, 32, 32),
     )
-    views = paper_views(flip=True)
+    views = paper_views(0.03, flip=True)
     setup, state = begin(
         images(),
         settings,
@@ -172,7 +172,7 @@ def make_plain(width: int) -> Callable[[], None]:
     """One iteration of Algorithm 1, written straight down."""
     net = PlainNetwork(width)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-6)
-    data, buffer, views = images(), images(), paper_views(flip=True)
+    data, buffer, views = images(), images(), paper_views(0.03, flip=True)
 
     def run() -> None:
         x = data[torch.randint(POINTS, (BATCH,))]
@@ -203,7 +203,7 @@ def make_plain(width: int) -> Callable[[], None]:
 
 def make_views() -> Callable[[], object]:
     """The views of one batch."""
-    views, x = paper_views(flip=True), images()[:BATCH]
+    views, x = paper_views(0.03, flip=True), images()[:BATCH]
     return lambda: views(x)
 
 

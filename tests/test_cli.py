@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import gedilearn
 from gedilearn import GEDI
 from gedilearn.cli import app
-from gedilearn.data.files import load
+from gedilearn.data.load import load
 from gedilearn.output import Result, Screen
 from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, Settings, known_paths

@@ -10,8 +10,7 @@ from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_s
 
 from gedilearn import GEDI
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.digits import digits
-from gedilearn.data.toy import circles, moons
+from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
 from gedilearn.experiments import demo
 

@@ -31,7 +31,8 @@ def cosines(model: EnergyModel, batch: Batch) -> np.ndarray:
     """What the head gives before any temperature: (2, members, n, clusters)."""
     with torch.no_grad():
         views = (model.encoder(x.expand(2, -1, -1)) for x in (batch.x, batch.view))
-        return np.stack([model.head.compare(model.head.embed(features)).numpy() for features in views])
+        embeddings = (model.head.embed(features) for features in views)
+        return np.stack([model.head.compare(z).numpy() for z in embeddings])
 
 
 def shares(scores: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ from gedilearn.cli.runs import (
 )
 from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.files import is_folder
+from gedilearn.data.load import is_folder
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI, Score
 from gedilearn.output import Result, Screen, check_out, csv_text, make_console, write_new_text

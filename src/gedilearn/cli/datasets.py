@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gedilearn.data.cache import cache_root, is_cached
-from gedilearn.data.cache import get as fetch
+from gedilearn.data.published import cache_root, is_cached
+from gedilearn.data.published import get as fetch
 from gedilearn.data.sources import SOURCES, SPLITS, Source
 from gedilearn.output import Screen
 

@@ -17,7 +17,7 @@ from gedilearn.cli.runs import (
 )
 from gedilearn.data.arrays import as_numbers
 from gedilearn.data.dataset import Dataset, fingerprint
-from gedilearn.data.files import is_folder, is_name
+from gedilearn.data.load import is_folder, is_name
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI

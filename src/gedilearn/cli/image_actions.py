@@ -12,7 +12,7 @@ import yaml
 
 from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.files import load
+from gedilearn.data.load import load
 from gedilearn.errors import InputError
 from gedilearn.experiments import image_tables
 from gedilearn.experiments import images as table

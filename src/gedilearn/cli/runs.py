@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.files import is_folder, is_name, load
-from gedilearn.data.images import Broken, SkippedImages
+from gedilearn.data.image_folder import Broken, SkippedImages
+from gedilearn.data.load import is_folder, is_name, load
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.output import Screen

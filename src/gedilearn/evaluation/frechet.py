@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gedilearn.data.arrays import check_finite
-from gedilearn.data.cache import cache_root
+from gedilearn.data.published import cache_root
 from gedilearn.errors import InputError
 from gedilearn.evaluation import efficientnet, inception
 
@@ -157,7 +157,7 @@ def extractor(path: str | Path | None = None) -> Extractor:
     """The best feature space at hand; nothing is downloaded.
 
     Inception, hence FID, when the weight file is given as `path` or lies in ``inception/`` of the
-    cache folder (`data.cache.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
+    cache folder (`published.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
     """
     if path is not None:
         return inception.Inception.load(path)

@@ -16,8 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.digits import digits
-from gedilearn.data.toy import circles, moons
+from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
 from gedilearn.report import panels
 from gedilearn.report.page import write_report

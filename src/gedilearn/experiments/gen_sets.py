@@ -10,7 +10,7 @@ import numpy as np
 
 from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.digits import digits
+from gedilearn.data.toy import digits
 from gedilearn.experiments.rows import FRESH
 
 MEANS = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gedilearn.data.cache import is_cached, open_set
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.digits import digits
+from gedilearn.data.published import is_cached, open_set
+from gedilearn.data.toy import digits
 
 # The sets, and the others that the paper holds against each.
 PAPER_SETS = {

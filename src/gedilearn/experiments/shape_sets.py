@@ -10,7 +10,7 @@ import numpy as np
 
 from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.digits import digits
+from gedilearn.data.toy import digits
 from gedilearn.experiments import table_sets as tables
 
 UNIFORM, AUTO, GIVEN = "gedi", "gedi prior=auto", "gedi prior=given"
