@@ -10,8 +10,15 @@ import pytest
 from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 
 from gedilearn.errors import InputError
-from gedilearn.evaluation.chance import chance, table
-from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
+from gedilearn.evaluation.clustering import (
+    ari,
+    batchwise_nmi,
+    chance,
+    chance_table,
+    classes_of_clusters,
+    clustering_scores,
+    nmi,
+)
 
 
 def entropy(labels: np.ndarray) -> float:
@@ -67,6 +74,28 @@ def test_a_renamed_perfect_clustering_scores_one_everywhere():
     truth = np.array(["cat", "dog", "eel"] * 10)
     scores = clustering_scores(truth, np.array([7, 2, 5] * 10))
     assert [scores[name] for name in ("nmi", "ami", "ari", "accuracy")] == pytest.approx([1.0] * 4)
+
+
+def test_single_scores_are_those_of_the_whole():
+    generator = np.random.default_rng(0)
+    truth, labels = generator.integers(4, size=90), generator.integers(5, size=90)
+    scores = clustering_scores(truth, labels)
+    assert (nmi(truth, labels), ari(truth, labels)) == (scores["nmi"], scores["ari"])
+    assert ari(labels, truth) == pytest.approx(ari(truth, labels))
+
+
+@pytest.mark.parametrize(("n_classes", "n_clusters"), [(3, 3), (2, 4), (4, 2)])
+def test_each_cluster_has_the_class_of_the_best_one_to_one_assignment(n_classes, n_clusters):
+    generator = np.random.default_rng(n_classes)
+    truth = np.r_[np.arange(n_classes), generator.integers(n_classes, size=40)]
+    labels = (truth + (generator.random(len(truth)) < 0.3)) % n_clusters
+    found = classes_of_clusters(truth, labels, n_clusters)
+    assert len(set(found)) == len(found) == n_clusters
+    assert np.mean(found[labels] == truth) == pytest.approx(best_accuracy(truth, labels))
+
+
+def test_a_cluster_without_points_has_a_class_too():
+    assert classes_of_clusters(np.array([1, 1, 0]), np.array([0, 0, 0]), 2).tolist() == [1, 0]
 
 
 def test_ami_is_far_below_nmi_for_random_labels_in_many_clusters():
@@ -133,7 +162,7 @@ def test_the_page_on_metrics_shows_the_table_that_the_command_prints():
     page = Path(__file__).parents[2] / "docs" / "metrics.md"
     if not page.exists():
         pytest.skip("the documentation is not part of this installation")
-    assert table() in page.read_text(encoding="utf-8")
+    assert chance_table() in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from gedilearn.estimator import GEDI
-from gedilearn.evaluation.inference import outputs
 from gedilearn.models.energy import log_density, posterior
+from gedilearn.models.inference import outputs
 
 IMAGES_AT_ONCE, VECTORS_AT_ONCE = 256, 4_096  # what a wide network holds in memory
 
