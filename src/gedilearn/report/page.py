@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gedilearn.report.figures import draw_all
-from gedilearn.report.reading import Run, number
+from gedilearn.report.run import Run, number
 from gedilearn.settings import build
 from gedilearn.writing import write_text
 
@@ -88,9 +88,8 @@ def write_report(run: Path) -> Path:
         f"<title>{_text(read.name)}: gedi-learn report</title>\n<style>{STYLE}</style>\n"
         "</head>\n<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
     )
-    path = read.path / "report.html"
-    write_text(path, page)
-    return path
+    write_text(read.files.report, page)
+    return read.files.report
 
 
 def _verdict(summary: dict[str, Any], tolerance: float) -> str:

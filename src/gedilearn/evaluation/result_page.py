@@ -1,17 +1,19 @@
-"""The result of `assess` for people: a table, and pictures of samples and ROC curves."""
+"""The result of `evaluate` for people: a table, a page, and pictures of samples and ROC curves."""
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from gedilearn.assessment.matching import value_range
-from gedilearn.evaluation.grids import nearest, save_grid
+from gedilearn import panels
+from gedilearn.evaluation.images import image_grid, nearest, save_png, value_range
 from gedilearn.evaluation.ood import Roc
+from gedilearn.training.run_directory import RunDirectory, plain
+from gedilearn.writing import write_text
 
 TITLES = {
     "log_density": "log p(x)",
@@ -22,10 +24,10 @@ TITLES = {
     "distance_from_mean": "distance from the mean",
 }
 TRIVIAL = ("mean_pixel", "nonzero_share", "distance_from_mean")
+ROC, SAMPLES, NEAREST, BUFFER = "roc.png", "samples.png", "nearest.png", "buffer.png"
+PICTURES = {ROC, SAMPLES, NEAREST, BUFFER}
 SHOWN, COLUMNS = 200, 20  # samples in a picture
 COMPARED = 40  # samples beside their nearest training images
-# Of Okabe and Ito, as in the report's figures.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
 
 # --- words and numbers --------------------------------------------------------------------------
 
@@ -135,17 +137,17 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def write_result(out: Path, result: dict[str, Any]) -> None:
+    """Write the numbers and the page; pictures of an earlier evaluation do not stay beside them."""
+    for name in PICTURES - set(result["files"]):
+        (out / name).unlink(missing_ok=True)
+    files = RunDirectory(out)
+    result["files"] += [files.evaluation.name, files.evaluation_page.name]
+    write_text(files.evaluation, json.dumps(plain(result), indent=2) + "\n")
+    write_text(files.evaluation_page, markdown(result))
+
+
 # --- pictures -----------------------------------------------------------------------------------
-
-
-class Curve(NamedTuple):
-    """A score's receiver operating characteristic, and the area under it."""
-
-    roc: Roc
-    auroc: float
-
-
-PICTURES = ("roc.png", "samples.png", "nearest.png", "buffer.png")
 
 
 class Pictures:
@@ -157,19 +159,56 @@ class Pictures:
         self.is_image = reference.ndim == 4 and reference.shape[1] in (1, 3)
         self.low, self.high = value_range(reference) if self.is_image else (0.0, 1.0)
 
-    def grid(
+    def samples(self, x: np.ndarray, labels: np.ndarray, train: np.ndarray | None) -> None:
+        """Samples by cluster, and some of them above the training images nearest to them."""
+        self._grid(SAMPLES, x[:SHOWN], labels[:SHOWN])
+        if train is not None and self._can_show(x):
+            self._nearest(x[np.argsort(labels[:COMPARED], kind="stable")], train)
+
+    def buffer(self, x: np.ndarray, labels: np.ndarray) -> None:
+        """Chains of the replay buffer by cluster."""
+        self._grid(BUFFER, x, labels)
+
+    def roc(self, curves: Mapping[str, Mapping[str, Roc]]) -> None:
+        """A panel for each set outside; scores that need no learning are dashed."""
+        if self.out is None or not curves:
+            return
+        columns = min(3, len(curves))
+        rows = -(-len(curves) // columns)
+        fig = panels.new_figure(4.8 * columns, 5.6 * rows, "")
+        all_axes = fig.subplots(rows, columns, squeeze=False).flatten()
+        for axes in all_axes[len(curves) :]:
+            axes.set_visible(False)
+        for axes, (other, kinds) in zip(all_axes, curves.items(), strict=False):
+            axes.plot([0, 1], [0, 1], color="#B0B0B0", lw=0.8, ls=":")
+            for colour, (kind, curve) in zip(panels.COLOURS, kinds.items(), strict=False):
+                label, line = f"{curve.auroc:.3f}  {TITLES[kind]}", "--" if kind in TRIVIAL else "-"
+                axes.plot(curve.fpr, curve.tpr, color=colour, ls=line, lw=1.6, label=label)
+            # Below the axes: curves of a score that fails lie where a legend would.
+            axes.legend(
+                loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=9, frameon=False,
+                title="AUROC",
+            )  # fmt: skip
+            axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
+            shares = [f"share of points {side} that pass" for side in ("outside", "inside")]
+            panels.dress(axes, f"inside against {other}", *shares)
+        panels.save(fig, self.out / ROC)
+        self.written.append(ROC)
+
+    def _can_show(self, x: np.ndarray) -> bool:
+        return self.out is not None and self.is_image and len(x) > 0
+
+    def _grid(
         self, name: str, x: np.ndarray, labels: np.ndarray | None, columns: int = COLUMNS
     ) -> None:
-        """Images (n, c, h, w) in the data's units, sorted by cluster."""
-        if self.out is None or not self.is_image or not len(x):
+        """Images (n, c, h, w) in the data's units, sorted by cluster if there are labels."""
+        if self.out is None or not self._can_show(x):
             return
-        save_grid(self.out / name, x, columns, labels, low=self.low, high=self.high)
+        save_png(self.out / name, image_grid(x, columns, labels, low=self.low, high=self.high))
         self.written.append(name)
 
-    def nearest(self, name: str, x: np.ndarray, train: np.ndarray) -> None:
+    def _nearest(self, x: np.ndarray, train: np.ndarray) -> None:
         """A row of samples, below it a row of the training images nearest to them, and so on."""
-        if self.out is None or not self.is_image or not len(x):
-            return
         like = train[nearest(x, train)].astype(x.dtype)
         columns = min(COLUMNS, len(x))
         # A short last row is filled up, so that each sample stands above its own image.
@@ -177,55 +216,4 @@ class Pictures:
         x, like = np.concatenate([x, blank]), np.concatenate([like, blank])
         rows = [slice(start, start + columns) for start in range(0, len(x), columns)]
         both = np.concatenate([part[row] for row in rows for part in (x, like)])
-        self.grid(name, both, None, columns)
-
-    def roc(self, curves: Mapping[str, Mapping[str, Curve]]) -> None:
-        """A panel for each set outside."""
-        if self.out is None or not curves:
-            return
-        roc_figure(curves, self.out / "roc.png")
-        self.written.append("roc.png")
-
-    def finish(self) -> list[str]:
-        """The names of what was written; pictures of an earlier evaluation do not stay beside."""
-        if self.out is not None:
-            for name in set(PICTURES) - set(self.written):
-                (self.out / name).unlink(missing_ok=True)
-        return self.written
-
-
-def roc_figure(curves: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
-    """A panel for each set outside; scores that need no learning are dashed."""
-    from matplotlib.figure import Figure
-
-    columns = min(3, len(curves))
-    rows = -(-len(curves) // columns)
-    size = (4.8 * columns, 5.6 * rows)
-    fig = Figure(figsize=size, dpi=130, facecolor="white", layout="constrained")
-    panels = fig.subplots(rows, columns, squeeze=False).flatten()
-    for axes in panels[len(curves) :]:
-        axes.set_visible(False)
-    for axes, (name, kinds) in zip(panels, curves.items(), strict=False):
-        axes.plot([0, 1], [0, 1], color="#B0B0B0", lw=0.8, ls=":")
-        for colour, (kind, curve) in zip(COLOURS, kinds.items(), strict=False):
-            axes.plot(
-                *curve.roc,
-                color=colour,
-                ls="--" if kind in TRIVIAL else "-",
-                lw=1.6,
-                label=f"{curve.auroc:.3f}  {TITLES[kind]}",
-            )
-        # Below the axes: curves of a score that fails lie where a legend would.
-        axes.legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=9, frameon=False,
-            title="AUROC",
-        )  # fmt: skip
-        axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
-        axes.set_title(f"inside against {name}", fontsize=11, parse_math=False)
-        axes.set_xlabel("share of points outside that pass", fontsize=10)
-        axes.set_ylabel("share of points inside that pass", fontsize=10)
-        axes.tick_params(labelsize=9)
-        axes.spines[["top", "right"]].set_visible(False)
-    temporary = path.with_name(f".{path.name}.part")
-    fig.savefig(temporary, format="png", bbox_inches="tight")
-    os.replace(temporary, path)
+        self._grid(NEAREST, both, None, columns)
