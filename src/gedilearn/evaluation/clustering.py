@@ -13,7 +13,6 @@ from gedilearn.data.arrays import check_finite
 from gedilearn.errors import InputError
 
 CHANCE_REPEATS = 5
-CHANCE_CASES = ((100, 256), (10, 128), (10, 10))  # (classes, clusters)
 
 
 class BatchwiseNMI(NamedTuple):
@@ -97,35 +96,6 @@ def batchwise_nmi(
     orders = [generator.permutation(clusters) for _ in range(CHANCE_REPEATS)]
     chance = [_mean_over_batches(classes, order, batch_size) for order in orders]
     return BatchwiseNMI(_mean_over_batches(classes, clusters, batch_size), float(np.mean(chance)))
-
-
-class Chance(NamedTuple):
-    """Scores of uniformly random cluster labels, which know nothing of the classes."""
-
-    batchwise_nmi: float
-    nmi: float
-    ami: float
-
-
-def chance(classes: int, clusters: int) -> Chance:
-    """Draw classes and clusters of 10,000 points independently and score them in all three ways."""
-    generator = np.random.default_rng(0)
-    truth, labels = (generator.integers(n, size=10_000) for n in (classes, clusters))
-    whole = clustering_scores(truth, labels)
-    return Chance(batchwise_nmi(truth, labels).nmi, whole["nmi"], whole["ami"])
-
-
-def chance_table() -> str:
-    """What random labels score, as Markdown; docs/metrics.md shows it."""
-    lines = [
-        "| classes | clusters | NMI, mean of batches of 64 | NMI, whole test | AMI, whole test |",
-        "| ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for case in CHANCE_CASES:
-        # Adding 0.0 turns a rounded -0.00 into 0.00.
-        scores = [f"{round(value, 2) + 0.0:.2f}" for value in chance(*case)]
-        lines.append("| " + " | ".join([*map(str, case), *scores]) + " |")
-    return "\n".join(lines)
 
 
 def _mean_over_batches(classes: np.ndarray, clusters: np.ndarray, size: int) -> float:

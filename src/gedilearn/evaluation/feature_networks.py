@@ -236,12 +236,11 @@ class Mixed(nn.Module):
         for branch in branches:
             channels, steps = inputs, []
             n = len(branch.layers)
-            for i, (outputs, *kernel) in enumerate(branch.layers, 1):
+            for i, (outputs, height, width) in enumerate(branch.layers, 1):
                 name = branch.name if n + branch.forks == 1 else f"{branch.name}_{i}"
                 stride = 2 if branch.halves and i == n else 1
-                self.add_module(
-                    name, Unit(channels, outputs, (kernel[0], kernel[1]), stride, stride == 1)
-                )
+                unit = Unit(channels, outputs, (height, width), stride, pads=stride == 1)
+                self.add_module(name, unit)
                 steps.append([name])
                 channels = outputs
             if branch.forks:
@@ -345,7 +344,7 @@ class Inception(FeatureNetwork):
         self.fc = nn.Linear(channels, 1008)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = (resize_as_tensorflow_1(pixels.float(), self.size) - 128) / 128
+        x = (resize_as_tensorflow_1(pixels.double(), self.size).float() - 128) / 128
         x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))
         x = HALVE(x)
         x = HALVE(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)))
@@ -357,20 +356,9 @@ class Inception(FeatureNetwork):
 def resize_as_tensorflow_1(x: Tensor, size: int) -> Tensor:
     """Bilinear resizing as in FID's graph: pixel i of the result is read at i * old / new.
 
-    Torch aligns the centres of pixels instead, which moves every FID a little.
+    Torch aligns the centres of pixels or the corners instead, which moves every FID a little. With
+    the last pixel repeated, aligned corners are at multiples of the ratio.
     """
-    rows, columns = (_interpolation(old, size).to(x) for old in x.shape[-2:])
-    return rows @ x @ columns.T
-
-
-def _interpolation(old: int, new: int) -> Tensor:
-    """The matrix (new, old) that interpolates along one axis."""
-    position = torch.arange(new, dtype=torch.float64) * old / new
-    left = position.long()
-    right = (left + 1).clamp(max=old - 1)
-    weight = position - left
-    index = torch.arange(new)
-    matrix = torch.zeros(new, old, dtype=torch.float64)
-    matrix[index, left] += 1 - weight
-    matrix[index, right] += weight
-    return matrix
+    larger = pad(x, (0, 1, 0, 1), mode="replicate")
+    resized = interpolate(larger, (size + 1, size + 1), mode="bilinear", align_corners=True)
+    return resized[..., :-1, :-1]

@@ -23,7 +23,7 @@ from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.evaluation.images import value_range
 from gedilearn.evaluation.network import Seen, Tell, check_shape, every_score, read
 from gedilearn.evaluation.ood import Roc, compare, converted_for
-from gedilearn.evaluation.probe import ProbeResult, fast_probe, knn_accuracy, paper_probe
+from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
 from gedilearn.evaluation.result_page import SHOWN, Pictures, write_result
 
 Probe = Literal["fast", "paper", "none"]
@@ -87,7 +87,15 @@ def evaluate(
     tell: receives one line for each part begun
     """
     begin = time.perf_counter()
-    _check(model, train, test, n_samples, steps, probe, most)
+    # What would fail in the end is refused before any work.
+    for name, value, least in (("n_samples", n_samples, 0), ("steps", steps, 0), ("most", most, 2)):
+        if value < least:
+            raise InputError(f"{name}={value}: give at least {least}")
+    if probe not in get_args(Probe):
+        raise InputError(f"probe={probe!r}: expected one of {', '.join(get_args(Probe))}")
+    for data in (test, train):
+        if data is not None:
+            check_shape(model, data.name, data.x)
     reference = (train or test).x
     outside = {
         name: converted_for(model, reference, name, other, most)
@@ -147,27 +155,6 @@ def evaluate(
 # --- the parts ----------------------------------------------------------------------------------
 
 
-def _check(
-    model: GEDI,
-    train: Dataset | None,
-    test: Dataset,
-    n_samples: int,
-    steps: int,
-    probe: str,
-    most: int,
-) -> None:
-    """Refuse, before any work, what would fail in the end."""
-    if n_samples < 0 or steps < 0:
-        raise InputError(f"n_samples={n_samples}, steps={steps}: give numbers from 0")
-    if most < 2:
-        raise InputError(f"most={most}: give at least 2")
-    if probe not in get_args(Probe):
-        raise InputError(f"probe={probe!r}: expected one of {', '.join(get_args(Probe))}")
-    for data in (test, train):
-        if data is not None:
-            check_shape(model, data.name, data.x)
-
-
 def _skipped(why: str) -> Part:
     return {"skipped": why}
 
@@ -181,11 +168,10 @@ def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
     if test.y is None:
         return part | _skipped(f"{test.name} has no labels")
     part |= clustering_scores(test.y, seen.labels)
-    if len(seen.labels) < BATCH:
-        return part | {"batchwise_nmi": _skipped(f"fewer than {BATCH} points")}
-    return part | {
-        "batchwise_nmi": batchwise_nmi(test.y, seen.labels, BATCH)._asdict() | {"batch_size": BATCH}
-    }
+    in_batches = _skipped(f"fewer than {BATCH} points")
+    if len(seen.labels) >= BATCH:
+        in_batches = batchwise_nmi(test.y, seen.labels, BATCH)._asdict() | {"batch_size": BATCH}
+    return part | {"batchwise_nmi": in_batches}
 
 
 def _certificate(model: GEDI, x: np.ndarray) -> Part:
@@ -205,22 +191,18 @@ def _probe(
         return _skipped("needs training and test data with labels")
     if test.x is train.x:
         return _skipped("the test data is the training data, which a probe would know already")
-    few = evenly_spaced(len(train.x), most)
-    rows = few if probe == "fast" else np.arange(len(train.x))
+    n = len(train.x)
+    rows = evenly_spaced(n, most if probe == "fast" else n)
     x, y = read(model, train.x[rows]).features, train.y[rows]
-    nearby = slice(None) if probe == "fast" else few
-
-    def said(result: ProbeResult, n_train: int) -> Part:
-        return {**vars(result), "n_train": n_train, "n_test": len(test.x)}
-
+    few = evenly_spaced(len(x), most)  # the paper's probe takes all, neighbours do not
+    k, n_test = min(NEIGHBOURS, len(few)), {"n_test": len(test.x)}
     try:
         fit = fast_probe if probe == "fast" else paper_probe
-        linear = said(fit(x, y, seen.features, test.y), len(x))
-        k = min(NEIGHBOURS, len(few))
-        knn = said(knn_accuracy(x[nearby], y[nearby], seen.features, test.y, k), len(few))
+        linear = vars(fit(x, y, seen.features, test.y)) | {"n_train": len(x)}
+        knn = vars(knn_accuracy(x[few], y[few], seen.features, test.y, k)) | {"n_train": len(few)}
     except InputError as error:  # a single class, features that are not finite
         return _skipped(str(error))
-    return {"linear": linear, "knn": knn}
+    return {"linear": linear | n_test, "knn": knn | n_test}
 
 
 def _draw(

@@ -32,32 +32,76 @@ COMPARED = 40  # samples beside their nearest training images
 # --- words and numbers --------------------------------------------------------------------------
 
 Line = tuple[str, str, str]  # what was measured, its value, what must be read beside it
+Part = Mapping[str, Any]
 
 
 def table(result: Mapping[str, Any]) -> list[Line]:
     """The numbers that count, one a line; parts that were skipped say why."""
-    lines = [*_clusters(result["clustering"]), *_certificate(result["certificate"])]
-    for name, part in result["ood"].items():
-        lines += _outside(name, part)
-    probe = result["probe"]
-    for name, kind in (("linear probe", "linear"), ("nearest neighbours", "knn")):
-        if kind in probe:
-            beside = f"{probe[kind]['method']}; {probe[kind]['n_train']} training points"
-            lines.append((f"{name}, accuracy", _number(probe[kind]["accuracy"]), beside))
-    if "skipped" in probe:
-        lines.append(("probe", "-", probe["skipped"]))
-    samples, distance = result["samples"], result["frechet"]
-    if "skipped" in samples:
-        lines.append(("samples", "-", samples["skipped"]))
-    else:
-        beside = f"{samples['finite']} finite, {samples['steps']} steps from noise, in clusters: "
-        lines.append(("samples", str(samples["n"]), f"{beside}{samples['clusters_used']}"))
-    if "skipped" in distance:
-        lines.append(("Frechet distance", "-", distance["skipped"]))
-    else:
-        beside = f"real against real {distance['floor']:.2f}; {distance['n']} images on each side"
-        lines.append((distance["title"], f"{distance['distance']:.2f}", beside))
+    clusters = result["clustering"]
+    parts = [
+        ("clusters against labels", clusters, _agreement),
+        ("gap", result["certificate"], _gap),
+        *(
+            (f"AUROC against {name}: {TITLES[kind]}", numbers, _auroc)
+            for name, part in result["ood"].items()
+            for kind, numbers in (part["scores"] | part["trivial"]).items()
+        ),
+        ("probe", result["probe"], _probes),
+        ("samples", result["samples"], _samples),
+        ("Frechet distance", result["frechet"], _distance),
+    ]
+    lines = [("clusters used", str(clusters["clusters_used"]), f"of {clusters['n_clusters']}")]
+    for title, part, shown in parts:
+        lines += [(title, "-", part["skipped"])] if "skipped" in part else shown(title, part)
     return lines
+
+
+def _agreement(title: str, part: Part) -> list[Line]:
+    lines = [
+        (kind.upper(), _number(part[kind]), "whole test set") for kind in ("nmi", "ami", "ari")
+    ]
+    lines.append(("accuracy", _number(part["accuracy"]), "best one-to-one assignment"))
+    batches = part["batchwise_nmi"]
+    if "skipped" in batches:
+        return [*lines, ("NMI, mean of batches", "-", batches["skipped"])]
+    beside = f"random labels: {_number(batches['chance'])}"
+    name = f"NMI, mean of batches of {batches['batch_size']}"
+    return [*lines, (name, _number(batches["nmi"]), beside)]
+
+
+def _gap(title: str, part: Part) -> list[Line]:
+    said = "certified" if part["certified"] else "not certified"
+    return [(title, f"{part['gap']:.4f} nats", f"{said}, on {part['n']} points")]
+
+
+def _auroc(title: str, part: Part) -> list[Line]:
+    trivial = f"; needs no learning, {part['direction']}" if "direction" in part else ""
+    return [(title, _number(part["auroc"]), f"FPR at 95%: {_number(part['fpr95'])}{trivial}")]
+
+
+def _probes(title: str, part: Part) -> list[Line]:
+    return [
+        (
+            f"{name}, accuracy",
+            _number(part[kind]["accuracy"]),
+            f"{part[kind]['method']}; {part[kind]['n_train']} training points",
+        )
+        for name, kind in (("linear probe", "linear"), ("nearest neighbours", "knn"))
+    ]
+
+
+def _samples(title: str, part: Part) -> list[Line]:
+    beside = f"{part['finite']} finite, {part['steps']} steps from noise, in clusters: "
+    return [(title, str(part["n"]), f"{beside}{part['clusters_used']}")]
+
+
+def _distance(title: str, part: Part) -> list[Line]:
+    beside = f"real against real {part['floor']:.2f}; {part['n']} images on each side"
+    return [(part["title"], f"{part['distance']:.2f}", beside)]
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}"
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
@@ -91,46 +135,6 @@ def markdown(result: Mapping[str, Any]) -> str:
     pictures = [name for name in result["files"] if name.endswith(".png")]
     lines += [line for name in pictures for line in ("", f"![{name}]({name})")]
     return "\n".join(lines) + "\n"
-
-
-def _clusters(part: Mapping[str, Any]) -> list[Line]:
-    lines = [("clusters used", str(part["clusters_used"]), f"of {part['n_clusters']}")]
-    if "skipped" in part:
-        return [*lines, ("clusters against labels", "-", part["skipped"])]
-    for kind in ("nmi", "ami", "ari"):
-        lines.append((kind.upper(), _number(part[kind]), "whole test set"))
-    lines.append(("accuracy", _number(part["accuracy"]), "best one-to-one assignment"))
-    batches = part["batchwise_nmi"]
-    if "skipped" in batches:
-        return [*lines, ("NMI, mean of batches", "-", batches["skipped"])]
-    beside = f"random labels: {_number(batches['chance'])}"
-    name = f"NMI, mean of batches of {batches['batch_size']}"
-    return [*lines, (name, _number(batches["nmi"]), beside)]
-
-
-def _certificate(part: Mapping[str, Any]) -> list[Line]:
-    if "skipped" in part:
-        return [("gap", "-", part["skipped"])]
-    said = "certified" if part["certified"] else "not certified"
-    return [("gap", f"{part['gap']:.4f} nats", f"{said}, on {part['n']} points")]
-
-
-def _outside(name: str, part: Mapping[str, Any]) -> list[Line]:
-    lines = []
-    for kind, numbers in (part["scores"] | part["trivial"]).items():
-        title = f"AUROC against {name}: {TITLES[kind]}"
-        if "skipped" in numbers:
-            lines.append((title, "-", numbers["skipped"]))
-            continue
-        beside = f"FPR at 95%: {_number(numbers['fpr95'])}"
-        if "direction" in numbers:
-            beside += f"; needs no learning, {numbers['direction']}"
-        lines.append((title, _number(numbers["auroc"]), beside))
-    return lines
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}"
 
 
 def _cell(text: str) -> str:
