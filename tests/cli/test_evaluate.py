@@ -13,12 +13,12 @@ from sklearn.metrics import normalized_mutual_info_score
 from typer.testing import CliRunner
 
 from gedilearn import GEDI
-from gedilearn.assessment import Probe
 from gedilearn.cli import app
 from gedilearn.cli.evaluate_actions import _test_split
 from gedilearn.cli.evaluate_commands import Protocol
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
+from gedilearn.evaluation import Probe
 
 SHORT = [
     *("--set", "training.max_iter=10", "--set", "training.check_every=10"),

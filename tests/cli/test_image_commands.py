@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gedilearn import assessment
+from gedilearn import evaluation
 from gedilearn.cli.commands import app
 from gedilearn.cli.evaluate_commands import Protocol
 from gedilearn.cli.image_actions import changes
@@ -27,7 +27,7 @@ SHORT = [
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GEDI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(assessment, "assess", partial(assessment.assess, frechet=False))
+    monkeypatch.setattr(evaluation, "evaluate", partial(evaluation.evaluate, frechet=False))
 
 
 def gedi(*arguments):
@@ -83,7 +83,7 @@ def test_settings_are_read_as_yaml():
 def test_the_options_offer_what_there_is():
     from typing import get_args
 
-    from gedilearn.assessment.measuring import Probe as Known
+    from gedilearn.evaluation import Probe as Known
 
     assert tuple(s.value for s in Scale) == SCALES
     assert tuple(p.value for p in Protocol) == get_args(Known)

@@ -11,12 +11,11 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import normalized_mutual_info_score
 from typer.testing import CliRunner
 
-from gedilearn import estimator
+from gedilearn import estimator, panels
 from gedilearn.cli.commands import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import pictures, toy
-from gedilearn.report import panels
 
 SHORT = {
     "optimizer.batch_size": 40,

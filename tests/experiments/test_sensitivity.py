@@ -12,11 +12,10 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gedilearn import estimator
+from gedilearn import estimator, panels
 from gedilearn.cli.commands import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity, toy_tables
-from gedilearn.report import panels
 from gedilearn.settings import build
 
 SHORT = {

@@ -40,7 +40,7 @@ def choose(
     except InputError as error:
         raise InputError(str(error).replace("max_clusters=", "--max ")) from None
     if out is not None:
-        from gedilearn.report.choice import choice_figure
+        from gedilearn.report.figures import choice_figure
 
         write_new_text(files[0], json.dumps(plain(choice.to_json()), indent=1) + "\n")
         choice_figure(choice, files[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gedilearn.assessment import assess, read_buffer, sentences, table
 from gedilearn.cli.runs import (
     MODEL,
     Pictures,
@@ -21,6 +20,8 @@ from gedilearn.data.load import is_folder, is_name
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
+from gedilearn.evaluation import evaluate as evaluate_model
+from gedilearn.evaluation import read_buffer, sentences, table
 from gedilearn.output import Screen
 from gedilearn.training.modelfile import load_model
 from gedilearn.training.run_directory import read_config
@@ -37,7 +38,7 @@ def evaluate(
 ) -> None:
     """Measure the model of `run`, write the folder and show the table.
 
-    `asked` are further arguments of `assess`.
+    `asked` are further arguments of `gedilearn.evaluation.evaluate`.
     """
     model, columns = open_model(run)
     config = read_config(run) if run.is_dir() else {}
@@ -46,7 +47,7 @@ def evaluate(
     trained = _train_data(run, config, train, test, columns, screen)
     tested = _test_data(config, trained, train, test, columns, screen)
     others = _others(ood, model, columns, screen)
-    result = assess(
+    result = evaluate_model(
         model,
         trained,
         tested,

@@ -15,7 +15,7 @@ evaluation = typer.Typer(rich_markup_mode=None)
 
 
 class Protocol(str, Enum):
-    """Linear probes; a test holds them against those of `assess`."""
+    """Linear probes; a test holds them against those of `evaluation`."""
 
     fast = "fast"
     paper = "paper"

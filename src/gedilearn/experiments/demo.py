@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gedilearn import panels
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
-from gedilearn.report import panels
 from gedilearn.report.page import write_report
 from gedilearn.settings import Settings
 from gedilearn.writing import write_text

@@ -26,8 +26,8 @@ from gedilearn.settings import Settings, build
 from gedilearn.training.run_directory import plain, read_config
 
 if TYPE_CHECKING:
-    from gedilearn.assessment.measuring import Probe
     from gedilearn.estimator import GEDI
+    from gedilearn.evaluation.fitted_model import Probe
 
 SCALES = ("paper", "small", "default")
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
@@ -37,7 +37,7 @@ MOST_FOR_KMEANS = 10_000
 
 @dataclass(frozen=True)
 class Measuring:
-    """How a trained model is measured, see `assessment.assess`."""
+    """How a trained model is measured, see `evaluation.evaluate`."""
 
     samples: int = 500
     steps: int = 500
@@ -215,13 +215,13 @@ NOTHING: Row = dict.fromkeys(
 
 
 def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row:
-    from gedilearn import assessment
+    from gedilearn import evaluation
 
     measuring, out = work.measuring, None
     if work.out is not None:
         out = work.out / "evaluations" / name
         out.mkdir(parents=True, exist_ok=True)
-    found = assessment.assess(
+    found = evaluation.evaluate(
         model,
         work.train,
         work.test,
@@ -230,7 +230,7 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
         steps=measuring.steps,
         probe=measuring.probe,
         weights=measuring.weights,
-        buffer=assessment.read_buffer(run_folder, model, work.say) if run_folder else None,
+        buffer=evaluation.read_buffer(run_folder, model, work.say) if run_folder else None,
         out=out,
         tell=work.say,
     )
@@ -244,7 +244,7 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
     }
 
 
-# Where in what `assess` gives the figures of a row are.
+# Where in what `evaluate` gives the figures of a row are.
 FIGURES = {
     **{name: f"clustering.{name}" for name in ("nmi", "ami", "ari", "accuracy", "clusters_used")},
     "batchwise_nmi": "clustering.batchwise_nmi.nmi",

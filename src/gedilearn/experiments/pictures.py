@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gedilearn import panels
 from gedilearn.errors import InputError
 from gedilearn.experiments.rows import FRESH, N_POINTS, check_names
 from gedilearn.experiments.toy import (
@@ -26,7 +27,6 @@ from gedilearn.experiments.toy import (
     values_of,
 )
 from gedilearn.experiments.toy_tables import shortened
-from gedilearn.report import panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
