@@ -29,11 +29,8 @@ from gedilearn.errors import InputError
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
-<<<<<<< HEAD
-from gedilearn.presets import preset as preset_values
-=======
 from gedilearn.models.inference import gradient_norms, outputs
->>>>>>> house-evaluation
+from gedilearn.presets import preset as preset_values
 from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.sections import Schedule
 from gedilearn.settings import Settings, assign, flat, known_paths, resolve
