@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_s
 from gedilearn import GEDI, assessment
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
-from gedilearn.experiments import image_sets, images
+from gedilearn.experiments import images
 from gedilearn.experiments.images import Measuring
 from gedilearn.training.loop import Trainer
 
@@ -226,20 +226,20 @@ def test_the_papers_scale_is_measured_by_its_protocol():
 
 
 def test_the_digits_are_images_split_once_for_all():
-    train, test = image_sets.load_sets("digits")
+    train, test = images.load_sets("digits")
     assert train.x.shape == (1297, 1, 8, 8) and test.x.shape == (500, 1, 8, 8)
     from sklearn.datasets import load_digits
 
     whole = {x.tobytes() for x in load_digits().images.astype(np.float32)}
     both = {x.tobytes() for x in np.concatenate([train.x, test.x])}
     assert both == whole
-    again = image_sets.load_sets("digits")[1]
+    again = images.load_sets("digits")[1]
     assert np.array_equal(again.x, test.x) and np.bincount(test.y).min() > 30
 
 
 def test_shuffled_patches_hold_the_same_pixels_in_other_places():
     x = np.random.default_rng(0).integers(0, 256, (5, 1, 28, 28), dtype=np.uint8)
-    mixed = image_sets.shuffled_patches(x)
+    mixed = images.shuffled_patches(x)
     assert mixed.shape == x.shape and mixed.dtype == x.dtype
     for old, new in zip(x, mixed, strict=True):
         # brute force: every 7x7 patch is somewhere else, or where it was, exactly once
@@ -270,17 +270,17 @@ def test_shuffled_patches_hold_the_same_pixels_in_other_places():
     ],
 )
 def test_a_part_of_a_set_stands_for_the_set(other, name, same):
-    assert image_sets.stands_for(other, name) is same
+    assert images.stands_for(other, name) is same
 
 
 def test_the_papers_pairs_are_taken_from_the_cache_unless_a_part_is_given(monkeypatch):
-    monkeypatch.setattr(image_sets, "is_cached", lambda name: name != "fashion-mnist")
-    monkeypatch.setattr(image_sets, "open_set", lambda name, split: f"{name}:{split}")
+    monkeypatch.setattr(images, "is_cached", lambda name: name != "fashion-mnist")
+    monkeypatch.setattr(images, "open_set", lambda name, split: f"{name}:{split}")
     test = coloured(3, 0)
-    assert image_sets.load_others("cifar10", test, {}) == {
+    assert images.load_others("cifar10", test, {}) == {
         "svhn": "svhn:test",
         "cifar100": "cifar100:test",
     }
-    given = image_sets.load_others("cifar10", test, OTHERS)
+    given = images.load_others("cifar10", test, OTHERS)
     assert list(given) == ["cifar100", "svhn, first 30"]
-    assert list(image_sets.load_others("mnist", test, {})) == ["shuffled patches"]
+    assert list(images.load_others("mnist", test, {})) == ["shuffled patches"]

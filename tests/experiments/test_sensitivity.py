@@ -16,6 +16,7 @@ from gedilearn import estimator
 from gedilearn.cli.commands import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity, toy_tables
+from gedilearn.experiments.sensitivity import EXPERIMENT
 from gedilearn.report import panels
 from gedilearn.settings import build
 
@@ -147,7 +148,7 @@ def test_the_heat_maps_have_prior_to_the_right_and_inv_upwards(rows, monkeypatch
 def test_the_table_fits_a_terminal_of_80_columns_and_says_how_long_training_was(rows):
     console = Console(file=io.StringIO(), width=80)
     wide = [r | {"prior": w} for r in rows for w in sensitivity.WEIGHTS]
-    sensitivity.show(wide, console)
+    EXPERIMENT.show(wide, console)
     text = console.file.getvalue()
     assert "…" not in text and "shortened to 20 iterations" in " ".join(text.split())
     assert "training shortened to 20 iterations; 2 seeds" in sensitivity.markdown(rows)

@@ -255,10 +255,12 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     assert toy_tables.RULE in text and "Not run" not in text and "png" not in text
     cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| moons |")]
     assert len(cells) == 8
-    for line, cell in zip(toy_tables.summary(rows), cells, strict=False):
-        assert cell[1] == toy.NAMES[line["method"]]
-        assert cell[4] == (line["verdict"] or "not in the paper")
-        assert cell[5] == toy_tables.reason(line)
+    groups = toy_tables.tables(rows)[0].groups
+    assert len(groups) == 16
+    for group, cell in zip(groups, cells, strict=False):
+        assert cell[1] == toy.NAMES[group[0]["method"]]
+        assert cell[4] == toy_tables.judged(group)
+        assert cell[5] == toy_tables.reason(group)
     for name in ("config.json", "rows.jsonl"):
         (tmp_path / "some").mkdir(exist_ok=True)
         lines = (out / name).read_text()

@@ -17,7 +17,7 @@ from gedilearn.errors import InputError
 from gedilearn.experiments import image_tables
 from gedilearn.experiments import images as table
 from gedilearn.experiments.image_sets import OWN_SETS
-from gedilearn.experiments.rows import Row
+from gedilearn.experiments.runner import Row
 from gedilearn.output import Screen, csv_text, make_console
 from gedilearn.writing import write_text
 

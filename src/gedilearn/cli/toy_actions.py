@@ -12,7 +12,7 @@ from gedilearn.errors import InputError
 from gedilearn.experiments import pictures, toy_tables
 from gedilearn.experiments import sensitivity as grid
 from gedilearn.experiments import toy as table
-from gedilearn.experiments.rows import Row
+from gedilearn.experiments.runner import Row
 from gedilearn.output import Screen, csv_text, make_console
 from gedilearn.writing import write_text
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gedilearn.data.cache import is_cached, open_set
 from gedilearn.data.dataset import Dataset, fingerprint
+from gedilearn.data.digits import digits
 from gedilearn.errors import InputError
-from gedilearn.experiments.image_sets import OWN_SETS, PAPER_SETS, load_others, load_sets
-from gedilearn.experiments.rows import Row, adjusted, check_names, collect, outcome
+from gedilearn.experiments.runner import Row, Tell, adjusted, chosen, collect, outcome
 from gedilearn.presets import preset
 from gedilearn.settings import Settings, build
 from gedilearn.training.run_directory import plain, read_config
@@ -33,6 +34,89 @@ SCALES = ("paper", "small", "default")
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
 KMEANS = "k-means"
 MOST_FOR_KMEANS = 10_000
+# The sets, and the others that the paper holds against each.
+PAPER_SETS = {
+    "svhn": ("cifar10", "cifar100"),
+    "cifar10": ("svhn", "cifar100"),
+    "cifar100": ("svhn", "cifar10"),
+}
+OWN_SETS = {"mnist": ("fashion-mnist",), "digits": ()}
+TITLES = {
+    "svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST",
+    "digits": "digits", "fashion-mnist": "Fashion-MNIST",
+}  # fmt: skip
+SHUFFLED = "shuffled patches"
+PARTS = 4  # patches on each side: of 7x7 pixels on MNIST, of 2x2 on the digits
+TEST_DIGITS = 500
+
+# --- data sets: to train on, to test with, and to hold against those ------------------------------
+
+
+def load_sets(data: str) -> tuple[Dataset, Dataset]:
+    """Images to train on and images to test with."""
+    if data == "digits":
+        return _digit_images()
+    return open_set(data, "train"), open_set(data, "test")
+
+
+def _digit_images() -> tuple[Dataset, Dataset]:
+    """The digits as images (n, 1, 8, 8); always the same of them are kept for the test."""
+    whole = digits()
+    assert whole.y is not None
+    order = np.random.default_rng(0).permutation(len(whole.x))
+    x = whole.x.astype(np.float32).reshape(-1, 1, 8, 8)
+    held, kept = np.split(order, [TEST_DIGITS])
+    train, test = (
+        Dataset(name, x[part], whole.y[part], None, whole.source)
+        for name, part in (("digits", kept), ("digits-test", held))
+    )
+    return train, test
+
+
+def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[str, Dataset]:
+    """What to hold against the test images: the paper's sets that are here, and those given.
+
+    One of these names that is given takes the place of the set in the cache. Grey digits are also
+    held against themselves with their patches shuffled, image by image: pixel by pixel they are the
+    same, so that brightness and ink tell nothing.
+    """
+    names = (PAPER_SETS | OWN_SETS)[data]
+    found = {
+        name: open_set(name, "test")
+        for name in names
+        if not any(stands_for(other, name) for other in given) and is_cached(name)
+    }
+    if data in OWN_SETS:
+        x = shuffled_patches(np.asarray(test.x))
+        found[SHUFFLED] = Dataset(SHUFFLED, x, None, None, test.source)
+    return found | dict(given)
+
+
+def stands_for(other: str, name: str) -> bool:
+    """Whether a set outside is, or is a part of, the set of this name: 'svhn, first 1083'."""
+    given = other.lower()
+    return any(
+        given.startswith(known) and not given[len(known) : len(known) + 1].isalnum()
+        for known in (name, TITLES[name].lower())
+    )
+
+
+def shuffled_patches(x: np.ndarray, parts: int = PARTS, seed: int = 0) -> np.ndarray:
+    """Images (n, c, h, w) cut into parts x parts patches that change places.
+
+    Pixels that do not make up a whole patch are left out.
+    """
+    n, c, height, width = x.shape
+    h, w = height // parts, width // parts
+    cut = x[:, :, : h * parts, : w * parts].reshape(n, c, parts, h, parts, w)
+    patches = cut.transpose(0, 2, 4, 1, 3, 5).reshape(n, parts * parts, c, h, w)
+    places = np.tile(np.arange(parts * parts), (n, 1))
+    places = np.random.default_rng(seed).permuted(places, axis=1)
+    mixed = patches[np.arange(n)[:, None], places].reshape(n, parts, parts, c, h, w)
+    return mixed.transpose(0, 3, 1, 4, 2, 5).reshape(n, c, h * parts, w * parts)
+
+
+# --- running ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -62,9 +146,6 @@ class Work:
     say: Callable[[str], None] = field(default=lambda line: None)
 
 
-# --- running ------------------------------------------------------------------------------------
-
-
 def run(
     data: str,
     scale: str,
@@ -77,14 +158,14 @@ def run(
     changes: dict[str, Any] | None = None,
     measuring: Measuring | None = None,
     sets: tuple[Dataset, Dataset] | None = None,
-    tell: Callable[[Row, int], None] | None = None,
+    tell: Tell | None = None,
     say: Callable[[str], None] | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for methods is all of the scale's.
 
     `others` are images outside, by name, beside those of `load_others`. `iterations` shortens the
     training; `changes` are further settings by their dotted names. `sets` are images to train on
-    and to test with in the place of the published ones. `out` and `tell` as in `rows.collect`;
+    and to test with in the place of the published ones. `out` and `tell` as in `runner.collect`;
     `out` also receives a run directory for each training, in runs/, which an interrupted one
     is continued from, and what the measuring writes, in evaluations/. `say` receives lines on how
     it goes.
@@ -113,19 +194,12 @@ def plan(
     data: str, scale: str, seeds: Sequence[int], methods: Sequence[str] | None
 ) -> list[tuple[str, str, int]]:
     """All (data, method, seed) asked for, k-means with them, seed by seed."""
-    check_names("data set", (data,), (*PAPER_SETS, *OWN_SETS))
-    check_names("scale", (scale,), scales(data))
-    check_names("method", methods or (), METHODS)
-    chosen = default_methods(scale) if methods is None else methods
-    keys = [
-        (data, method, seed)
-        for seed in seeds
-        for method in (KMEANS, *METHODS)
-        if method == KMEANS or method in chosen
-    ]
-    if not chosen or not keys:
+    chosen("data set", (data,), (*PAPER_SETS, *OWN_SETS))
+    chosen("scale", (scale,), scales(data))
+    trained = chosen("method", default_methods(scale) if methods is None else methods, METHODS)
+    if not trained or not len(seeds):
         raise InputError("nothing to run: give at least one seed and method")
-    return keys
+    return [(data, method, seed) for seed in seeds for method in (KMEANS, *trained)]
 
 
 def scales(data: str) -> tuple[str, ...]:
@@ -138,12 +212,6 @@ def default_methods(scale: str) -> tuple[str, ...]:
 
 def preset_name(data: str, scale: str) -> str:
     return "default" if scale == "default" else f"{scale}/{data}"
-
-
-def folder(root: Path, data: str, scale: str, iterations: int | None) -> Path:
-    """Where the results are kept: rows of other settings are never mixed."""
-    shorter = "" if iterations is None else f"-{iterations}-iterations"
-    return root / f"{data}-{scale}{shorter}"
 
 
 def values_of(

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gedilearn.errors import InputError
-from gedilearn.experiments.rows import FRESH, N_POINTS, check_names
+from gedilearn.experiments.runner import FRESH, N_POINTS, chosen, shortened
 from gedilearn.experiments.toy import (
-    METHODS,
     NAMES,
-    OTHERS,
     SETS,
+    chosen_methods,
     model_file,
     seeded,
     train,
     values_of,
 )
-from gedilearn.experiments.toy_tables import shortened
 from gedilearn.report import panels
 
 if TYPE_CHECKING:
@@ -53,13 +51,10 @@ def models(
     tell: Callable[[str], None] | None = None,
 ) -> Models:
     """A fitted model for each (data, method): from the folder `out`, or trained and kept there."""
-    check_names("data set", data or (), SETS)
-    check_names("method", methods or (), (*METHODS, *OTHERS))
-    names = [name for name in SETS if data is None or name in data]
-    chosen = [m for m in (*METHODS, *OTHERS) if m in (METHODS if methods is None else methods)]
-    if not names or not chosen:
+    names, wanted = chosen("data set", data, SETS), chosen_methods(methods)
+    if not names or not wanted:
         raise InputError("nothing to draw: give at least one data set and method")
-    asked = {method: values_of(preset, method, iterations, changes) for method in chosen}
+    asked = {method: values_of(preset, method, iterations, changes) for method in wanted}
     found = {}
     for name in names:
         for method, values in asked.items():
@@ -96,7 +91,7 @@ def labels(
     """Fresh points in the colours of the clusters predicted for them; `asked` as in `models`."""
     fitted = models(out, data, methods, **asked)
     seed, n = asked.get("seed", 0), asked.get("n", N_POINTS)
-    from sklearn.metrics import normalized_mutual_info_score
+    from gedilearn.evaluation.clustering import clustering_scores
 
     grid = _Grid(fitted, "truth", f"Predicted clusters on fresh points: {_made(asked)}")
     for name, method, axes in grid.panels():
@@ -106,7 +101,7 @@ def labels(
             grid.draw(axes, name, fresh.x, fresh.y)
             continue
         predicted = fitted[name, method].predict(fresh.x)
-        nmi = normalized_mutual_info_score(fresh.y, predicted)
+        nmi = clustering_scores(fresh.y, predicted)["nmi"]
         colours = matching(fresh.y, predicted, 2)[predicted]
         grid.draw(axes, name, fresh.x, colours, f"{NAMES[method]}\nNMI {nmi:.2f}")
     return panels.save(grid.figure, out / "labels.png")

@@ -15,7 +15,8 @@ from gedilearn import estimator
 from gedilearn.cli.commands import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.experiments import pictures, toy
+from gedilearn.experiments import toy
+from gedilearn.experiments import toy_pictures as pictures
 from gedilearn.report import panels
 
 SHORT = {
