@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 import gedilearn
 from gedilearn import GEDI
 from gedilearn.cli import app
+from gedilearn.cli.app import Result, Screen
 from gedilearn.data.files import load
-from gedilearn.output import Result, Screen
 from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, Settings, known_paths
 from gedilearn.training.run_directory import RunDirectory
@@ -352,14 +352,14 @@ def test_diagnose_refuses_views_that_no_file_holds(points, here):
 def interrupted(points, here, monkeypatch) -> Path:
     """A run that Ctrl-C ended half way."""
     np.save("x.npy", points)
-    metric = RunDirectory.metric
+    metric = RunDirectory.add_metrics
 
     def press_ctrl_c(self, row):
         metric(self, row)
         os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunDirectory, "metric", press_ctrl_c)
+        patch.setattr(RunDirectory, "add_metrics", press_ctrl_c)
         result = gedi("fit", "x.npy", "-k", 3, *SHORT, "--out", "my run", code=130)
     assert result.stderr == "interrupted: continue with gedi resume 'my run'\n"
     assert result.stdout == ""

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from gedilearn import GEDI
 from gedilearn.assessment import Probe
 from gedilearn.cli import app
-from gedilearn.cli.evaluate_actions import _test_split
-from gedilearn.cli.evaluate_commands import Protocol
+from gedilearn.cli.app import Probe as ProbeOption
+from gedilearn.cli.runs import test_images_of as images_of
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 
@@ -129,7 +129,7 @@ def test_a_fetched_set_is_measured_on_its_test_images(tmp_path, monkeypatch):
     ],
 )
 def test_the_test_images_are_those_of_the_same_set(source, expected):
-    assert _test_split(source) == expected
+    assert images_of(source) == expected
 
 
 def test_tables_keep_their_columns_and_labels_are_optional(folder, tmp_path):
@@ -218,4 +218,4 @@ def test_a_folder_that_cannot_be_made_is_one_line(run, tmp_path):
 
 
 def test_the_probes_offered_are_those_there_are():
-    assert [each.value for each in Protocol] == list(get_args(Probe))
+    assert [each.value for each in ProbeOption] == list(get_args(Probe))

@@ -10,9 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gedilearn import assessment
-from gedilearn.cli.commands import app
-from gedilearn.cli.evaluate_commands import Protocol
-from gedilearn.cli.image_actions import changes
+from gedilearn.cli import app
+from gedilearn.cli.app import Probe, changes
 from gedilearn.cli.image_commands import Scale
 from gedilearn.experiments import image_sets
 from gedilearn.experiments.images import SCALES
@@ -58,7 +57,7 @@ def test_a_run_writes_tables_and_says_that_it_was_shortened(tmp_path, monkeypatc
         (("--data", "cifar10", "--scale", "default"), "unknown scale 'default'"),
         (("--data", "cifar10"), "gedi data get cifar10"),
         (("--data", "digits", "--methods", "gedy"), "did you mean 'gedi'"),
-        (("--data", "digits", "--ood", "noise"), "--ood noise: write it as NAME=DATA"),
+        (("--data", "digits", "--ood", "noise"), "noise: no such file"),
         (("--data", "digits", "--ood", "toys=moons"), "vectors, not images"),
         (("--data", "digits", "--set", "weights.inw=1"), "did you mean 'weights.inv'"),
         (("--data", "digits", "--set", "weights.inv"), "write it as name=value"),
@@ -73,7 +72,7 @@ def test_what_is_wrong_is_one_line(arguments, says, tmp_path):
 def test_a_set_outside_is_given_once(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 1, 8, 8)))
     done = gedi("--data", "digits", *2 * ["--ood", f"a={tmp_path / 'a.npy'}"], "--out", tmp_path)
-    assert done.exit_code == 2 and "a was given before" in done.output
+    assert done.exit_code == 2 and "two sets called a" in done.output
 
 
 def test_settings_are_read_as_yaml():
@@ -86,4 +85,4 @@ def test_the_options_offer_what_there_is():
     from gedilearn.assessment.measuring import Probe as Known
 
     assert tuple(s.value for s in Scale) == SCALES
-    assert tuple(p.value for p in Protocol) == get_args(Known)
+    assert tuple(p.value for p in Probe) == get_args(Known)

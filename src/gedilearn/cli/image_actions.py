@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from gedilearn.cli.app import Screen, changes, csv_text, make_console, outside
 from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.files import load
@@ -18,7 +17,6 @@ from gedilearn.experiments import image_tables
 from gedilearn.experiments import images as table
 from gedilearn.experiments.image_sets import OWN_SETS
 from gedilearn.experiments.rows import Row
-from gedilearn.output import Screen, csv_text, make_console
 from gedilearn.writing import write_text
 
 DEFAULT_OUT = Path("gedi-runs") / "images"
@@ -50,7 +48,7 @@ def images(asked: Asked, measuring: dict[str, Any], out: Path | None, screen: Sc
             scale,
             range(seeds),
             names(asked.methods),
-            outside(asked.ood),
+            outside(asked.ood, read_images),
             folder,
             iterations=asked.iterations,
             changes=changes(asked.assignments),
@@ -64,33 +62,12 @@ def images(asked: Asked, measuring: dict[str, Any], out: Path | None, screen: Sc
     screen.message(f"written in {folder}: rows.jsonl, images.csv, images.md, runs, evaluations")
 
 
-def outside(options: Sequence[str]) -> dict[str, Dataset]:
-    """The sets of `--ood NAME=DATA`, by name."""
-    found: dict[str, Dataset] = {}
-    for option in options:
-        name, equals, source = option.partition("=")
-        if not (name and equals and source):
-            raise InputError(f"--ood {option}: write it as NAME=DATA")
-        if name in found:
-            raise InputError(f"--ood {option}: {name} was given before")
-        found[name] = load(source)
-        if found[name].x.ndim != 4:
-            raise InputError(f"--ood {option}: vectors, not images; give a set or folder of images")
-    return found
-
-
-def changes(assignments: Sequence[str]) -> dict[str, Any]:
-    """The settings of `--set NAME=VALUE`, by name."""
-    found = {}
-    for assignment in assignments:
-        path, equals, text = assignment.partition("=")
-        if not equals:
-            raise InputError(f"--set {assignment}: write it as name=value")
-        try:
-            found[path] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise InputError(f"--set {assignment}: the value is not valid YAML") from None
-    return found
+def read_images(source: str) -> Dataset:
+    """Data outside for `--ood`."""
+    dataset = load(source)
+    if dataset.x.ndim != 4:
+        raise InputError(f"--ood {source}: vectors, not images; give a set or folder of images")
+    return dataset
 
 
 def _csv(rows: Sequence[Row]) -> str:

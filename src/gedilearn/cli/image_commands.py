@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gedilearn.cli.evaluate_commands import Protocol
-from gedilearn.cli.plainly import plainly
+from gedilearn.cli.app import Changes, Outside, Probe
 
 image_runs = typer.Typer(rich_markup_mode=None)
 
@@ -23,7 +22,6 @@ class Scale(str, Enum):
 
 
 @image_runs.command()
-@plainly
 def images(
     data: Annotated[
         str,
@@ -51,14 +49,7 @@ def images(
         int | None,
         typer.Option(metavar="N", min=1, help="Seeds 0 to N-1; 5 on mnist and digits, else 1."),
     ] = None,
-    ood: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=DATA",
-            help="Also tell the test images from these: anything that gedi fit reads. May be "
-            "repeated. The paper's pairs are taken when they are fetched.",
-        ),
-    ] = None,
+    ood: Outside = None,
     samples: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help="Images to generate; 5000 at paper scale, else 500."),
@@ -67,7 +58,7 @@ def images(
         int | None, typer.Option(metavar="N", min=1, help="Langevin steps of each; 500.")
     ] = None,
     probe: Annotated[
-        Protocol | None,
+        Probe | None,
         typer.Option(help="The linear classifier; the paper's at paper scale, else the fast one."),
     ] = None,
     weights: Annotated[
@@ -90,12 +81,7 @@ def images(
             help="Shorten the training to N iterations, for a quick look; the results say so.",
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Change one setting of all methods, as gedi fit."
-        ),
-    ] = None,
+    set_: Changes = None,
 ) -> None:
     """The paper's image tables: clusters, samples, OOD, probe.
 
@@ -109,7 +95,7 @@ def images(
     gedi reproduce images --data cifar10 --scale paper --methods gedi
     """
     from gedilearn.cli import image_actions
-    from gedilearn.output import Screen
+    from gedilearn.cli.app import Screen
 
     measuring = {
         "samples": samples,

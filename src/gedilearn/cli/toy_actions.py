@@ -7,13 +7,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gedilearn.cli.app import Screen, csv_text, make_console
 from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.errors import InputError
 from gedilearn.experiments import pictures, toy_tables
 from gedilearn.experiments import sensitivity as grid
 from gedilearn.experiments import toy as table
 from gedilearn.experiments.rows import Row
-from gedilearn.output import Screen, csv_text, make_console
 from gedilearn.writing import write_text
 
 DEFAULT_OUT = Path("gedi-runs") / "toy"

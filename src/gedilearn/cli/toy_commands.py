@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from gedilearn.cli.plainly import plainly
-
 toys = typer.Typer(rich_markup_mode=None)
 
 Preset = Annotated[
@@ -47,7 +45,6 @@ Shorter = Annotated[
 
 
 @toys.command()
-@plainly
 def toy(
     preset: Preset = "default",
     seeds: Seeds = 5,
@@ -67,13 +64,12 @@ def toy(
     gedi reproduce toy --preset paper/toy --workers 2
     """
     from gedilearn.cli import toy_actions
-    from gedilearn.output import Screen
+    from gedilearn.cli.app import Screen
 
     toy_actions.toy(preset, seeds, methods, data, workers, out, iterations, Screen())
 
 
 @toys.command()
-@plainly
 def labels(
     preset: Preset = "default",
     seed: Seed = 0,
@@ -91,14 +87,13 @@ def labels(
     gedi reproduce labels --preset paper/toy --seed 1
     """
     from gedilearn.cli import toy_actions
-    from gedilearn.output import Screen
+    from gedilearn.cli.app import Screen
 
     asked = {"seed": seed, "preset": preset, "iterations": iterations}
     toy_actions.picture("labels", methods, data, out, asked, Screen())
 
 
 @toys.command()
-@plainly
 def generation(
     preset: Preset = "default",
     seed: Seed = 0,
@@ -125,14 +120,13 @@ def generation(
     gedi reproduce generation --methods jem,gedi
     """
     from gedilearn.cli import toy_actions
-    from gedilearn.output import Screen
+    from gedilearn.cli.app import Screen
 
     asked = {"seed": seed, "preset": preset, "iterations": iterations, "steps": steps}
     toy_actions.picture("generation", methods, data, out, asked, Screen())
 
 
 @toys.command()
-@plainly
 def sensitivity(
     preset: Preset = "default",
     seeds: Seeds = 5,
@@ -151,6 +145,6 @@ def sensitivity(
     gedi reproduce sensitivity --seeds 1 --data moons --iterations 500
     """
     from gedilearn.cli import toy_actions
-    from gedilearn.output import Screen
+    from gedilearn.cli.app import Screen
 
     toy_actions.sensitivity(preset, seeds, data, workers, out, iterations, Screen())
