@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from gedilearn import assessment
 from gedilearn.cli import app
-from gedilearn.cli.app import Probe, changes
 from gedilearn.cli.image_commands import Scale
 from gedilearn.experiments import image_sets
 from gedilearn.experiments.images import SCALES
@@ -75,14 +74,5 @@ def test_a_set_outside_is_given_once(tmp_path):
     assert done.exit_code == 2 and "two sets called a" in done.output
 
 
-def test_settings_are_read_as_yaml():
-    assert changes(["a.b=[1, 2]", "c=null"]) == {"a.b": [1, 2], "c": None}
-
-
 def test_the_options_offer_what_there_is():
-    from typing import get_args
-
-    from gedilearn.assessment.measuring import Probe as Known
-
     assert tuple(s.value for s in Scale) == SCALES
-    assert tuple(p.value for p in Probe) == get_args(Known)

@@ -89,9 +89,9 @@ def interruptible(how_to_continue: str, begun: Path | None = None) -> Iterator[N
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            how_to_continue if begun is None or begun.exists() else ""
-        ) from None
+        if begun is None or begun.exists():
+            raise KeyboardInterrupt(how_to_continue) from None
+        raise
 
 
 app = typer.Typer(
@@ -161,6 +161,9 @@ Run = Annotated[
         metavar="RUN", help="A run directory written by gedi fit, or a model.safetensors file."
     ),
 ]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run directory written by gedi fit.")
+]
 OutFile = Annotated[
     Path | None,
     typer.Option(
@@ -198,8 +201,8 @@ Outside = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=DATA",
-        help="Also tell the test data from this data, which is outside: anything that gedi fit "
-        "reads. NAME= may be left out. May be repeated.",
+        help="Other data, to measure how well it is told from the test data: anything that gedi "
+        "fit reads. NAME= may be left out. May be repeated.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]

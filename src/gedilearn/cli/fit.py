@@ -12,6 +12,7 @@ from gedilearn.cli.app import (
     Changes,
     Data,
     Quiet,
+    RunFolder,
     Screen,
     Seed,
     Size,
@@ -76,7 +77,10 @@ def fit(
         typer.Option(metavar="N", help="Initialisations trained at once; the best is kept."),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="[auto|cpu|cuda|mps]", help="Where to train.")
+        str | None,
+        typer.Option(
+            metavar="[auto|cpu|cuda|mps]", help="Where to train; auto takes a GPU if there is one."
+        ),
     ] = None,
     size: Size = None,
     skip_broken: SkipBroken = False,
@@ -197,7 +201,7 @@ def choose(
 
 @app.command()
 def resume(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory.")],
+    run: RunFolder,
     data: Annotated[
         str | None,
         typer.Option(metavar="DATA", help="Where the data is now, if it was moved."),

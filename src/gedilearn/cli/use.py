@@ -19,6 +19,7 @@ from gedilearn.cli.app import (
     Quiet,
     Result,
     Run,
+    RunFolder,
     Screen,
     Seed,
     Size,
@@ -44,7 +45,7 @@ def predict(
     data: Data,
     out: OutFile = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Also the probability of every cluster.")
+        bool, typer.Option("--proba", help="Also give the probability of every cluster.")
     ] = False,
     size: Size = None,
     skip_broken: SkipBroken = False,
@@ -156,7 +157,7 @@ def diagnose(
 ) -> None:
     """Say whether a clustering is to be trusted.
 
-    Lists each finding on the failure modes of such training, then the verdict.
+    Lists what was found on each way in which such training can fail, then the verdict.
 
     \b
     gedi diagnose gedi-runs/points-1
@@ -198,21 +199,23 @@ def evaluate(
     probe: Annotated[
         Probe,
         typer.Option(
-            help="Linear probe: fast (logistic regression), paper (its protocol, slow) or none."
+            help="Linear classifier on the features: fast (logistic regression), paper (the "
+            "paper's protocol, slow) or none."
         ),
     ] = Probe.fast,
     samples: Annotated[
         int,
-        typer.Option(metavar="N", min=0, help="How many samples to draw; 0 for none."),
+        typer.Option(metavar="N", min=0, help="How many points to generate; 0 for none."),
     ] = 500,
     steps: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Langevin steps of each sample, from noise.")
+        int, typer.Option(metavar="N", min=0, help="Langevin steps for each point, from noise.")
     ] = 500,
     inception: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The weight file of FID; without it, another Frechet distance under its own name.",
+            help="The weights of Inception, for FID; without them, another Frechet distance is "
+            "measured under its own name.",
         ),
     ] = None,
     out: Annotated[
@@ -228,9 +231,10 @@ def evaluate(
 ) -> None:
     """Measure a fitted model on test data.
 
-    Clusters against labels, points outside, features, samples: a table, evaluation.json,
-    evaluation.md and pictures. Labels, where the data has them, are used here only, after the fit.
-    docs/metrics.md says what each number means.
+    Compares clusters with labels, tells other data from the test data, classifies by the features
+    and generates points. Prints a table and writes evaluation.json, evaluation.md and pictures.
+    Labels, where the data has them, are used here only, after the fit. docs/metrics.md says what
+    each number means.
 
     \b
     gedi evaluate gedi-runs/mnist-1 --ood svhn:test
@@ -267,10 +271,10 @@ def evaluate(
 
 
 @app.command()
-def report(run: Run, quiet: Quiet = False) -> None:
-    """Draw the figures of a run and write its report, a page for the browser.
+def report(run: RunFolder, quiet: Quiet = False) -> None:
+    """Write the report of a run, an HTML page with figures.
 
-    Both come from the run directory alone, and are written into it.
+    Both are made from the run directory alone, and are written into it.
 
     \b
     gedi report gedi-runs/points-1
