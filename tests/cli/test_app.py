@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 import gedilearn
 from gedilearn.cli import app
-from gedilearn.cli.app import Probe, Result, Screen, changes, interruptible, new_files, outside
+from gedilearn.cli.app import Probe, changes, interruptible, outside
+from gedilearn.cli.output import Result, Screen, new_files
 from gedilearn.cli.use import Kind
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gedilearn.cli.app import Screen, csv_text, make_console, new_files
+from gedilearn.cli.output import Screen, csv_text, make_console, new_files
 from gedilearn.cli.runs import next_free
 from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.writing import write_text

@@ -49,7 +49,7 @@ def landscape(
     gedi reproduce landscape --out tables
     """
     from gedilearn.cli import actions
-    from gedilearn.cli.app import Screen
+    from gedilearn.cli.output import Screen
 
     actions.landscape(out, Screen())
 
@@ -84,7 +84,7 @@ def shapes(
     gedi reproduce shapes --workers 2 --out tables/shapes
     """
     from gedilearn.cli import actions
-    from gedilearn.cli.app import Screen
+    from gedilearn.cli.output import Screen
 
     actions.shapes(seeds, data, methods, workers, out, Screen())
 
@@ -113,7 +113,7 @@ def gen(
     gedi reproduce gen --seeds 1 --data mixture
     """
     from gedilearn.cli import actions
-    from gedilearn.cli.app import Screen
+    from gedilearn.cli.output import Screen
 
     actions.gen(seeds, data, out, Screen())
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gedilearn.cli.app import AsJson, Quiet, Screen, app
+from gedilearn.cli.app import AsJson, Quiet, app
+from gedilearn.cli.output import Screen
 
 data_sets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_sets, name="data")

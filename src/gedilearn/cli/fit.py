@@ -13,18 +13,14 @@ from gedilearn.cli.app import (
     Data,
     Quiet,
     RunFolder,
-    Screen,
     Seed,
     Size,
     SkipBroken,
     app,
     changes,
-    csv_text,
     interruptible,
-    json_text,
-    new_files,
-    print_list,
 )
+from gedilearn.cli.output import Screen, csv_text, json_text, new_files, print_list
 from gedilearn.errors import InputError
 from gedilearn.registry import METHODS
 from gedilearn.writing import write_text

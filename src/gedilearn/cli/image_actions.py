@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gedilearn.cli.app import Screen, changes, csv_text, make_console, outside
+from gedilearn.cli.app import changes, outside
+from gedilearn.cli.output import Screen, csv_text, make_console
 from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.files import load

@@ -95,7 +95,7 @@ def images(
     gedi reproduce images --data cifar10 --scale paper --methods gedi
     """
     from gedilearn.cli import image_actions
-    from gedilearn.cli.app import Screen
+    from gedilearn.cli.output import Screen
 
     measuring = {
         "samples": samples,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gedilearn.cli.app import Screen
+from gedilearn.cli.output import Screen
 from gedilearn.data.arrays import as_numbers
 from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.files import is_folder, is_name, load

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gedilearn.cli.app import Screen
+from gedilearn.cli.output import Screen
 
 
 def names(text: str | None) -> list[str] | None:

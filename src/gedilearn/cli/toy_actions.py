@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gedilearn.cli.app import Screen, csv_text, make_console
+from gedilearn.cli.output import Screen, csv_text, make_console
 from gedilearn.cli.tables import going_on, names, teller
 from gedilearn.errors import InputError
 from gedilearn.experiments import pictures, toy_tables

@@ -64,7 +64,7 @@ def toy(
     gedi reproduce toy --preset paper/toy --workers 2
     """
     from gedilearn.cli import toy_actions
-    from gedilearn.cli.app import Screen
+    from gedilearn.cli.output import Screen
 
     toy_actions.toy(preset, seeds, methods, data, workers, out, iterations, Screen())
 
@@ -87,7 +87,7 @@ def labels(
     gedi reproduce labels --preset paper/toy --seed 1
     """
     from gedilearn.cli import toy_actions
-    from gedilearn.cli.app import Screen
+    from gedilearn.cli.output import Screen
 
     asked = {"seed": seed, "preset": preset, "iterations": iterations}
     toy_actions.picture("labels", methods, data, out, asked, Screen())
@@ -120,7 +120,7 @@ def generation(
     gedi reproduce generation --methods jem,gedi
     """
     from gedilearn.cli import toy_actions
-    from gedilearn.cli.app import Screen
+    from gedilearn.cli.output import Screen
 
     asked = {"seed": seed, "preset": preset, "iterations": iterations, "steps": steps}
     toy_actions.picture("generation", methods, data, out, asked, Screen())
@@ -145,6 +145,6 @@ def sensitivity(
     gedi reproduce sensitivity --seeds 1 --data moons --iterations 500
     """
     from gedilearn.cli import toy_actions
-    from gedilearn.cli.app import Screen
+    from gedilearn.cli.output import Screen
 
     toy_actions.sensitivity(preset, seeds, data, workers, out, iterations, Screen())

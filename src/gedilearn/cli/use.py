@@ -1,6 +1,4 @@
-"""What is done with a fitted model: `gedi predict`, `score`, `sample`, `diagnose`, `report` and
-`evaluate`.
-"""
+"""Commands on a fitted model: `gedi predict`, `score`, `sample`, `diagnose`, `evaluate`, `report`."""
 
 from __future__ import annotations
 
@@ -17,17 +15,15 @@ from gedilearn.cli.app import (
     Outside,
     Probe,
     Quiet,
-    Result,
     Run,
     RunFolder,
-    Screen,
     Seed,
     Size,
     SkipBroken,
     app,
-    check_out,
     outside,
 )
+from gedilearn.cli.output import Result, Screen, check_out
 from gedilearn.errors import InputError
 
 
