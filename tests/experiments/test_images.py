@@ -218,8 +218,8 @@ def test_shorter_training_shortens_both_stages():
 
 
 def test_the_papers_scale_is_measured_by_its_protocol():
-    assert images.default_measuring("paper").probe == "paper"
-    assert images.default_measuring("small") == images.default_measuring("default") == Measuring()
+    assert images.measuring_at("paper").probe == "paper"
+    assert images.measuring_at("small") == images.measuring_at("default") == Measuring()
 
 
 # --- sets

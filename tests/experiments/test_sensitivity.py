@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gedilearn import estimator
-from gedilearn.cli.commands import app
+from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity, toy_tables
 from gedilearn.experiments.sensitivity import EXPERIMENT

@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_s
 from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
-from gedilearn.cli.commands import app
+from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import shapes
 from gedilearn.experiments.shapes import EXPERIMENT, SHAPES

@@ -12,7 +12,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from typer.testing import CliRunner
 
 from gedilearn import estimator
-from gedilearn.cli.commands import app
+from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy

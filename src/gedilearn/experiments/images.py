@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,9 +129,13 @@ class Measuring:
     weights: Path | None = None
 
 
-def default_measuring(scale: str) -> Measuring:
-    """At the paper's scale, its protocol, and half as many samples as there are test images."""
-    return Measuring(samples=5_000, probe="paper") if scale == "paper" else Measuring()
+def measuring_at(scale: str, **given: Any) -> Measuring:
+    """At the paper's scale, its protocol, and half as many samples as there are test images.
+
+    What is given and not None takes the place of that.
+    """
+    usual = Measuring(samples=5_000, probe="paper") if scale == "paper" else Measuring()
+    return replace(usual, **{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +179,7 @@ def run(
     keys = plan(data, scale, seeds, methods)
     train, test = sets or load_sets(data)
     outside = load_others(data, test, others or {})
-    measuring = measuring or default_measuring(scale)
+    measuring = measuring or measuring_at(scale)
     settings = {
         "scale": scale,
         "iterations": iterations,
@@ -204,6 +208,14 @@ def plan(
 
 def scales(data: str) -> tuple[str, ...]:
     return SCALES[:2] if data in PAPER_SETS else SCALES[2:]
+
+
+def default_scale(data: str) -> str:
+    return "default" if data in OWN_SETS else "small"
+
+
+def default_seeds(scale: str) -> int:
+    return 5 if scale == "default" else 1
 
 
 def default_methods(scale: str) -> tuple[str, ...]:

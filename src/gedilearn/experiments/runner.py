@@ -203,12 +203,6 @@ def shortened(iterations: int | None) -> str:
     return "" if iterations is None else f", training shortened to {iterations} iterations"
 
 
-def folder_of(root: Path, name: str, iterations: int | None) -> Path:
-    """Where results of this name are kept: rows of other settings are never mixed."""
-    shorter = "" if iterations is None else f"-{iterations}-iterations"
-    return root / (name.replace("/", "-") + shorter)
-
-
 # --- how a training ended -----------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Tables of results: described once, shown on a terminal, as Markdown and as CSV.
+"""Tables of results: described once, shown on a terminal and as Markdown.
 
 A table is a list of columns and a list of groups of rows: a group, for instance the seeds of one
 method on one set, is a line. An `Experiment` is what `gedi reproduce NAME` runs, and the tables
@@ -7,9 +7,6 @@ that it makes of its rows.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gedilearn.experiments.runner import Row, kept_in, no_rows
-from gedilearn.writing import write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -200,21 +196,6 @@ def grouped(rows: Sequence[Row], *by: str, **orders: Iterable[Any]) -> list[list
     return [groups[key] for key in sorted(groups, key=place)]
 
 
-def csv_of(rows: Sequence[Row]) -> str:
-    """One line a row; several words share a field, and what has parts of its own is JSON."""
-
-    def field(value: Any) -> Any:
-        if isinstance(value, dict):
-            return json.dumps(value)
-        return "; ".join(map(str, value)) if isinstance(value, list) else value
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows[0])
-    writer.writerows([field(value) for value in row.values()] for row in rows)
-    return text.getvalue()
-
-
 # --- experiments --------------------------------------------------------------------------------
 
 
@@ -258,16 +239,6 @@ class Experiment:
         if self.long is not None:
             return self.long(rows)
         return "\n".join(table.markdown() for table in self.tables(rows))
-
-    def write(self, rows: Sequence[Row], out: Path, *, new: bool = False) -> list[Path]:
-        """Rows as CSV, tables as Markdown, and the picture if there is one; their files."""
-        out.mkdir(parents=True, exist_ok=True)
-        files = [out / f"{self.name}.{ending}" for ending in ("csv", "md")]
-        for file, text in zip(files, (csv_of(rows), self.markdown(rows)), strict=True):
-            write_text(file, text, new=new)
-        if self.figure is not None:
-            files.append(self.figure(rows, out / f"{self.name}.png"))
-        return files
 
     def page(self, out: Path) -> str:
         """The page of results, as Markdown, from the rows in `out`."""
