@@ -10,8 +10,13 @@ import pytest
 from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 
 from gedilearn.errors import InputError
-from gedilearn.evaluation.chance import chance, table
-from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
+from gedilearn.evaluation.clustering import (
+    ari,
+    batchwise_nmi,
+    classes_of_clusters,
+    clustering_scores,
+    nmi,
+)
 
 
 def entropy(labels: np.ndarray) -> float:
@@ -69,6 +74,28 @@ def test_a_renamed_perfect_clustering_scores_one_everywhere():
     assert [scores[name] for name in ("nmi", "ami", "ari", "accuracy")] == pytest.approx([1.0] * 4)
 
 
+def test_single_scores_are_those_of_the_whole():
+    generator = np.random.default_rng(0)
+    truth, labels = generator.integers(4, size=90), generator.integers(5, size=90)
+    scores = clustering_scores(truth, labels)
+    assert (nmi(truth, labels), ari(truth, labels)) == (scores["nmi"], scores["ari"])
+    assert ari(labels, truth) == pytest.approx(ari(truth, labels))
+
+
+@pytest.mark.parametrize(("n_classes", "n_clusters"), [(3, 3), (2, 4), (4, 2)])
+def test_each_cluster_has_the_class_of_the_best_one_to_one_assignment(n_classes, n_clusters):
+    generator = np.random.default_rng(n_classes)
+    truth = np.r_[np.arange(n_classes), generator.integers(n_classes, size=40)]
+    labels = (truth + (generator.random(len(truth)) < 0.3)) % n_clusters
+    found = classes_of_clusters(truth, labels, n_clusters)
+    assert len(set(found)) == len(found) == n_clusters
+    assert np.mean(found[labels] == truth) == pytest.approx(best_accuracy(truth, labels))
+
+
+def test_a_cluster_without_points_has_a_class_too():
+    assert classes_of_clusters(np.array([1, 1, 0]), np.array([0, 0, 0]), 2).tolist() == [1, 0]
+
+
 def test_ami_is_far_below_nmi_for_random_labels_in_many_clusters():
     generator = np.random.default_rng(0)
     scores = clustering_scores(generator.integers(10, size=500), generator.integers(99, size=500))
@@ -116,6 +143,14 @@ def test_chance_is_the_same_for_the_same_seed_only():
     assert first.nmi == second.nmi and first.chance != second.chance
 
 
+def chance(classes: int, clusters: int) -> tuple[float, float, float]:
+    """Batch-wise NMI, NMI and AMI of 10,000 uniformly random labels."""
+    generator = np.random.default_rng(0)
+    truth, labels = (generator.integers(n, size=10_000) for n in (classes, clusters))
+    whole = clustering_scores(truth, labels)
+    return batchwise_nmi(truth, labels).nmi, whole["nmi"], whole["ami"]
+
+
 @pytest.mark.parametrize(
     ("classes", "clusters", "batchwise", "whole"),
     [(100, 256, 0.93, 0.23), (10, 128, 0.64, 0.02), (10, 10, 0.31, 0.00)],
@@ -123,17 +158,25 @@ def test_chance_is_the_same_for_the_same_seed_only():
 def test_random_labels_score_high_in_batches_and_near_zero_on_the_whole(
     classes, clusters, batchwise, whole
 ):
-    score = chance(classes, clusters)
-    assert score.batchwise_nmi == pytest.approx(batchwise, abs=0.02)
-    assert score.nmi == pytest.approx(whole, abs=0.02)
-    assert score.ami == pytest.approx(0, abs=0.01)
+    in_batches, nmi_of_all, ami_of_all = chance(classes, clusters)
+    assert in_batches == pytest.approx(batchwise, abs=0.02)
+    assert nmi_of_all == pytest.approx(whole, abs=0.02)
+    assert ami_of_all == pytest.approx(0, abs=0.01)
 
 
-def test_the_page_on_metrics_shows_the_table_that_the_command_prints():
+def test_the_page_on_metrics_shows_what_random_labels_score():
     page = Path(__file__).parents[2] / "docs" / "metrics.md"
     if not page.exists():
         pytest.skip("the documentation is not part of this installation")
-    assert table() in page.read_text(encoding="utf-8")
+    lines = [
+        "| classes | clusters | NMI, mean of batches of 64 | NMI, whole test | AMI, whole test |",
+        "| ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for case in ((100, 256), (10, 128), (10, 10)):
+        # Adding 0.0 turns a rounded -0.00 into 0.00.
+        scores = [f"{round(value, 2) + 0.0:.2f}" for value in chance(*case)]
+        lines.append("| " + " | ".join([*map(str, case), *scores]) + " |")
+    assert "\n".join(lines) in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

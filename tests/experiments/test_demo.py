@@ -71,7 +71,7 @@ def test_runs_reports_rows_and_overview_are_written(finished: Any) -> None:
 def test_settings_are_the_defaults_but_for_the_clusters_and_the_budget(finished: Any) -> None:
     out, _, _ = finished
     model = GEDI.load(out / "digits" / "model.safetensors")
-    expected = GEDI(n_clusters=10, random_state=0, max_iter=60)._settings()
+    expected = GEDI(n_clusters=10, random_state=0, max_iter=60).resolve((1797, 64))
     assert model.settings_ == expected
 
 

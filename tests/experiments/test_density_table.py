@@ -27,7 +27,12 @@ from gedilearn.experiments.density_table import (
     mixture,
 )
 
-SHORT = {"max_iter": 20, "density_iter": 20, "check_every": 10, "batch_size": 50}
+SHORT = {
+    "training.max_iter": 20,
+    "density.iterations": 20,
+    "training.check_every": 10,
+    "optimizer.batch_size": 50,
+}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +123,7 @@ def test_every_method_has_a_row_of_what_it_can_answer(rows):
 def test_the_rows_of_gedi_are_with_and_without_the_density(rows):
     train, fresh, outside = CASES["mixture"].draw(100, 3)
     for method, changed in (("gedi", {}), ("gedi w_gen=0", {"w_gen": 0.0})):
-        model = GEDI(4, random_state=3, **SHORT, **changed).fit(train.x)
+        model = GEDI(4, random_state=3, settings=SHORT, **changed).fit(train.x)
         inside, beyond = model.score_samples(fresh.x), model.score_samples(outside)
         pairs = (inside[:, None] > beyond).mean() + (inside[:, None] == beyond).mean() / 2
         assert find(rows, "mixture", method)["auroc"] == pytest.approx(pairs, abs=1e-3)

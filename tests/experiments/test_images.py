@@ -13,8 +13,9 @@ from gedilearn import GEDI, assessment
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.experiments import images
-from gedilearn.experiments.images import Measuring
-from gedilearn.training.loop import Trainer
+from gedilearn.experiments.images import SHAPE, Measuring
+from gedilearn.settings import resolve
+from gedilearn.training import loop
 
 SHORT = {
     "n_clusters": 3,
@@ -123,13 +124,13 @@ def test_sets_outside_have_an_area_for_every_score(rows):
 
 
 def test_a_finished_row_is_never_made_again(rows, out, monkeypatch):
-    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(loop, "step", lambda *_: pytest.fail("trained again"))
     monkeypatch.setattr(assessment, "assess", lambda *_, **__: pytest.fail("measured again"))
     assert again(out) == rows
 
 
 def test_without_its_rows_a_folder_is_measured_again_but_not_trained(rows, out, monkeypatch):
-    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(loop, "step", lambda *_: pytest.fail("trained again"))
     (out / "rows.jsonl").unlink()
     (out / "config.json").unlink()
     found = again(out)
@@ -141,17 +142,17 @@ def test_without_its_rows_a_folder_is_measured_again_but_not_trained(rows, out, 
 
 
 def test_an_interrupted_training_goes_on_in_the_middle(rows, tmp_path, monkeypatch):
-    step, taken = Trainer.step, []
+    step, taken = loop.step, []
 
-    def interrupted(self):
-        taken.append(self.iteration)
+    def interrupted(setup, state):
+        taken.append(state.iteration)
         if len(taken) == 5:
             raise KeyboardInterrupt
-        return step(self)
+        return step(setup, state)
 
     asked = {"sets": SETS, **ASKED}
     run = partial(images.run, "cifar10", "small", [0], ["no-gen"], OTHERS, tmp_path, **asked)
-    monkeypatch.setattr(Trainer, "step", interrupted)
+    monkeypatch.setattr(loop, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run()
     found = run()
@@ -206,14 +207,14 @@ def test_by_default_the_papers_sets_have_five_methods_and_our_own_two():
 
 
 def test_default_settings_are_those_of_the_estimator_for_images():
-    settings = images.build(images.values_of("mnist", "default", "gedi"), images=True)
-    assert settings == GEDI(10, random_state=0)._settings(images=True)
+    settings = resolve(images.values_of("mnist", "default", "gedi"), SHAPE)
+    assert settings == GEDI(10, random_state=0).resolve(SHAPE)
 
 
 def test_shorter_training_shortens_both_stages():
-    settings = images.build(images.values_of("cifar10", "small", "gedi", 7), images=True)
+    settings = resolve(images.values_of("cifar10", "small", "gedi", 7), SHAPE)
     assert (settings.training.max_iter, settings.density.iterations) == (7, 7)
-    settings = images.build(images.values_of("cifar10", "paper", "gedi", 7), images=True)
+    settings = resolve(images.values_of("cifar10", "paper", "gedi", 7), SHAPE)
     assert settings.density.iterations == 0
 
 

@@ -12,13 +12,13 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gedilearn import estimator
+from gedilearn import together
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity, toy_tables
 from gedilearn.experiments.sensitivity import EXPERIMENT
 from gedilearn.report import panels
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 
 SHORT = {
     "optimizer.batch_size": 40,
@@ -49,13 +49,13 @@ def rows(out):
 @pytest.fixture
 def recorded(monkeypatch):
     """The seeds of the trainings that happen."""
-    real, seen = estimator.fit_together, []
+    real, seen = together.fit_together, []
 
     def fit(data, settings, factors):
         seen.append(settings.training.seed)
         return real(data, settings, factors)
 
-    monkeypatch.setattr(estimator, "fit_together", fit)
+    monkeypatch.setattr(together, "fit_together", fit)
     return seen
 
 
@@ -78,7 +78,7 @@ def test_a_member_has_the_gradient_of_training_with_its_weights_alone(monkeypatc
         seen.update(settings=settings, factors=factors)
         raise InterruptedError
 
-    monkeypatch.setattr(estimator, "fit_together", fit)
+    monkeypatch.setattr(together, "fit_together", fit)
     with pytest.raises(InterruptedError):
         sensitivity.run([0], ["moons"], **ASKED)
     from gedilearn.methods.gedi import GEDI
@@ -156,7 +156,7 @@ def test_the_table_fits_a_terminal_of_80_columns_and_says_how_long_training_was(
 
 def test_the_default_preset_holds_the_clusters_with_the_same_weights():
     values = sensitivity.values_of("default", "gedi", None, sensitivity.UNIT)
-    settings = build(values)
+    settings = resolve(values, (60, 2))
     assert (settings.weights.inv, settings.weights.prior) == (1, 1)
     assert (settings.density.inv, settings.density.prior) == (1, 1)
 
@@ -182,7 +182,7 @@ def test_a_point_of_the_grid_is_one_network(monkeypatch):
         assert settings.training.n_init == 1
         raise InterruptedError
 
-    monkeypatch.setattr(estimator, "fit_together", fit)
+    monkeypatch.setattr(together, "fit_together", fit)
     with pytest.raises(InterruptedError):
         sensitivity.run([0], ["moons"], preset="paper/toy")
 

@@ -19,7 +19,12 @@ from gedilearn.errors import InputError
 from gedilearn.experiments import shapes
 from gedilearn.experiments.shapes import EXPERIMENT, SHAPES
 
-SHORT = {"max_iter": 20, "check_every": 10, "batch_size": 40, "w_gen": 0.0}
+SHORT = {
+    "training.max_iter": 20,
+    "training.check_every": 10,
+    "optimizer.batch_size": 40,
+    "weights.gen": 0.0,
+}
 SETS = ("moons-95-5", "blobs-4")
 
 

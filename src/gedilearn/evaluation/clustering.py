@@ -1,4 +1,7 @@
-"""Clusters held against known classes: whole-set scores, and the batch-wise one with its chance."""
+"""Clusters held against known classes: over all points, and in batches beside what chance scores.
+
+The only place that computes such scores.
+"""
 
 from __future__ import annotations
 
@@ -28,30 +31,50 @@ class BatchwiseNMI(NamedTuple):
 def clustering_scores(labels_true: np.ndarray, labels: np.ndarray) -> dict[str, float | int]:
     """Agreement of clusters (n,) with classes (n,) over all points at once.
 
-    ``nmi`` (arithmetic mean of the entropies below the line), ``ami`` and ``ari`` do not depend on
-    how clusters are numbered; of the three, NMI alone is above 0 for random labels. ``accuracy``
-    is that of the best one-to-one assignment of clusters to classes: points of clusters left
-    without a class count as wrong.
+    ``nmi``, ``ami`` and ``ari`` do not depend on how clusters are numbered; of the three, NMI alone
+    is above 0 for random labels. ``accuracy`` is that of the best one-to-one assignment of clusters
+    to classes: points of clusters left without a class count as wrong.
     """
-    from scipy.optimize import linear_sum_assignment
-    from sklearn.metrics import (
-        adjusted_mutual_info_score,
-        adjusted_rand_score,
-        normalized_mutual_info_score,
-    )
+    from sklearn.metrics import adjusted_mutual_info_score
 
     classes, clusters = _as_codes(labels_true, labels)
-    counts = np.zeros((classes.max() + 1, clusters.max() + 1), dtype=np.int64)
-    np.add.at(counts, (classes, clusters), 1)
-    matched = counts[linear_sum_assignment(counts, maximize=True)].sum()
+    n_clusters = int(clusters.max()) + 1
+    assigned = classes_of_clusters(classes, clusters, n_clusters)[clusters]
     return {
-        "nmi": float(normalized_mutual_info_score(classes, clusters)),
+        "nmi": nmi(classes, clusters),
         "ami": float(adjusted_mutual_info_score(classes, clusters)),
-        "ari": float(adjusted_rand_score(classes, clusters)),
-        "accuracy": float(matched / len(classes)),
-        "clusters_used": counts.shape[1],
+        "ari": ari(classes, clusters),
+        "accuracy": float((assigned == classes).mean()),
+        "clusters_used": n_clusters,
         "n": len(classes),
     }
+
+
+def nmi(labels_true: np.ndarray, labels: np.ndarray) -> float:
+    """Normalised mutual information, with the arithmetic mean of the entropies below the line."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(labels_true, labels))
+
+
+def ari(labels_true: np.ndarray, labels: np.ndarray) -> float:
+    """The adjusted Rand index, which is symmetric: also of two clusterings of the same points."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(labels_true, labels))
+
+
+def classes_of_clusters(labels_true: np.ndarray, labels: np.ndarray, n_clusters: int) -> np.ndarray:
+    """The class of each cluster, (n_clusters,), in the one-to-one assignment of most points.
+
+    Classes and clusters are numbered from 0. Where there are more clusters than classes, those left
+    over have numbers beyond the last class.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    counts = np.zeros((n_clusters, max(n_clusters, labels_true.max() + 1)), dtype=np.int64)
+    np.add.at(counts, (labels, labels_true), 1)
+    return np.asarray(linear_sum_assignment(counts, maximize=True)[1])
 
 
 def batchwise_nmi(
@@ -80,12 +103,13 @@ def _mean_over_batches(classes: np.ndarray, clusters: np.ndarray, size: int) -> 
     starts = range(0, len(classes) - size + 1, size)
     batches = [slice(start, start + size) for start in starts]
     scores = [
-        _nmi(_entropy(classes[b]), _entropy(clusters[b]), _entropy(joint[b])) for b in batches
+        _nmi_of_entropies(_entropy(classes[b]), _entropy(clusters[b]), _entropy(joint[b]))
+        for b in batches
     ]
     return float(np.mean(scores))
 
 
-def _nmi(classes: float, clusters: float, joint: float) -> float:
+def _nmi_of_entropies(classes: float, clusters: float, joint: float) -> float:
     """NMI from entropies; a hundred times faster than scikit-learn's on a batch.
 
     By convention 1 where there is one class and one cluster, as in scikit-learn.

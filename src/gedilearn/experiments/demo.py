@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -66,9 +66,8 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
 def _fit(data: Dataset, n_clusters: int, run_dir: Path, max_iter: int | None) -> GEDI:
     from gedilearn.estimator import GEDI
 
-    shorter: dict[str, Any] = {} if max_iter is None else {"max_iter": max_iter}
-    model = GEDI(n_clusters=n_clusters, random_state=SEED, **shorter)
-    return model._fit(data.x, run_dir, {"source": data.source, "name": data.name})
+    model = GEDI(n_clusters, random_state=SEED, max_iter=max_iter)
+    return model.fit_run(data.x, run_dir, {"source": data.source, "name": data.name})
 
 
 def _row(data: Dataset, model: GEDI, run_dir: Path) -> Row:

@@ -19,24 +19,10 @@ from gedilearn.data import toy
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.digits import digits
-from gedilearn.evaluation.clustering import clustering_scores
+from gedilearn.evaluation.clustering import nmi
 from gedilearn.evaluation.ood import auroc
-from gedilearn.experiments.runner import (
-    FRESH,
-    N_POINTS,
-    Row,
-    Tell,
-    chosen,
-    collect,
-    one_thread,
-)
-from gedilearn.experiments.table import (
-    Experiment,
-    Table,
-    grouped,
-    label,
-    ranged,
-)
+from gedilearn.experiments.runner import FRESH, N_POINTS, Row, Tell, chosen, collect, one_thread
+from gedilearn.experiments.table import Experiment, Table, grouped, label, ranged
 from gedilearn.training.run_directory import plain
 
 N_SAMPLES = 500
@@ -222,8 +208,8 @@ def build(method: str, case: Case, seed: int, settings: dict[str, Any]) -> Any:
     if method == "kde":
         kde = KernelDensity(bandwidth="scott")
         return Yardstick(kde, lambda n: kde.sample(n, random_state=seed))
-    ablation = {"w_gen": 0.0} if method == ABLATED else {}
-    return GEDI(case.n_clusters, random_state=seed, **(settings | ablation))
+    w_gen = 0.0 if method == ABLATED else None
+    return GEDI(case.n_clusters, w_gen=w_gen, random_state=seed, settings=settings)
 
 
 # --- running ------------------------------------------------------------------------------------
@@ -239,7 +225,7 @@ def run(
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data is all.
 
-    `settings` are further arguments of GEDI; `n`, `out` and `tell` as in `runner.collect`.
+    `settings` are those of GEDI, by dotted names; `n`, `out` and `tell` as in `runner.collect`.
     """
     names = chosen("data set", data, CASES)
     keys = [(name, method, seed) for seed in seeds for name in names for method in NAMES]
@@ -271,7 +257,7 @@ def measure(model: Any, case: Case, points: Points, seed: int) -> Row:
     own = isinstance(model, GEDI)
     if hasattr(model, "predict"):
         assert points.fresh.y is not None
-        row["nmi"] = clustering_scores(points.fresh.y, model.predict(fresh))["nmi"]
+        row["nmi"] = nmi(points.fresh.y, model.predict(fresh))
     if hasattr(model, "score_samples"):
         inside, beyond = model.score_samples(fresh), model.score_samples(outside)
         row["auroc"] = auroc(inside, beyond)

@@ -23,8 +23,8 @@ from gedilearn.data.digits import digits
 from gedilearn.errors import InputError
 from gedilearn.experiments.runner import Row, Tell, adjusted, chosen, collect, outcome
 from gedilearn.presets import preset
-from gedilearn.settings import Settings, build
-from gedilearn.training.run_directory import plain, read_config
+from gedilearn.settings import resolve
+from gedilearn.training.run_directory import RunDirectory, plain, read_config
 
 if TYPE_CHECKING:
     from gedilearn.assessment.measuring import Probe
@@ -48,6 +48,7 @@ TITLES = {
 SHUFFLED = "shuffled patches"
 PARTS = 4  # patches on each side: of 7x7 pixels on MNIST, of 2x2 on the digits
 TEST_DIGITS = 500
+SHAPE = (1, 3, 32, 32)  # tells settings that these are images, of any size
 
 # --- data sets: to train on, to test with, and to hold against those ------------------------------
 
@@ -237,7 +238,7 @@ def values_of(
     values = preset(preset_name(data, scale), method)
     if scale == "default":
         values["n_clusters"] = 10
-    return adjusted(values, iterations, changes, images=True)
+    return adjusted(values, iterations, changes, SHAPE)
 
 
 def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
@@ -260,25 +261,25 @@ def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[st
         work.say(f"training {name}")
         values = values | {"training": values.get("training", {}) | {"seed": seed}}
         run_folder = None if work.out is None else work.out / "runs" / name
-        model = train(work.train.x, build(values, images=True), run_folder)
+        model = train(work.train.x, values, run_folder)
         work.say(f"measuring {name}")
         return dict(plain(head | NOTHING | _measure(work, model, name, run_folder)))
 
 
-def train(x: np.ndarray, settings: Settings, run_folder: Path | None) -> GEDI:
+def train(x: np.ndarray, values: dict[str, Any], folder: Path | None) -> GEDI:
     """The fitted model: read back, continued or trained in its run directory."""
     from gedilearn.estimator import GEDI
 
-    if run_folder is None or not (run_folder / "config.yaml").exists():
-        return GEDI.from_settings(settings, run_dir=run_folder).fit(x)
-    wanted = GEDI.from_settings(settings)._settings(images=True)
-    if build(read_config(run_folder)["settings"]) != wanted:
+    settings, run = resolve(values, x.shape), None if folder is None else RunDirectory(folder)
+    if run is None or not run.config.exists():
+        return GEDI.from_settings(settings).fit_run(x, folder)
+    if resolve(read_config(run.path)["settings"], x.shape) != settings:
         raise InputError(
-            f"{run_folder} was trained with other settings: remove it, or choose another --out"
+            f"{folder} was trained with other settings: remove it, or choose another --out"
         )
-    if (run_folder / "summary.json").exists():  # the last that a run writes
-        return GEDI.load(run_folder / "model.safetensors")
-    return GEDI.resume(run_folder, x)
+    if run.summary.exists():  # the last that a run writes
+        return GEDI.load(run.model)
+    return GEDI.resume(run.path, x)
 
 
 # --- measuring ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gedilearn import __version__
 from gedilearn.errors import InputError, suggestion
-from gedilearn.settings import Settings, assign, build
+from gedilearn.settings import assign, resolve, settings_type
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 from gedilearn.training.run_directory import read_lines
 from gedilearn.writing import write_text
@@ -179,22 +179,22 @@ def adjusted(
     values: dict[str, Any],
     iterations: int | None,
     changes: Mapping[str, Any] | None,
-    images: bool = False,
+    shape: tuple[int, ...],
 ) -> dict[str, Any]:
     """Nested settings, shortened and changed as asked; what is wrong is said before anything runs.
 
     `iterations` of each stage at most, with a warm-up that takes its share of them; `changes` by
-    their dotted names.
+    their dotted names; `shape` of the data, vectors or images.
     """
     if iterations is not None:
-        whole = build(values, images)
+        whole = resolve(values, shape)
         share = min(iterations / whole.training.max_iter, 1)
         assign(values, "training.max_iter", iterations)
         assign(values, "density.iterations", min(whole.density.iterations, iterations))
         assign(values, "optimizer.warmup", int(share * whole.optimizer.warmup))
     for path, value in (changes or {}).items():
         assign(values, path, value)
-    build(values, images)
+    resolve(values, shape)
     return values
 
 
@@ -250,7 +250,7 @@ def _config(n: int, settings: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "n": n,
         "settings": settings or {},
-        "defaults": json.loads(Settings().model_dump_json()),
+        "defaults": json.loads(settings_type()().model_dump_json()),
         "versions": {"gedi-learn": __version__} | versions,
     }
 

@@ -23,7 +23,7 @@ from gedilearn.experiments.runner import (
     collect_cells,
     one_thread,
 )
-from gedilearn.experiments.table import Column, Experiment, Group, Table, grouped, label, statistic
+from gedilearn.experiments.table import Experiment, Table, label, statistic
 from gedilearn.experiments.toy import SETS, scored_row, seeded, title, values_of
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
@@ -73,7 +73,7 @@ def fit(
     data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
 ) -> list[Row]:
     """All points of the grid for each seed, with one thread."""
-    from gedilearn.estimator import fit_together
+    from gedilearn.together import fit_together
 
     grid = list(product(settings["weights"], repeat=2))
     inv, prior = np.array(grid, dtype=np.float64).T
@@ -118,32 +118,29 @@ def axes_of(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     return sorted({r["inv"] for r in rows}), sorted({r["prior"] for r in rows})
 
 
-def _map(rows: Sequence[Row], head: str, of: Column, notes: Sequence[str] = ()) -> Table:
+def _map(rows: Sequence[Row], measure: str, title: str, notes: Sequence[str]) -> Table:
     """A line for each weight of INV, a column for each of PRIOR."""
-
-    def at(weight: float) -> Column:
-        def cell(group: Group) -> str:
-            return of.cell([row for row in group if row["prior"] == weight])
-
-        return Column(f"PRIOR {weight:g}", cell)
-
-    columns = [label("data"), Column("INV", lambda group: f"{group[0]['inv']:g}", words=True)]
     inv, prior = axes_of(rows)
-    columns += [at(weight) for weight in prior]
-    return Table(head, columns, grouped(rows, "data", "inv", inv=inv), notes)
+    names = [f"PRIOR {weight:g}" for weight in prior]
+    lines = [
+        [{"data": data, "INV": f"{weight:g}", **dict(zip(names, line, strict=True))}]
+        for data, both in maps(rows).items()
+        for weight, line in zip(inv, both[measure], strict=True)
+    ]
+    columns = [label("data"), label("INV"), *(statistic(name, name, digits=2) for name in names)]
+    return Table(title, columns, lines, notes)
 
 
 def tables(rows: Sequence[Row]) -> list[Table]:
     """The map of the NMI."""
-    words = f"Mean NMI by weights: {title(rows)}; {_seeds(rows)}"
-    return [_map(rows, words, statistic("", "nmi", statistics.fmean, digits=2), NOTES)]
+    return [_map(rows, "nmi", f"Mean NMI by weights: {title(rows)}; {_seeds(rows)}", NOTES)]
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """Both maps as tables."""
     notes = (f"{title(rows).capitalize()}; {_seeds(rows)}.", *NOTES)
-    gap = _map(rows, "", statistic("", "gap", digits=2), notes)
-    return f"Mean NMI\n\n{tables(rows)[0].markdown(())}\nMedian gap\n\n{gap.markdown()}"
+    nmi, gap = (_map(rows, measure, "", ()) for measure in ("nmi", "gap"))
+    return f"Mean NMI\n\n{nmi.markdown()}\nMedian gap\n\n{gap.markdown(notes)}"
 
 
 def _seeds(rows: Sequence[Row]) -> str:

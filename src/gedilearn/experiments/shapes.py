@@ -19,16 +19,8 @@ import numpy as np
 from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.digits import digits
-from gedilearn.evaluation.clustering import clustering_scores
-from gedilearn.experiments.runner import (
-    FRESH,
-    N_POINTS,
-    Row,
-    Tell,
-    chosen,
-    collect,
-    one_thread,
-)
+from gedilearn.evaluation.clustering import clustering_scores, nmi
+from gedilearn.experiments.runner import FRESH, N_POINTS, Row, Tell, chosen, collect, one_thread
 from gedilearn.experiments.table import (
     Column,
     Experiment,
@@ -196,7 +188,7 @@ def build(method: str, shape: Shape, seed: int, settings: dict[str, Any]) -> Any
     k = shape.n_clusters
     if method.split()[0] == "gedi":
         prior = {UNIFORM: None, AUTO: "auto", GIVEN: shape.prior}[method]
-        return GEDI(k, prior=prior, random_state=seed, **settings)
+        return GEDI(k, prior=prior, random_state=seed, settings=settings)
     rival = {
         "kmeans": lambda: KMeans(k, n_init=10, random_state=seed),
         "gmm": lambda: GaussianMixture(k, n_init=10, random_state=seed),
@@ -222,8 +214,8 @@ def run(
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data or methods is all.
 
-    `n` points a set; `settings` are further arguments of GEDI; `workers`, `out` and `tell` as in
-    `runner.collect`.
+    `n` points a set; `settings` are those of GEDI, by dotted names; `workers`, `out` and `tell` as
+    in `runner.collect`.
     """
     return collect(plan(seeds, data, methods), fit, out, n, settings, workers, tell)
 
@@ -275,7 +267,7 @@ def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> 
         "iterations": model.n_iter_ if own else None,
     }
     if shape.best is not None:
-        row["bayes_nmi"] = clustering_scores(scored.y, shape.best(scored.x))["nmi"]
+        row["bayes_nmi"] = nmi(scored.y, shape.best(scored.x))
     return dict(plain(row))
 
 

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gedilearn.data import toy as sets
 from gedilearn.data.dataset import Dataset
 from gedilearn.experiments.runner import (
@@ -29,7 +31,7 @@ from gedilearn.experiments.runner import (
     shortened,
 )
 from gedilearn.presets import preset as preset_values
-from gedilearn.settings import Settings, build
+from gedilearn.settings import Settings, resolve
 from gedilearn.training.run_directory import plain
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ PAPER: dict[tuple[str, str], tuple[float, float]] = {
 LITERAL = "paper/toy-literal"
 PRESETS = ("default", "paper/toy", LITERAL)  # others are for images
 TOGETHER = 5
+SHAPE = (N_POINTS, 2)  # tells settings that these are vectors; any number of them
 
 # --- running ------------------------------------------------------------------------------------
 
@@ -113,11 +116,11 @@ def values_of(
 ) -> dict[str, Any]:
     """The nested settings of a method, shortened and changed as asked."""
     chosen("preset", (preset,), PRESETS)
-    return adjusted(preset_values(preset, method), iterations, changes)
+    return adjusted(preset_values(preset, method), iterations, changes, SHAPE)
 
 
 def seeded(values: dict[str, Any], seed: int) -> Settings:
-    return build(values | {"training": values.get("training", {}) | {"seed": seed}})
+    return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, SHAPE)
 
 
 def fit(
@@ -146,7 +149,7 @@ def train(
     models: Path | None = None,
 ) -> dict[tuple[str, int], GEDI]:
     """The fitted model of every (row's method, seed) of a cell, kept in the folder `models`."""
-    from gedilearn.estimator import fit_together
+    from gedilearn.together import fit_together
 
     points = [SETS[data](n, seed).x for seed in seeds]
     together = fit_together(points, seeded(values, seeds[0]))
@@ -172,18 +175,21 @@ def model_file(models: Path, data: str, method: str, seed: int) -> Path:
     return models / data / method.replace(" ", "-") / f"seed-{seed}" / "model.safetensors"
 
 
-def with_kmeans(model: GEDI, x: Any) -> GEDI:
+def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
     """A copy of a fitted Barlow Twins with the clusters of k-means: the training is the same."""
+    import torch
+
     from gedilearn.methods.barlow import BarlowTwins
 
     other = copy.deepcopy(model)
-    options = model.settings_.barlow.model_copy(update={"assign": "kmeans"})
+    options = model.settings_.own.model_copy(update={"assign": "kmeans"})
     other.settings_ = model.settings_.model_copy(update={"barlow": options})
-    scaled = other._prepare(x)
+    scaled = torch.from_numpy(other.scaling_.apply(x)).to(other.box_.low.dtype)
     BarlowTwins(options).conclude(other.model_, scaled[None])
-    diagnosis = other.diagnose(x)
-    other._judge(diagnosis, diagnosis.verdict)
-    other.labels_ = other._labels(scaled)
+    other.labels_ = other.predict(x)
+    other.diagnosis_ = diagnosis = other.diagnose(x)
+    other.verdict_, other.converged_ = diagnosis.verdict, diagnosis.certified
+    other.certificate_gap_ = diagnosis.gap
     if model.stopped_ != "diverged":
         other.stopped_ = "certified" if diagnosis.certified else "budget"
     return other

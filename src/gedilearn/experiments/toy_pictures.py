@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gedilearn.errors import InputError
+from gedilearn.evaluation.clustering import classes_of_clusters, nmi
 from gedilearn.experiments.runner import FRESH, N_POINTS, chosen, shortened
 from gedilearn.experiments.toy import (
     NAMES,
@@ -91,8 +92,6 @@ def labels(
     """Fresh points in the colours of the clusters predicted for them; `asked` as in `models`."""
     fitted = models(out, data, methods, **asked)
     seed, n = asked.get("seed", 0), asked.get("n", N_POINTS)
-    from gedilearn.evaluation.clustering import clustering_scores
-
     grid = _Grid(fitted, "truth", f"Predicted clusters on fresh points: {_made(asked)}")
     for name, method, axes in grid.panels():
         fresh = SETS[name](n, seed + FRESH)
@@ -101,9 +100,9 @@ def labels(
             grid.draw(axes, name, fresh.x, fresh.y)
             continue
         predicted = fitted[name, method].predict(fresh.x)
-        nmi = clustering_scores(fresh.y, predicted)["nmi"]
-        colours = matching(fresh.y, predicted, 2)[predicted]
-        grid.draw(axes, name, fresh.x, colours, f"{NAMES[method]}\nNMI {nmi:.2f}")
+        colours = classes_of_clusters(fresh.y, predicted, 2)[predicted]
+        words = f"{NAMES[method]}\nNMI {nmi(fresh.y, predicted):.2f}"
+        grid.draw(axes, name, fresh.x, colours, words)
     return panels.save(grid.figure, out / "labels.png")
 
 
@@ -133,7 +132,7 @@ def generation(
             continue
         model = fitted[name, method]
         points, clusters = model.sample(N_SAMPLES, steps=taken, random_state=seed)
-        colours = matching(fresh.y, model.predict(fresh.x), 2)[clusters]
+        colours = classes_of_clusters(fresh.y, model.predict(fresh.x), 2)[clusters]
         outside = N_SAMPLES - int(grid.inside(name, points).sum())
         words = f"{NAMES[method]}\n{outside} outside" if outside else f"{NAMES[method]}\n"
         grid.draw(axes, name, points, colours, words)
@@ -142,15 +141,6 @@ def generation(
 
 def steps_for(model: GEDI) -> int:
     return max(LEAST_STEPS, math.ceil(1 / model.settings_.sampler.step_size))
-
-
-def matching(truth: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
-    """The class of each cluster, (n_clusters,), in the one-to-one match of most points."""
-    from scipy.optimize import linear_sum_assignment
-
-    counts = np.zeros((n_clusters, n_clusters), dtype=np.int64)
-    np.add.at(counts, (clusters, truth), 1)
-    return np.asarray(linear_sum_assignment(counts, maximize=True)[1])
 
 
 def _made(asked: dict[str, Any]) -> str:
