@@ -28,7 +28,6 @@ from gedilearn.data.toy import moons
 from gedilearn.data.views import Views, WalkViews, make_views
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.energy import EnergyModel, posterior
-from gedilearn.report import panels
 from gedilearn.settings import Settings, resolve
 from gedilearn.training.certificate import REPEATS, measure
 from gedilearn.training.loop import Result, train

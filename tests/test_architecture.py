@@ -12,7 +12,6 @@ import gedilearn
 ROOT = Path(gedilearn.__file__).parent
 ROOMS = [
     "cli",
-    "output",
     "experiments",
     "report",
     "selection",

@@ -445,7 +445,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_and_the_run_goes_on(mon
     arguments = ["fit", "x.npy", "-k", "3", *SHORT, "--set", "training.checkpoint_every=0"]
     arguments += ["--set", "training.check_every=10"]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    metric, rows = RunDirectory.metric, []
+    metric, rows = RunDirectory.add_metrics, []
 
     def fill_up(self, row):
         metric(self, row)
@@ -454,7 +454,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_and_the_run_goes_on(mon
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunDirectory, "metric", fill_up)
+        patch.setattr(RunDirectory, "add_metrics", fill_up)
         try:
             result = CliRunner().invoke(app, [*arguments, "--out", "r"], catch_exceptions=False)
         finally:

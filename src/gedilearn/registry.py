@@ -95,5 +95,13 @@ DATA_SETS = Registry(
     circles="gedilearn.data.toy:circles",
     digits="gedilearn.data.toy:digits",
 )
-# One for each table or figure: `gedi reproduce NAME`.
-EXPERIMENTS = Registry("experiment")
+# `experiments.table.Experiment`s: what `gedi reproduce NAME` runs, and the tables that it makes.
+EXPERIMENTS = Registry(
+    "experiment",
+    toy="gedilearn.experiments.toy_tables:EXPERIMENT",
+    sensitivity="gedilearn.experiments.sensitivity:EXPERIMENT",
+    images="gedilearn.experiments.image_tables:EXPERIMENT",
+    landscape="gedilearn.experiments.landscape:EXPERIMENT",
+    shapes="gedilearn.experiments.shapes:EXPERIMENT",
+    gen="gedilearn.experiments.density_table:EXPERIMENT",
+)

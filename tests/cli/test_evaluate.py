@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,11 +13,9 @@ from typer.testing import CliRunner
 
 from gedilearn import GEDI
 from gedilearn.cli import app
-from gedilearn.cli.evaluate_actions import _test_split
-from gedilearn.cli.evaluate_commands import Protocol
+from gedilearn.cli.runs import testing_images_of
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
-from gedilearn.evaluation import Probe
 
 SHORT = [
     *("--set", "training.max_iter=10", "--set", "training.check_every=10"),
@@ -129,7 +126,7 @@ def test_a_fetched_set_is_measured_on_its_test_images(tmp_path, monkeypatch):
     ],
 )
 def test_the_test_images_are_those_of_the_same_set(source, expected):
-    assert _test_split(source) == expected
+    assert testing_images_of(source) == expected
 
 
 def test_tables_keep_their_columns_and_labels_are_optional(folder, tmp_path):
@@ -215,7 +212,3 @@ def test_a_folder_that_cannot_be_made_is_one_line(run, tmp_path):
     result = gedi("evaluate", run, *CHEAP, "--out", tmp_path / "file", code=2)
     assert "exists" in result.stderr.splitlines()[-1]
     assert gedi("evaluate", tmp_path / "nothing", code=2).stderr.count("\n") == 1
-
-
-def test_the_probes_offered_are_those_there_are():
-    assert [each.value for each in Protocol] == list(get_args(Probe))

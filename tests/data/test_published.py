@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from gedilearn.cli import datasets
+from gedilearn.cli import data as commands
 from gedilearn.data import fetch
 from gedilearn.data import published as module
 from gedilearn.data.fetch import File
@@ -31,7 +31,6 @@ from gedilearn.data.load import is_name, known_formats, load
 from gedilearn.data.published import cache_root, get, is_cached, open_set
 from gedilearn.data.sources import SOURCES, Source, Split
 from gedilearn.errors import InputError
-from gedilearn.output import Screen
 
 SHARED = Path("/work/shared/data")
 real = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the real data is not at {SHARED}")
@@ -455,15 +454,15 @@ def test_names_of_sets_are_known_to_load(tiny, tmp_path, monkeypatch):
 
 
 def test_the_listing_says_what_is_here(tiny, published, capsys, root):
-    datasets.get("tiny", published, Screen(json=True))
+    commands.get("tiny", published, as_json=True)
     shown = json.loads(capsys.readouterr().out)
     assert shown["path"] == str(root / "tiny") and shown["counts"]["train"] == 7
-    datasets.listing(Screen(json=True))
+    commands.list_sets(as_json=True)
     listed = json.loads(capsys.readouterr().out)
     assert {row["name"]: row["cached"] for row in listed["sets"]} == {
         name: name == "tiny" for name in SOURCES
     }
-    datasets.listing(Screen())
+    commands.list_sets()
     lines = capsys.readouterr().out.splitlines()
     assert next(line for line in lines if "tiny" in line).split()[-1] == "yes"
     assert next(line for line in lines if "cifar100" in line).split()[-1] == "no"

@@ -9,7 +9,6 @@ from rich.console import Console
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from gedilearn import GEDI
-from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
 from gedilearn.experiments import demo
@@ -17,10 +16,6 @@ from gedilearn.experiments import demo
 
 def quiet() -> Console:
     return Console(file=io.StringIO(), width=80)
-
-
-def small_moons() -> Dataset:
-    return moons(80)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +70,7 @@ def test_runs_reports_rows_and_overview_are_written(finished: Any) -> None:
 def test_settings_are_the_defaults_but_for_the_clusters_and_the_budget(finished: Any) -> None:
     out, _, _ = finished
     model = GEDI.load(out / "digits" / "model.safetensors")
-    expected = GEDI(n_clusters=10, random_state=0, max_iter=60)._settings()
+    expected = GEDI(n_clusters=10, random_state=0, max_iter=60).resolve((1797, 64))
     assert model.settings_ == expected
 
 
@@ -99,15 +94,3 @@ def test_an_occupied_folder_is_refused_before_anything_is_done(tmp_path: Path) -
         demo.run(file, console)
     assert [path.name for path in tmp_path.iterdir()] == ["digits"]
     assert console.file.getvalue() == ""  # type: ignore[attr-defined]
-
-
-def test_without_a_folder_the_next_free_number_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "SETS", ((small_moons, 2),))
-    monkeypatch.setattr(demo, "write_report", lambda run: run)
-    for name in ("demo", "demo-1", "demo-2"):
-        (row,) = demo.run(None, quiet(), max_iter=1)
-        assert row["run"] == str(Path("gedi-runs") / name / "moons")
-        assert (tmp_path / "gedi-runs" / name / "demo.json").exists()

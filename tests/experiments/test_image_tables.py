@@ -207,7 +207,7 @@ def test_the_tables_of_a_run_fit_a_terminal(root, capsys):
         made_up("small", method=m, ood={"cifar-100, first": made_up()["ood"]["svhn"]})
         for m in METHODS
     ]
-    image_tables.show(rows, Console(width=80, no_color=True))
+    image_tables.EXPERIMENT.show(rows, Console(width=80, no_color=True))
     shown = capsys.readouterr().out
     table = [line for line in shown.splitlines() if len(line) <= 80]
     assert any("GEDI" in line and "0.120" in line and "50.0" in line for line in table)

@@ -12,9 +12,10 @@ from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_s
 from gedilearn import GEDI, evaluation
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
-from gedilearn.experiments import image_sets, images
-from gedilearn.experiments.images import Measuring
-from gedilearn.training.loop import Trainer
+from gedilearn.experiments import images
+from gedilearn.experiments.images import SHAPE, Measuring
+from gedilearn.settings import resolve
+from gedilearn.training import loop
 
 SHORT = {
     "n_clusters": 3,
@@ -123,13 +124,13 @@ def test_sets_outside_have_an_area_for_every_score(rows):
 
 
 def test_a_finished_row_is_never_made_again(rows, out, monkeypatch):
-    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("trained again"))
-    monkeypatch.setattr(evaluation, "evaluate", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(loop, "step", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(assessment, "assess", lambda *_, **__: pytest.fail("measured again"))
     assert again(out) == rows
 
 
 def test_without_its_rows_a_folder_is_measured_again_but_not_trained(rows, out, monkeypatch):
-    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(loop, "step", lambda *_: pytest.fail("trained again"))
     (out / "rows.jsonl").unlink()
     (out / "config.json").unlink()
     found = again(out)
@@ -141,17 +142,17 @@ def test_without_its_rows_a_folder_is_measured_again_but_not_trained(rows, out, 
 
 
 def test_an_interrupted_training_goes_on_in_the_middle(rows, tmp_path, monkeypatch):
-    step, taken = Trainer.step, []
+    step, taken = loop.step, []
 
-    def interrupted(self):
-        taken.append(self.iteration)
+    def interrupted(setup, state):
+        taken.append(state.iteration)
         if len(taken) == 5:
             raise KeyboardInterrupt
-        return step(self)
+        return step(setup, state)
 
     asked = {"sets": SETS, **ASKED}
     run = partial(images.run, "cifar10", "small", [0], ["no-gen"], OTHERS, tmp_path, **asked)
-    monkeypatch.setattr(Trainer, "step", interrupted)
+    monkeypatch.setattr(loop, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run()
     found = run()
@@ -206,40 +207,40 @@ def test_by_default_the_papers_sets_have_five_methods_and_our_own_two():
 
 
 def test_default_settings_are_those_of_the_estimator_for_images():
-    settings = images.build(images.values_of("mnist", "default", "gedi"), images=True)
-    assert settings == GEDI(10, random_state=0)._settings(images=True)
+    settings = resolve(images.values_of("mnist", "default", "gedi"), SHAPE)
+    assert settings == GEDI(10, random_state=0).resolve(SHAPE)
 
 
 def test_shorter_training_shortens_both_stages():
-    settings = images.build(images.values_of("cifar10", "small", "gedi", 7), images=True)
+    settings = resolve(images.values_of("cifar10", "small", "gedi", 7), SHAPE)
     assert (settings.training.max_iter, settings.density.iterations) == (7, 7)
-    settings = images.build(images.values_of("cifar10", "paper", "gedi", 7), images=True)
+    settings = resolve(images.values_of("cifar10", "paper", "gedi", 7), SHAPE)
     assert settings.density.iterations == 0
 
 
 def test_the_papers_scale_is_measured_by_its_protocol():
-    assert images.default_measuring("paper").probe == "paper"
-    assert images.default_measuring("small") == images.default_measuring("default") == Measuring()
+    assert images.measuring_at("paper").probe == "paper"
+    assert images.measuring_at("small") == images.measuring_at("default") == Measuring()
 
 
 # --- sets
 
 
 def test_the_digits_are_images_split_once_for_all():
-    train, test = image_sets.load_sets("digits")
+    train, test = images.load_sets("digits")
     assert train.x.shape == (1297, 1, 8, 8) and test.x.shape == (500, 1, 8, 8)
     from sklearn.datasets import load_digits
 
     whole = {x.tobytes() for x in load_digits().images.astype(np.float32)}
     both = {x.tobytes() for x in np.concatenate([train.x, test.x])}
     assert both == whole
-    again = image_sets.load_sets("digits")[1]
+    again = images.load_sets("digits")[1]
     assert np.array_equal(again.x, test.x) and np.bincount(test.y).min() > 30
 
 
 def test_shuffled_patches_hold_the_same_pixels_in_other_places():
     x = np.random.default_rng(0).integers(0, 256, (5, 1, 28, 28), dtype=np.uint8)
-    mixed = image_sets.shuffled_patches(x)
+    mixed = images.shuffled_patches(x)
     assert mixed.shape == x.shape and mixed.dtype == x.dtype
     for old, new in zip(x, mixed, strict=True):
         # brute force: every 7x7 patch is somewhere else, or where it was, exactly once
@@ -270,17 +271,17 @@ def test_shuffled_patches_hold_the_same_pixels_in_other_places():
     ],
 )
 def test_a_part_of_a_set_stands_for_the_set(other, name, same):
-    assert image_sets.stands_for(other, name) is same
+    assert images.stands_for(other, name) is same
 
 
 def test_the_papers_pairs_are_taken_from_the_cache_unless_a_part_is_given(monkeypatch):
-    monkeypatch.setattr(image_sets, "is_cached", lambda name: name != "fashion-mnist")
-    monkeypatch.setattr(image_sets, "open_set", lambda name, split: f"{name}:{split}")
+    monkeypatch.setattr(images, "is_cached", lambda name: name != "fashion-mnist")
+    monkeypatch.setattr(images, "open_set", lambda name, split: f"{name}:{split}")
     test = coloured(3, 0)
-    assert image_sets.load_others("cifar10", test, {}) == {
+    assert images.load_others("cifar10", test, {}) == {
         "svhn": "svhn:test",
         "cifar100": "cifar100:test",
     }
-    given = image_sets.load_others("cifar10", test, OTHERS)
+    given = images.load_others("cifar10", test, OTHERS)
     assert list(given) == ["cifar100", "svhn, first 30"]
-    assert list(image_sets.load_others("mnist", test, {})) == ["shuffled patches"]
+    assert list(images.load_others("mnist", test, {})) == ["shuffled patches"]

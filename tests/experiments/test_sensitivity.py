@@ -12,11 +12,12 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gedilearn import estimator, panels
-from gedilearn.cli.commands import app
+from gedilearn import panels, together
+from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity, toy_tables
-from gedilearn.settings import build
+from gedilearn.experiments.sensitivity import EXPERIMENT
+from gedilearn.settings import resolve
 
 SHORT = {
     "optimizer.batch_size": 40,
@@ -47,13 +48,13 @@ def rows(out):
 @pytest.fixture
 def recorded(monkeypatch):
     """The seeds of the trainings that happen."""
-    real, seen = estimator.fit_together, []
+    real, seen = together.fit_together, []
 
     def fit(data, settings, factors):
         seen.append(settings.training.seed)
         return real(data, settings, factors)
 
-    monkeypatch.setattr(estimator, "fit_together", fit)
+    monkeypatch.setattr(together, "fit_together", fit)
     return seen
 
 
@@ -76,7 +77,7 @@ def test_a_member_has_the_gradient_of_training_with_its_weights_alone(monkeypatc
         seen.update(settings=settings, factors=factors)
         raise InterruptedError
 
-    monkeypatch.setattr(estimator, "fit_together", fit)
+    monkeypatch.setattr(together, "fit_together", fit)
     with pytest.raises(InterruptedError):
         sensitivity.run([0], ["moons"], **ASKED)
     from gedilearn.methods.gedi import GEDI
@@ -146,7 +147,7 @@ def test_the_heat_maps_have_prior_to_the_right_and_inv_upwards(rows, monkeypatch
 def test_the_table_fits_a_terminal_of_80_columns_and_says_how_long_training_was(rows):
     console = Console(file=io.StringIO(), width=80)
     wide = [r | {"prior": w} for r in rows for w in sensitivity.WEIGHTS]
-    sensitivity.show(wide, console)
+    EXPERIMENT.show(wide, console)
     text = console.file.getvalue()
     assert "…" not in text and "shortened to 20 iterations" in " ".join(text.split())
     assert "training shortened to 20 iterations; 2 seeds" in sensitivity.markdown(rows)
@@ -154,7 +155,7 @@ def test_the_table_fits_a_terminal_of_80_columns_and_says_how_long_training_was(
 
 def test_the_default_preset_holds_the_clusters_with_the_same_weights():
     values = sensitivity.values_of("default", "gedi", None, sensitivity.UNIT)
-    settings = build(values)
+    settings = resolve(values, (60, 2))
     assert (settings.weights.inv, settings.weights.prior) == (1, 1)
     assert (settings.density.inv, settings.density.prior) == (1, 1)
 
@@ -180,7 +181,7 @@ def test_a_point_of_the_grid_is_one_network(monkeypatch):
         assert settings.training.n_init == 1
         raise InterruptedError
 
-    monkeypatch.setattr(estimator, "fit_together", fit)
+    monkeypatch.setattr(together, "fit_together", fit)
     with pytest.raises(InterruptedError):
         sensitivity.run([0], ["moons"], preset="paper/toy")
 

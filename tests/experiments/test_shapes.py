@@ -14,12 +14,17 @@ from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_s
 from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
-from gedilearn.cli.commands import app
+from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import shapes
-from gedilearn.experiments.shape_sets import SHAPES
+from gedilearn.experiments.shapes import EXPERIMENT, SHAPES
 
-SHORT = {"max_iter": 20, "check_every": 10, "batch_size": 40, "w_gen": 0.0}
+SHORT = {
+    "training.max_iter": 20,
+    "training.check_every": 10,
+    "optimizer.batch_size": 40,
+    "weights.gen": 0.0,
+}
 SETS = ("moons-95-5", "blobs-4")
 
 
@@ -145,18 +150,21 @@ def test_what_cannot_be_run_is_refused_before_any_fit(asked, says):
 def test_the_summary_counts_and_takes_medians_over_seeds():
     nmi = [1.0, 0.99, 0.9, 0.989]
     rows = [made_up(v, seed, bayes_nmi=0.995) for seed, v in enumerate(nmi)]
-    (line,) = shapes.summary(rows)
-    assert (line["solved"], line["seeds"], line["certified"], line["false"]) == (2, 4, 4, 1)
-    assert line["median_nmi"] == pytest.approx(statistics.median(nmi))
-    assert line["min_nmi"] == 0.9
-    assert line["seconds"] == 2.5
-    assert line["bayes_nmi"] == 0.995
+    (table,) = shapes.tables(rows)
+    (group,) = table.groups
+    line = {column.head: column.cell(group) for column in table.columns}
+    assert line["NMI >= 0.99"] == "2/4"
+    assert (line["certified"], line["false certificates"]) == ("4/4", "1")
+    assert line["median NMI"] == f"{statistics.median(nmi):.3f}"
+    assert line["min NMI"] == "0.900"
+    assert line["seconds"] == "2.50"
+    assert line["best possible NMI"] == "0.995"
 
 
 def test_markdown_says_what_the_rows_say():
     rows = [made_up(1.0), made_up(0.876, 1), made_up(0.5, method="hdbscan", scored="training")]
     rows[2] |= {"certified": None, "false_certificate": None, "gap": None}
-    lines = shapes.markdown(rows).splitlines()
+    lines = EXPERIMENT.markdown(rows).splitlines()
     assert lines[2] == "| moons | GEDI | 1/2 | 0.938 | 0.876 | 0.928 |  | 2/2 | 1 | 1.50 |"
     assert lines[3] == "| moons | HDBSCAN* | 0/1 | 0.500 | 0.500 | 0.490 |  |  |  | 1.00 |"
 
@@ -165,7 +173,7 @@ def test_the_table_fits_a_terminal_of_80_columns():
     rows = [made_up(0.876, method="gedi prior=auto", data="circles-rotated")]
     rows += [made_up(0.5, s, method="spectral", data="circles-rotated") for s in range(20)]
     console = Console(file=io.StringIO(), width=80)
-    shapes.show(rows, console)
+    EXPERIMENT.show(rows, console)
     lines = [line.split() for line in console.file.getvalue().splitlines()]
     first = ["circles-rotated", "GEDI", 'prior="auto"', "0/1", "0.876", "0.876", "1/1", "1", "1.00"]
     assert first in lines
@@ -173,12 +181,12 @@ def test_the_table_fits_a_terminal_of_80_columns():
 
 
 def test_the_page_names_its_command_seeds_and_versions(rows, out):
-    page = shapes.page(out)
+    page = EXPERIMENT.page(out)
     assert "gedi reproduce shapes --seeds 4 --data moons-95-5,blobs-4" in page
     assert "Seeds 3; 80 points" in page and "max_iter=20" in page and "scikit-learn " in page
-    assert shapes.markdown(rows) in page
+    assert EXPERIMENT.markdown(rows) in page
     with pytest.raises(InputError, match="holds no rows"):
-        shapes.page(out / "elsewhere")
+        EXPERIMENT.page(out / "elsewhere")
 
 
 def test_the_command_keeps_rows_and_table_in_its_folder(tmp_path, monkeypatch):
@@ -191,3 +199,42 @@ def test_the_command_keeps_rows_and_table_in_its_folder(tmp_path, monkeypatch):
     assert (folder / "shapes.md").read_text().startswith("| data | method |")
     result = CliRunner().invoke(app, ["reproduce", "shapes", "--data", "moonz"])
     assert result.exit_code == 2
+
+
+# --- the tables among the sets
+
+
+def test_only_the_first_twenty_columns_of_the_mixture_tell_the_clusters() -> None:
+    data = shapes.mixture_50(2000, 0)
+    means = np.stack([data.x[data.y == k].mean(0) for k in range(4)])
+    assert data.x.shape == (2000, 50)
+    assert np.abs(means[:, :20] - shapes.CENTRES_20).max() < 0.3
+    assert np.abs(means[:, 20:]).max() < 0.3
+    assert (shapes.likeliest_of_mixture(data.x) == data.y).mean() > 0.99
+
+
+def test_one_point_in_fifty_is_an_outlier() -> None:
+    data = shapes.outliers(1000, 0)
+    far = (data.x < -5).any(1) | (data.x > 11).any(1)
+    assert 10 <= far.sum() <= 20
+    assert not far[20:].any()
+
+
+def test_duplicates_come_in_fives_that_share_their_label() -> None:
+    data = shapes.duplicates(100, 0)
+    groups = data.x.reshape(20, 5, 2)
+    assert (groups.max(1) - groups.min(1)).max() < 1e-3
+    assert (data.y.reshape(20, 5) == data.y.reshape(20, 5)[:, :1]).all()
+
+
+def test_tails_are_heavy_about_the_centres() -> None:
+    data = shapes.heavy_tails(30_000, 0)
+    away = data.x - shapes.CENTRES_TAILS[data.y]
+    assert np.abs(np.median(away, axis=0)).max() < 0.05
+    # Of Student's t with two degrees of freedom, 0.98 % lies beyond 10; of a Gaussian, nothing.
+    assert np.mean(np.abs(away) > 10) == pytest.approx(0.0098, abs=0.002)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("iris", (150, 4)), ("breast-cancer", (569, 30))])
+def test_real_tables_are_whole_whatever_number_is_asked_for(name: str, shape: object) -> None:
+    assert SHAPES[name].draw(10, 3).x.shape == shape

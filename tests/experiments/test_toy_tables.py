@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gedilearn import panels
 from gedilearn.experiments import toy, toy_tables
+from gedilearn.experiments.toy_tables import EXPERIMENT
 
 
 def made_up(nmi, seed=0, **others):
@@ -43,24 +44,26 @@ def test_the_summary_is_that_found_by_hand():
     stuck = {"certified": False, "stopped": "budget"}
     rows = [made_up(nmi[0]), made_up(nmi[1], 1), made_up(nmi[2], 2, gap="inf", **stuck)]
     rows[2]["modes"] = ["cluster collapse", "label permutation"]
-    (line,) = toy_tables.summary(rows)
-    assert (line["nmi"], line["nmi_std"]) == pytest.approx((0.7, np.std(nmi)))
-    assert line["gap"] == 0.001 and line["seconds"] == 2.0
-    assert line["ami"] == pytest.approx(statistics.fmean(nmi) - 0.001)
-    assert (line["certified"], line["false"]) == (2, 1)
+    (table,) = toy_tables.tables(rows)
+    (group,) = table.groups
+    line = {column.head: column.cell(group) for column in table.columns}
+    assert line["NMI"] == f"{0.7:.2f} ± {np.std(nmi):.2f}"
+    assert line["gap"] == "0.0010" and line["seconds"] == "2.0"
+    assert line["AMI"] == f"{statistics.fmean(nmi) - 0.001:.2f}"
+    assert (line["certified"], line["false certificates"]) == ("2/3", "1")
+    assert (line["R"], line["C"], line["P"]) == ("0", "1", "1")
     words = "cluster collapse 1/3, label permutation 1/3, certified 2/3, falsely so 1/3"
-    assert toy_tables.reason(line) == words
+    assert toy_tables.reason(group) == words
 
 
 def test_a_reason_names_runs_that_are_stuck_and_that_diverged():
     rows = [made_up(0.3, s, certified=False, gap=g) for s, g in enumerate((0.5, 0.7, 0.6))]
     rows[0]["stopped"] = "diverged"
-    (line,) = toy_tables.summary(rows)
-    assert toy_tables.reason(line) == "diverged 1/3, uncertified 3/3: gap 0.600"
+    assert toy_tables.reason(rows) == "diverged 1/3, uncertified 3/3: gap 0.600"
 
 
 def test_markdown_says_what_the_rows_say_and_names_shorter_training():
-    lines = toy_tables.markdown([made_up(1.0, s, shortened_to=70) for s in (0, 1)]).splitlines()
+    lines = EXPERIMENT.markdown([made_up(1.0, s, shortened_to=70) for s in (0, 1)]).splitlines()
     numbers = "1.00 ± 0.00 | 0.94 ± 0.07 | 1.00 | 1.00 | 0.0010 | 2/2 | 0 | 0 | 0 | 0 | 1.5 |"
     assert lines[2] == f"| moons | GEDI | {numbers}"
     assert "- Preset default, training shortened to 70 iterations." in lines
@@ -70,7 +73,7 @@ def test_the_table_fits_a_terminal_of_80_columns():
     rows = [made_up(0.5, s, data="circles", method="barlow k-means", gap=12.3456) for s in range(9)]
     rows += [made_up(0.5, s, data="circles", method="deepcluster", gap=12.3456) for s in range(20)]
     console = Console(file=io.StringIO(), width=80)
-    toy_tables.show(rows, console)
+    EXPERIMENT.show(rows, console)
     lines = [line.split() for line in console.file.getvalue().splitlines()]
     assert ["circles", "Barlow", "k-means", "0.50", "±", "0.00", "0.50", "12.3456", "9/9"] in [
         line[:9] for line in lines

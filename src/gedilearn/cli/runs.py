@@ -1,4 +1,4 @@
-"""Where runs and their data are: free run directories, and what a config says of its data."""
+"""Runs and their data: fitted models, the data that a run was fitted to, new data for it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gedilearn.data.dataset import Dataset
+from gedilearn.cli.output import Screen
+from gedilearn.data.arrays import as_numbers
+from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.image_folder import Broken, SkippedImages
 from gedilearn.data.load import is_folder, is_name, load
+from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.output import Screen
 from gedilearn.settings import Settings
-from gedilearn.training.run_directory import read_config
+from gedilearn.training.run_directory import RunDirectory, read_config
 
-MODEL, SUMMARY, LABELS = "model.safetensors", "summary.json", "labels.csv"
+# --- reading data -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,14 @@ class Pictures:
         return cls(sides, "skip" if skip_broken else "refuse")
 
     @classmethod
-    def of_run(cls, config: dict[str, Any]) -> Pictures:
-        """As the data of a run was read."""
+    def of_run(cls, config: dict[str, Any], data: str) -> Pictures:
+        """As the folder of a run was read, if `data` is a folder."""
+        if not is_folder(data):
+            return cls()
         described = data_section(config)
         size = described.get("size")
         broken: Broken = "skip" if described.get("broken") == "skip" else "refuse"
         return cls(tuple(size) if isinstance(size, list) else None, broken)
-
-    def described(self) -> dict[str, Any]:
-        """For the data section of a config, where `of_run` finds it."""
-        return {"size": None if self.size is None else list(self.size), "broken": self.broken}
 
 
 def read(data: str, pictures: Pictures, screen: Screen, **table: Any) -> Dataset:
@@ -63,76 +63,31 @@ def read(data: str, pictures: Pictures, screen: Screen, **table: Any) -> Dataset
     return dataset
 
 
-def open_with_data(
-    run: Path, data: str | None, pictures: Pictures, screen: Screen
-) -> tuple[GEDI, Dataset]:
-    """The model of a run directory or of a file, and new data for it, or the data of the fit.
-
-    Columns are those of the fit, found by their names. Images of a folder are resized as they were
-    for the fit, unless `pictures` says otherwise.
-    """
-    model, columns = open_model(run)
-    if data is None:
-        if not run.is_dir():
-            raise InputError(f"{run} is a model file, which does not name its data: give DATA")
-        if pictures != Pictures():
-            raise InputError("--size and --skip-broken are for DATA: give it, or leave them out")
-        return model, load_source(run, read_config(run), None, "give DATA", screen)
-    if pictures.size is None and run.is_dir() and is_folder(data):
-        pictures = Pictures(Pictures.of_run(read_config(run)).size, pictures.broken)
-    dataset = read(data, pictures, screen, columns=columns)
-    fitted, given = tuple(model.box_.low.shape), dataset.x.shape[1:]
-    if is_folder(data) and len(fitted) == 3 and fitted[1:] != given[1:]:
-        sides = f"{fitted[2]}x{fitted[1]}"
-        raise InputError(
-            f"{data}: images of {given[2]}x{given[1]} pixels, but {run} was fitted to {sides}; "
-            f"give --size {sides}"
-        )
-    return model, dataset
-
-
-def open_model(run: Path) -> tuple[GEDI, list[str] | None]:
-    """The model of a run directory or of a file, and the names of its columns if known."""
-    columns = None
-    file = run
-    if run.is_dir():
-        columns = data_section(read_config(run)).get("columns")
-        file = run / MODEL
-        if not file.exists():
-            raise InputError(f"{run} is not finished: gedi resume {quoted(run)}")
-    model = GEDI.load(file)
-    if columns is None and hasattr(model, "feature_names_in_"):
-        columns = model.feature_names_in_.tolist()
-    return model, columns
-
-
-def free_run(name: str, settings: Settings) -> Path:
-    """The next free run directory; several processes could not agree on one."""
-    if settings.device.devices != 1 or settings.device.num_nodes != 1 or "RANK" in os.environ:
-        raise InputError("several processes train together: name their folder with --out RUN")
-    return next_free(name)
-
-
-def next_free(name: str) -> Path:
-    root, number = Path("gedi-runs"), 1
-    while (root / f"{name or 'run'}-{number}").exists():
-        number += 1
-    return root / f"{name or 'run'}-{number}"
-
-
-def lasting(data: str) -> str:
-    """What finds the data again from another folder."""
-    return data if is_name(data) else str(Path(data).expanduser().absolute())
-
-
-def column_names(dataset: Dataset) -> list[str] | None:
-    """The columns' names, if each names one column."""
+def describe(
+    data: str, label_column: str | None, pictures: Pictures, dataset: Dataset
+) -> dict[str, Any]:
+    """What a config says of its data, so that `load_source` finds and reads it again."""
     names = dataset.columns
-    return list(names) if names is not None and len(set(names)) == len(names) else None
+    each_names_one = names is not None and len(set(names)) == len(names)
+    described: dict[str, Any] = {
+        "source": lasting(data),
+        "label_column": label_column,
+        "columns": list(names) if names is not None and each_names_one else None,
+    }
+    if is_folder(data):
+        described["size"] = None if pictures.size is None else list(pictures.size)
+        described["broken"] = pictures.broken
+    return described
+
+
+def data_section(config: dict[str, Any]) -> dict[str, Any]:
+    """What a config says of its data."""
+    section = config.get("data")
+    return section if isinstance(section, dict) else {}
 
 
 def load_source(
-    run: Path, config: dict[str, Any], data: str | None, remedy: str, screen: Screen | None = None
+    run: Path, config: dict[str, Any], data: str | None, remedy: str, screen: Screen
 ) -> Dataset:
     """The data that a run was fitted to, at its old place or at `data`."""
     described = data_section(config)
@@ -143,17 +98,166 @@ def load_source(
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
     return read(
         source,
-        Pictures.of_run(config) if is_folder(source) else Pictures(),
-        screen or Screen(),
+        Pictures.of_run(config, source),
+        screen,
         label_column=described.get("label_column"),
         columns=described.get("columns"),
     )
 
 
-def data_section(config: dict[str, Any]) -> dict[str, Any]:
-    section = config.get("data")
-    return section if isinstance(section, dict) else {}
+def lasting(data: str) -> str:
+    """What finds the data again from another folder."""
+    return data if is_name(data) else str(Path(data).expanduser().absolute())
 
 
-def quoted(path: Path) -> str:
-    return shlex.quote(str(path))
+# --- run directories ----------------------------------------------------------------------------
+
+
+def free_run(name: str, settings: Settings) -> Path:
+    """The next free run directory; several processes could not agree on one."""
+    if settings.device.devices != 1 or settings.device.num_nodes != 1 or "RANK" in os.environ:
+        raise InputError("several processes train together: name their folder with --out RUN")
+    return next_free(name)
+
+
+def next_free(name: str) -> Path:
+    """gedi-runs/NAME-1, or the next number that is free."""
+    root, number = Path("gedi-runs"), 1
+    while (root / f"{name or 'run'}-{number}").exists():
+        number += 1
+    return root / f"{name or 'run'}-{number}"
+
+
+def resume_command(run: Path) -> str:
+    """What continues a run, for a shell."""
+    return f"gedi resume {shlex.quote(str(run))}"
+
+
+# --- fitted models ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model and what is known of its data.
+
+    path: the run directory or model file as given
+    file: the model file
+    config: of the run directory; empty for a model file
+    columns: names of the columns, if known
+    """
+
+    path: Path
+    file: Path
+    model: GEDI
+    config: dict[str, Any]
+    columns: list[str] | None
+
+    @classmethod
+    def open(cls, path: Path) -> Fitted:
+        """The model of a run directory or of a file."""
+        file, config = path, {}
+        if path.is_dir():
+            file, config = RunDirectory(path).model, read_config(path)
+            if not file.exists():
+                raise InputError(f"{path} is not finished: {resume_command(path)}")
+        model = GEDI.load(file)
+        columns = data_section(config).get("columns")
+        if columns is None and hasattr(model, "feature_names_in_"):
+            columns = model.feature_names_in_.tolist()
+        return cls(path, file, model, config, columns)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a point."""
+        return tuple(self.model.box_.low.shape)
+
+    def read(self, data: str | None, pictures: Pictures, screen: Screen) -> Dataset:
+        """New data for the model, or the data of the fit.
+
+        Columns are those of the fit, found by their names. Images of a folder are resized as they
+        were for the fit, unless `pictures` says otherwise.
+        """
+        if data is None:
+            if not self.config:
+                raise InputError(
+                    f"{self.path} is a model file, which does not name its data: give DATA"
+                )
+            if pictures != Pictures():
+                raise InputError(
+                    "--size and --skip-broken are for DATA: give it, or leave them out"
+                )
+            return load_source(self.path, self.config, None, "give DATA", screen)
+        if pictures.size is None:
+            pictures = Pictures(Pictures.of_run(self.config, data).size, pictures.broken)
+        dataset = read(data, pictures, screen, columns=self.columns)
+        given = dataset.x.shape[1:]
+        if is_folder(data) and len(self.shape) == 3 and self.shape[1:] != given[1:]:
+            sides = f"{self.shape[2]}x{self.shape[1]}"
+            raise InputError(
+                f"{data}: images of {given[2]}x{given[1]} pixels, but {self.path} was fitted to "
+                f"{sides}; give --size {sides}"
+            )
+        return dataset
+
+    def read_train(self, train: str | None, test: str | None, screen: Screen) -> Dataset | None:
+        """What the model was fitted to; None where it cannot be found and is not all there is."""
+        if not self.config:
+            if train is not None:
+                return read(train, Pictures(), screen, columns=self.columns)
+            if test is None:
+                raise InputError(
+                    f"{self.path} is a model file, which does not name its data: give --test DATA"
+                )
+            return None
+        try:
+            data = load_source(self.path, self.config, train, "give it with --train DATA", screen)
+        except InputError as error:
+            if train is not None or test is None:
+                raise
+            screen.message(f"without training data: {error}")
+            return None
+        expected = data_section(self.config).get("fingerprint")
+        if fingerprint(as_numbers(data.x, data.name)) != expected:
+            screen.message(
+                f"careful: {data.name} is not, or no longer, what {self.path} was fitted to (the "
+                "fingerprints differ); what is said of training data holds for other points"
+            )
+        return data
+
+    def read_test(
+        self, trained: Dataset | None, train: str | None, test: str | None, screen: Screen
+    ) -> Dataset:
+        """What was asked for, the test images of a fetched set, or else the training data."""
+        described = data_section(self.config)
+        source = train or described.get("source")
+        test = test or testing_images_of(source)
+        if trained is not None and (test is None or lasting(test) == (source and lasting(source))):
+            return trained
+        assert test is not None  # without training data, test data was demanded
+        pictures = Pictures.of_run(self.config, test)
+        label = described.get("label_column")
+        if label is not None:
+            try:
+                return read(test, pictures, screen, columns=self.columns, label_column=label)
+            except InputError:  # new points need not have labels
+                pass
+        return read(test, pictures, screen, columns=self.columns)
+
+    def read_outside(self, data: str, screen: Screen) -> Dataset:
+        """Other data; images of a folder with sizes of their own are read in the model's size."""
+        try:
+            return read(data, Pictures(), screen, columns=self.columns)
+        except InputError:
+            if not is_folder(data) or len(self.shape) != 3:
+                raise
+            _, height, width = self.shape
+            screen.message(f"{data}: read at {width}x{height} pixels")
+            return read(data, Pictures(size=(height, width)), screen)
+
+
+def testing_images_of(source: str | None) -> str | None:
+    """The test images of the fetched set whose training images `source` names."""
+    named = split_of(source) if source is not None and is_name(source) else None
+    if named is None or named[1] != "train" or "test" not in SOURCES[named[0]].splits:
+        return None
+    return f"{named[0]}:test"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, conv2d, interpolate, max_pool2d, pad, relu, relu6
 
-from gedilearn.data.reading import reading
+from gedilearn.data.dataset import reading
 from gedilearn.errors import InputError
 
 # --- weights ------------------------------------------------------------------------------------

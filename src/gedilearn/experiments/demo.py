@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from gedilearn import panels
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
+from gedilearn.evaluation.clustering import clustering_scores
+from gedilearn.experiments.runner import Row
+from gedilearn.experiments.table import Column, Table, label, statistic
 from gedilearn.report.page import write_report
 from gedilearn.settings import Settings
+from gedilearn.training.run_directory import plain
 from gedilearn.writing import write_text
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
 
-DEFAULT_OUT = Path("gedi-runs") / "demo"
 SETS: tuple[tuple[Callable[[], Dataset], int], ...] = ((moons, 2), (circles, 2), (digits, 10))
 SEED = 0
 LABELS = "The true labels were used only after training, to compute NMI and AMI (1 is perfect)."
@@ -36,16 +34,12 @@ GAP = (
     "invariant and in the prior's proportions."
 )
 
-Row = dict[str, Any]
 
-
-def run(out: Path | None, console: Console, *, max_iter: int | None = None) -> list[dict[str, Any]]:
+def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row]:
     """Cluster all sets, each in its own run directory under `out`, and print one table.
 
-    `out` must be new or empty; None takes the first free of gedi-runs/demo, demo-1, ...
-    `max_iter` shortens the training, for a quick look.
+    `out` must be new or empty. `max_iter` shortens the training, for a quick look.
     """
-    out = _free(DEFAULT_OUT) if out is None else Path(out)
     if not _is_free(out):
         raise InputError(f"{out} exists already: choose another folder, or remove it")
     rows, seen = [], []
@@ -61,7 +55,7 @@ def run(out: Path | None, console: Console, *, max_iter: int | None = None) -> l
         _say(console, f"{row['verdict']}, {row['iterations']} iterations, {row['seconds']:.1f} s")
     write_text(out / "demo.json", json.dumps(rows, indent=2) + "\n")
     _overview(out / "overview.png", rows, seen)
-    console.print(_table(rows))
+    Table("", COLUMNS, [[row] for row in rows]).show(console)
     _say(console, LABELS)
     _say(console, GAP.format(tol=Settings().training.tol))
     _say(console, f"Figures and reports: {out}/overview.png, {out}/<data>/report.html")
@@ -71,24 +65,22 @@ def run(out: Path | None, console: Console, *, max_iter: int | None = None) -> l
 def _fit(data: Dataset, n_clusters: int, run_dir: Path, max_iter: int | None) -> GEDI:
     from gedilearn.estimator import GEDI
 
-    shorter: dict[str, Any] = {} if max_iter is None else {"max_iter": max_iter}
-    model = GEDI(n_clusters=n_clusters, random_state=SEED, **shorter)
-    return model._fit(data.x, run_dir, {"source": data.source, "name": data.name})
+    model = GEDI(n_clusters, random_state=SEED, max_iter=max_iter)
+    return model.fit_run(data.x, run_dir, {"source": data.source, "name": data.name})
 
 
 def _row(data: Dataset, model: GEDI, run_dir: Path) -> Row:
     """One line of the table: the only place that sees the true labels."""
-    from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
-
-    gap, modes = model.certificate_gap_, model.diagnosis_.failure_modes
+    assert data.y is not None
+    scores, modes = clustering_scores(data.y, model.labels_), model.diagnosis_.failure_modes
     head = "certified" if model.converged_ else "not certified"
-    return {
+    row = {
         "data": data.name,
         "n_samples": len(data.x),
         "n_clusters": model.settings_.n_clusters,
-        "nmi": float(normalized_mutual_info_score(data.y, model.labels_)),
-        "ami": float(adjusted_mutual_info_score(data.y, model.labels_)),
-        "gap": gap if math.isfinite(gap) else str(gap),  # JSON has no infinity
+        "nmi": scores["nmi"],
+        "ami": scores["ami"],
+        "gap": model.certificate_gap_,
         "certified": model.converged_,
         "failure_modes": list(modes),
         "verdict": ": ".join([head, ", ".join(modes)]) if modes else head,
@@ -96,26 +88,23 @@ def _row(data: Dataset, model: GEDI, run_dir: Path) -> Row:
         "seconds": round(model.seconds_, 2),
         "run": str(run_dir),
     }
+    return dict(plain(row))
 
 
-def _table(rows: list[Row]) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    table.add_column("data")
-    for name in ("clusters", "NMI", "AMI", "gap"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict")
-    table.add_column("seconds", justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row["data"],
-            str(row["n_clusters"]),
-            f"{row['nmi']:.3f}",
-            f"{row['ami']:.3f}",
-            f"{float(row['gap']):.4f}",
-            Text(row["verdict"], style="green" if row["certified"] else "yellow"),
-            f"{row['seconds']:.1f}",
-        )
-    return table
+COLUMNS = (
+    label("data"),
+    Column("clusters", lambda group: str(group[0]["n_clusters"])),
+    statistic("NMI", "nmi"),
+    statistic("AMI", "ami"),
+    statistic("gap", "gap", digits=4),
+    Column(
+        "verdict",
+        lambda group: str(group[0]["verdict"]),
+        words=True,
+        style=lambda group: "green" if group[0]["certified"] else "yellow",
+    ),
+    statistic("seconds", "seconds", digits=1),
+)
 
 
 def _overview(path: Path, rows: list[Row], seen: list[tuple[Dataset, np.ndarray]]) -> None:
@@ -131,14 +120,6 @@ def _overview(path: Path, rows: list[Row], seen: list[tuple[Dataset, np.ndarray]
         words = f"{row['data']}: NMI {row['nmi']:.3f}\n{row['verdict']}"
         axes.set_title(words, fontsize=11, parse_math=False)
     panels.save(fig, path)
-
-
-def _free(path: Path) -> Path:
-    """`path`, or the first of path-1, path-2, ... that is not taken."""
-    if _is_free(path):
-        return path
-    numbered = (path.with_name(f"{path.name}-{i}") for i in count(1))
-    return next(candidate for candidate in numbered if _is_free(candidate))
 
 
 def _is_free(path: Path) -> bool:

@@ -6,10 +6,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gedilearn.experiments.image_sets import PAPER_SETS, TITLES, stands_for
-from gedilearn.experiments.images import METHODS
-from gedilearn.experiments.rows import Row
-from gedilearn.experiments.toy_tables import reason
+from gedilearn.experiments.images import METHODS, PAPER_SETS, TITLES, stands_for
+from gedilearn.experiments.runner import Row, findings
 
 # In the order of METHODS: JEM, Barlow, SwAV, no gen, GEDI.
 NMI = {  # the main text has 0.43 for no gen on CIFAR-10
@@ -136,7 +134,7 @@ def judge(number: Number, ours: Sequence[float], group: Sequence[Row]) -> str:
         return "reproduced"
     if (difference < 0) == (number.measure == "FID"):
         return "better"
-    return f"not reproduced: {found(group) or 'nothing wrong was found, the number is lower'}"
+    return f"not reproduced: {findings(group) or 'nothing wrong was found, the number is lower'}"
 
 
 RULE = (
@@ -145,23 +143,6 @@ RULE = (
     "when it is beyond that on the good side; else *not reproduced*, and what was found without "
     "labels. The paper does not say of how many samples its FID is."
 )
-
-
-def found(group: Sequence[Row]) -> str:
-    """What the monitor and the guard found on the seeds, in words."""
-    gaps = [float(r["gap"]) for r in group if not r["certified"] and not r["modes"]]
-    modes = [mode for r in group for mode in r["modes"]]
-    return reason(
-        {
-            "seeds": len(group),
-            "modes": {mode: modes.count(mode) for mode in modes},
-            "recovered": sum(r["recoveries"] > 0 for r in group),
-            "diverged": sum(r["stopped"] == "diverged" for r in group),
-            "stuck": (len(gaps), statistics.median(gaps)) if gaps else None,
-            "certified": sum(r["certified"] for r in group),
-            "false": 0,
-        }
-    )
 
 
 def _outside(number: Number, row: Row) -> str | None:

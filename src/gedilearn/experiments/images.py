@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gedilearn.data.dataset import Dataset, fingerprint
+from gedilearn.data.published import is_cached, open_set
+from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
-from gedilearn.experiments.image_sets import OWN_SETS, PAPER_SETS, load_others, load_sets
-from gedilearn.experiments.rows import Row, adjusted, check_names, collect, outcome
+from gedilearn.experiments.runner import Row, Tell, adjusted, chosen, collect, outcome
 from gedilearn.presets import preset
-from gedilearn.settings import Settings, build
-from gedilearn.training.run_directory import plain, read_config
+from gedilearn.settings import resolve
+from gedilearn.training.run_directory import RunDirectory, plain, read_config
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
@@ -33,6 +34,90 @@ SCALES = ("paper", "small", "default")
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
 KMEANS = "k-means"
 MOST_FOR_KMEANS = 10_000
+# The sets, and the others that the paper holds against each.
+PAPER_SETS = {
+    "svhn": ("cifar10", "cifar100"),
+    "cifar10": ("svhn", "cifar100"),
+    "cifar100": ("svhn", "cifar10"),
+}
+OWN_SETS = {"mnist": ("fashion-mnist",), "digits": ()}
+TITLES = {
+    "svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST",
+    "digits": "digits", "fashion-mnist": "Fashion-MNIST",
+}  # fmt: skip
+SHUFFLED = "shuffled patches"
+PARTS = 4  # patches on each side: of 7x7 pixels on MNIST, of 2x2 on the digits
+TEST_DIGITS = 500
+SHAPE = (1, 3, 32, 32)  # tells settings that these are images, of any size
+
+# --- data sets: to train on, to test with, and to hold against those ------------------------------
+
+
+def load_sets(data: str) -> tuple[Dataset, Dataset]:
+    """Images to train on and images to test with."""
+    if data == "digits":
+        return _digit_images()
+    return open_set(data, "train"), open_set(data, "test")
+
+
+def _digit_images() -> tuple[Dataset, Dataset]:
+    """The digits as images (n, 1, 8, 8); always the same of them are kept for the test."""
+    whole = digits()
+    assert whole.y is not None
+    order = np.random.default_rng(0).permutation(len(whole.x))
+    x = whole.x.astype(np.float32).reshape(-1, 1, 8, 8)
+    held, kept = np.split(order, [TEST_DIGITS])
+    train, test = (
+        Dataset(name, x[part], whole.y[part], None, whole.source)
+        for name, part in (("digits", kept), ("digits-test", held))
+    )
+    return train, test
+
+
+def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[str, Dataset]:
+    """What to hold against the test images: the paper's sets that are here, and those given.
+
+    One of these names that is given takes the place of the set in the cache. Grey digits are also
+    held against themselves with their patches shuffled, image by image: pixel by pixel they are the
+    same, so that brightness and ink tell nothing.
+    """
+    names = (PAPER_SETS | OWN_SETS)[data]
+    found = {
+        name: open_set(name, "test")
+        for name in names
+        if not any(stands_for(other, name) for other in given) and is_cached(name)
+    }
+    if data in OWN_SETS:
+        x = shuffled_patches(np.asarray(test.x))
+        found[SHUFFLED] = Dataset(SHUFFLED, x, None, None, test.source)
+    return found | dict(given)
+
+
+def stands_for(other: str, name: str) -> bool:
+    """Whether a set outside is, or is a part of, the set of this name: 'svhn, first 1083'."""
+    given = other.lower()
+    return any(
+        given.startswith(known) and not given[len(known) : len(known) + 1].isalnum()
+        for known in (name, TITLES[name].lower())
+    )
+
+
+def shuffled_patches(x: np.ndarray, parts: int = PARTS, seed: int = 0) -> np.ndarray:
+    """Images (n, c, h, w) cut into parts x parts patches that change places.
+
+    Pixels that do not make up a whole patch are left out.
+    """
+    n, c, height, width = x.shape
+    h, w = height // parts, width // parts
+    cut = x[:, :, : h * parts, : w * parts].reshape(n, c, parts, h, parts, w)
+    patches = cut.transpose(0, 2, 4, 1, 3, 5).reshape(n, parts * parts, c, h, w)
+    places = np.tile(np.arange(parts * parts), (n, 1))
+    places = np.random.default_rng(seed).permuted(places, axis=1)
+    mixed = patches[np.arange(n)[:, None], places].reshape(n, parts, parts, c, h, w)
+    return mixed.transpose(0, 3, 1, 4, 2, 5).reshape(n, c, h * parts, w * parts)
+
+
+# --- running ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -45,9 +130,13 @@ class Measuring:
     weights: Path | None = None
 
 
-def default_measuring(scale: str) -> Measuring:
-    """At the paper's scale, its protocol, and half as many samples as there are test images."""
-    return Measuring(samples=5_000, probe="paper") if scale == "paper" else Measuring()
+def measuring_at(scale: str, **given: Any) -> Measuring:
+    """At the paper's scale, its protocol, and half as many samples as there are test images.
+
+    What is given and not None takes the place of that.
+    """
+    usual = Measuring(samples=5_000, probe="paper") if scale == "paper" else Measuring()
+    return replace(usual, **{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +151,6 @@ class Work:
     say: Callable[[str], None] = field(default=lambda line: None)
 
 
-# --- running ------------------------------------------------------------------------------------
-
-
 def run(
     data: str,
     scale: str,
@@ -77,14 +163,14 @@ def run(
     changes: dict[str, Any] | None = None,
     measuring: Measuring | None = None,
     sets: tuple[Dataset, Dataset] | None = None,
-    tell: Callable[[Row, int], None] | None = None,
+    tell: Tell | None = None,
     say: Callable[[str], None] | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for methods is all of the scale's.
 
     `others` are images outside, by name, beside those of `load_others`. `iterations` shortens the
     training; `changes` are further settings by their dotted names. `sets` are images to train on
-    and to test with in the place of the published ones. `out` and `tell` as in `rows.collect`;
+    and to test with in the place of the published ones. `out` and `tell` as in `runner.collect`;
     `out` also receives a run directory for each training, in runs/, which an interrupted one
     is continued from, and what the measuring writes, in evaluations/. `say` receives lines on how
     it goes.
@@ -94,7 +180,7 @@ def run(
     keys = plan(data, scale, seeds, methods)
     train, test = sets or load_sets(data)
     outside = load_others(data, test, others or {})
-    measuring = measuring or default_measuring(scale)
+    measuring = measuring or measuring_at(scale)
     settings = {
         "scale": scale,
         "iterations": iterations,
@@ -113,23 +199,24 @@ def plan(
     data: str, scale: str, seeds: Sequence[int], methods: Sequence[str] | None
 ) -> list[tuple[str, str, int]]:
     """All (data, method, seed) asked for, k-means with them, seed by seed."""
-    check_names("data set", (data,), (*PAPER_SETS, *OWN_SETS))
-    check_names("scale", (scale,), scales(data))
-    check_names("method", methods or (), METHODS)
-    chosen = default_methods(scale) if methods is None else methods
-    keys = [
-        (data, method, seed)
-        for seed in seeds
-        for method in (KMEANS, *METHODS)
-        if method == KMEANS or method in chosen
-    ]
-    if not chosen or not keys:
+    chosen("data set", (data,), (*PAPER_SETS, *OWN_SETS))
+    chosen("scale", (scale,), scales(data))
+    trained = chosen("method", default_methods(scale) if methods is None else methods, METHODS)
+    if not trained or not len(seeds):
         raise InputError("nothing to run: give at least one seed and method")
-    return keys
+    return [(data, method, seed) for seed in seeds for method in (KMEANS, *trained)]
 
 
 def scales(data: str) -> tuple[str, ...]:
     return SCALES[:2] if data in PAPER_SETS else SCALES[2:]
+
+
+def default_scale(data: str) -> str:
+    return "default" if data in OWN_SETS else "small"
+
+
+def default_seeds(scale: str) -> int:
+    return 5 if scale == "default" else 1
 
 
 def default_methods(scale: str) -> tuple[str, ...]:
@@ -138,12 +225,6 @@ def default_methods(scale: str) -> tuple[str, ...]:
 
 def preset_name(data: str, scale: str) -> str:
     return "default" if scale == "default" else f"{scale}/{data}"
-
-
-def folder(root: Path, data: str, scale: str, iterations: int | None) -> Path:
-    """Where the results are kept: rows of other settings are never mixed."""
-    shorter = "" if iterations is None else f"-{iterations}-iterations"
-    return root / f"{data}-{scale}{shorter}"
 
 
 def values_of(
@@ -157,7 +238,7 @@ def values_of(
     values = preset(preset_name(data, scale), method)
     if scale == "default":
         values["n_clusters"] = 10
-    return adjusted(values, iterations, changes, images=True)
+    return adjusted(values, iterations, changes, SHAPE)
 
 
 def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
@@ -180,25 +261,25 @@ def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[st
         work.say(f"training {name}")
         values = values | {"training": values.get("training", {}) | {"seed": seed}}
         run_folder = None if work.out is None else work.out / "runs" / name
-        model = train(work.train.x, build(values, images=True), run_folder)
+        model = train(work.train.x, values, run_folder)
         work.say(f"measuring {name}")
         return dict(plain(head | NOTHING | _measure(work, model, name, run_folder)))
 
 
-def train(x: np.ndarray, settings: Settings, run_folder: Path | None) -> GEDI:
+def train(x: np.ndarray, values: dict[str, Any], folder: Path | None) -> GEDI:
     """The fitted model: read back, continued or trained in its run directory."""
     from gedilearn.estimator import GEDI
 
-    if run_folder is None or not (run_folder / "config.yaml").exists():
-        return GEDI.from_settings(settings, run_dir=run_folder).fit(x)
-    wanted = GEDI.from_settings(settings)._settings(images=True)
-    if build(read_config(run_folder)["settings"]) != wanted:
+    settings, run = resolve(values, x.shape), None if folder is None else RunDirectory(folder)
+    if run is None or not run.config.exists():
+        return GEDI.from_settings(settings).fit_run(x, folder)
+    if resolve(read_config(run.path)["settings"], x.shape) != settings:
         raise InputError(
-            f"{run_folder} was trained with other settings: remove it, or choose another --out"
+            f"{folder} was trained with other settings: remove it, or choose another --out"
         )
-    if (run_folder / "summary.json").exists():  # the last that a run writes
-        return GEDI.load(run_folder / "model.safetensors")
-    return GEDI.resume(run_folder, x)
+    if run.summary.exists():  # the last that a run writes
+        return GEDI.load(run.model)
+    return GEDI.resume(run.path, x)
 
 
 # --- measuring ----------------------------------------------------------------------------------

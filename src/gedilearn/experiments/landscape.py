@@ -15,25 +15,33 @@ measured for the constructions below, and is the paper's to prove for the rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.toy import moons
 from gedilearn.data.views import NoiseViews
+from gedilearn.experiments.runner import Row
+from gedilearn.experiments.table import (
+    Column,
+    Experiment,
+    Group,
+    Table,
+    grouped,
+    label,
+    number,
+    statistic,
+)
 from gedilearn.methods.terms import invariance, prior, target_entropy
 from gedilearn.models.energy import EnergyModel, log_density
 from gedilearn.models.mlp import MLP
 from gedilearn.sampling.langevin import Box
 
 Logits = Callable[[Tensor], Tensor]  # (n, 2) -> (n, clusters)
-Row = dict[str, Any]
 
 N_POINTS = 400
 NOISE = 0.05  # of the moons, before they are standardised
@@ -195,7 +203,7 @@ def run(random_state: int = 0) -> list[Row]:
     """Every term at every construction, one row each; plain JSON values.
 
     `before` is the loss before predictions are swapped (mode 3 only, else None), and `agrees`
-    compares this one construction with the paper; the verdict on a cell is that of `table`.
+    compares this one construction with the paper; the verdict on a cell is that of `table_1`.
     """
     # Views, permutations and the networks' first weights come from torch's global generator.
     with torch.random.fork_rng(devices=[]):
@@ -283,82 +291,73 @@ def _row(
     }
 
 
-def table(rows: list[Row]) -> list[list[str]]:
-    """Table 1: a row for each of TERMS, a column for each of MODES.
+# --- showing ------------------------------------------------------------------------------------
 
-    A cell is the verdict and, for each construction of the mode, the excess in nats.
-    """
-    return [[_cell([r for r in rows if _is(r, t, m)]) for m in MODES] for t in TERMS]
-
-
-def _is(row: Row, term: str, mode: str) -> bool:
-    return bool(row["term"] == term and row["mode"] == mode)
-
-
-def _cell(rows: list[Row]) -> str:
-    verdict = "Yes" if all(r["penalises"] == "Yes" for r in rows) else "No"
-    doubt = "" if verdict == rows[0]["paper"] else f" (paper: {rows[0]['paper']})"
-    return f"{verdict}{doubt}: {', '.join(_nats(r['excess']) for r in rows)}"
-
-
-def _nats(value: float | None) -> str:
-    return "" if value is None else f"{round(value, 3) + 0.0:.3f}"  # adding 0.0 turns -0.0 into 0.0
-
-
-def _headings(rows: list[Row]) -> list[tuple[str, str]]:
-    """Each mode, and its constructions in the order of a cell's numbers."""
-    return [(m, ", ".join(r["construction"] for r in rows if _is(r, GEN, m))) for m in MODES]
-
-
-NUMBERS = ("value", "before", "optimum", "excess")
-HEADS = ["mode", "construction", "term", *NUMBERS, "penalises", "paper"]
 CAPTION = (
     "Excess over the term's optimum in nats, one number for each construction of the mode. "
     "Yes: no construction is optimal. No: at least one is."
 )
 
 
-def _numbers(rows: list[Row]) -> tuple[list[list[str]], list[str]]:
-    """The cells under HEADS and the number of a note; the notes."""
-    notes = [r["remark"] for r in rows if r["remark"]]
-    cells = []
-    for r in rows:
-        note = str(notes.index(r["remark"]) + 1) if r["remark"] else ""
-        cells.append([*(_nats(r[k]) if k in NUMBERS else r[k] for k in HEADS), note])
-    return cells, [f"{k}. {note}" for k, note in enumerate(notes, 1)]
+def _verdict(mode: str, group: Group) -> str:
+    """Does a term penalise a mode? With the excess in nats of each construction of the mode."""
+    rows = [row for row in group if row["mode"] == mode]
+    verdict = "Yes" if all(row["penalises"] == "Yes" for row in rows) else "No"
+    doubt = "" if verdict == rows[0]["paper"] else f" (paper: {rows[0]['paper']})"
+    return f"{verdict}{doubt}: {', '.join(number(row['excess'], 3) for row in rows)}"
 
 
-def markdown(rows: list[Row]) -> str:
-    """Table 1, the numbers and the remarks, as Markdown."""
-    cells, notes = _numbers(rows)
-    lines = [[f"**{t}**", *line] for t, line in zip(TERMS, table(rows), strict=True)]
-    heads = ["Does it penalise?", *(f"{mode}<br>({what})" for mode, what in _headings(rows))]
-    return "\n".join(
-        [*_pipes(heads, lines), "", CAPTION, "", *_pipes([*HEADS, "note"], cells), "", *notes, ""]
-    )
+def table_1(rows: Sequence[Row]) -> Table:
+    """A line for each of TERMS, a column for each of MODES."""
+    columns = [
+        Column(
+            "Does it penalise?",
+            lambda group: f"**{group[0]['term']}**",
+            brief=lambda group: str(group[0]["term"]),
+            words=True,
+        )
+    ]
+    for mode in MODES:
+        built = ", ".join(r["construction"] for r in rows if (r["term"], r["mode"]) == (GEN, mode))
+        head, short = f"{mode}<br>({built})", f"{mode}\n({built})"
+        columns.append(Column(head, partial(_verdict, mode), short=short, words=True))
+    title = "Table 1: summary of the loss landscape"
+    return Table(title, columns, grouped(rows, "term", term=TERMS), [CAPTION])
 
 
-def _pipes(heads: list[str], lines: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(line) + " |" for line in [heads, ["---"] * len(heads), *lines]]
+def numbers(rows: Sequence[Row]) -> Table:
+    """Every row, with its remark as a note of its number."""
+    remarks = [row["remark"] for row in rows if row["remark"]]
+
+    def note(group: Group) -> str:
+        remark = group[0]["remark"]
+        return str(remarks.index(remark) + 1) if remark else ""
+
+    columns = [
+        *map(label, ("mode", "construction", "term")),
+        *(statistic(name, name) for name in ("value", "before", "optimum", "excess")),
+        *map(label, ("penalises", "paper")),
+        Column("note", note, words=True),
+    ]
+    notes = [f"{k}. {remark}" for k, remark in enumerate(remarks, 1)]
+    return Table("The numbers, in nats", columns, [[row] for row in rows], notes)
 
 
-def show(rows: list[Row], console: Console) -> None:
-    """Print Table 1 and, below it, the numbers and the remarks."""
-    summary = Table("Does it penalise?", title="Table 1: summary of the loss landscape")
-    for mode, what in _headings(rows):
-        summary.add_column(f"{mode}\n({what})")
-    for term, line in zip(TERMS, table(rows), strict=True):
-        summary.add_row(term, *line)
-    console.print(summary)
-    console.print(CAPTION, style="dim")
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """Table 1 and, below it, the numbers and the remarks."""
+    return [table_1(rows), numbers(rows)]
 
-    cells, notes = _numbers(rows)
-    numbers = Table(title="The numbers, in nats", box=SIMPLE_HEAD, collapse_padding=True)
-    for head in [*HEADS, "note"]:
-        numbers.add_column(head, justify="right" if head in NUMBERS else "left")
-    for line, above in zip(cells, [["", ""], *cells], strict=False):
-        same = line[:2] == above[:2]
-        numbers.add_row(*(["", ""] if same else line[:2]), *line[2:])
-    console.print(numbers)
-    for note in notes:
-        console.print(note, highlight=False)
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The same; the remarks are a numbered list."""
+    below = numbers(rows)
+    return "\n".join([table_1(rows).markdown(), below.markdown(()), *below.notes, ""])
+
+
+EXPERIMENT = Experiment(
+    "landscape",
+    "Table 1: the terms against the failure modes.",
+    lambda seeds, **_: run(seeds[0]),  # one draw of the points is enough
+    tables,
+    long=markdown,
+)

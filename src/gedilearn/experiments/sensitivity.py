@@ -7,29 +7,24 @@ whose weights are multiplied member by member. One such training is the unit of 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from gedilearn.errors import InputError
-from gedilearn.experiments.rows import (
-    FRESH,
+from gedilearn.experiments.runner import (
     N_POINTS,
     Cell,
     Row,
-    check_names,
+    Tell,
+    chosen,
     collect_cells,
-    markdown_table,
-    outcome,
-    show_table,
+    one_thread,
 )
-from gedilearn.experiments.toy import SETS, seeded, values_of
-from gedilearn.experiments.toy_tables import title
-from gedilearn.training.run_directory import plain
+from gedilearn.experiments.table import Experiment, Table, label, statistic
+from gedilearn.experiments.toy import SETS, scored_row, seeded, title, values_of
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
 # The weights themselves are the members' factors; a point is one network, not the best of several.
@@ -50,18 +45,15 @@ def run(
     weights: Sequence[float] = WEIGHTS,
     n: int = N_POINTS,
     changes: dict[str, Any] | None = None,
-    tell: Callable[[Row, int], None] | None = None,
+    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, weights, seed).
 
     `iterations` shortens the training. `weights` are those of the grid, of both terms. `changes`
     are further settings by their dotted names; `workers`, `out` and `tell` as in
-    `rows.collect_cells`.
+    `runner.collect_cells`.
     """
-    check_names("data set", data or (), SETS)
-    names = [name for name in SETS if data is None or name in data]
-    if not names or not len(seeds):
-        raise InputError("nothing to run: give at least one seed and data set")
+    names = chosen("data set", data, SETS)
     points = tuple(point_name(inv, prior) for inv, prior in product(weights, repeat=2))
     cells = [Cell(name, "grid", (seed,), points) for seed in seeds for name in names]
     settings = {
@@ -81,37 +73,18 @@ def fit(
     data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
 ) -> list[Row]:
     """All points of the grid for each seed, with one thread."""
-    import lightning_fabric  # noqa: F401  # otherwise the first fit is charged with importing it
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
-
-    from gedilearn.estimator import fit_together
-    from gedilearn.evaluation.clustering import clustering_scores
+    from gedilearn.together import fit_together
 
     grid = list(product(settings["weights"], repeat=2))
     inv, prior = np.array(grid, dtype=np.float64).T
     rows = []
     for seed in seeds:
-        train, fresh = SETS[data](n, seed), SETS[data](n, seed + FRESH)
-        assert fresh.y is not None
-        with threadpool_limits(1):
-            models = fit_together(
-                [train.x], seeded(settings["gedi"], seed), {"inv": inv, "prior": prior}
-            )
+        with one_thread():
+            x, own = SETS[data](n, seed).x, seeded(settings["gedi"], seed)
+            models = fit_together([x], own, {"inv": inv, "prior": prior})
             for (w_inv, w_prior), model in zip(grid, models, strict=True):
-                scores = clustering_scores(fresh.y, model.predict(fresh.x))
-                row = {
-                    "data": data,
-                    "method": point_name(w_inv, w_prior),
-                    "seed": seed,
-                    "inv": w_inv,
-                    "prior": w_prior,
-                    "preset": settings["preset"],
-                    "shortened_to": settings["iterations"],
-                    **{name: scores[name] for name in ("nmi", "ami", "accuracy")},
-                    **outcome(model),
-                    "seconds": round(model.seconds_ / len(models), 3),
-                }
-                rows.append(dict(plain(row)))
+                name, weights = point_name(w_inv, w_prior), {"inv": w_inv, "prior": w_prior}
+                rows.append(scored_row(data, name, seed, model, n, settings, len(models), weights))
     return rows
 
 
@@ -145,28 +118,29 @@ def axes_of(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     return sorted({r["inv"] for r in rows}), sorted({r["prior"] for r in rows})
 
 
-def _cells(rows: Sequence[Row], measure: str) -> Iterator[list[str]]:
-    for data, both in maps(rows).items():
-        for weight, line in zip(axes_of(rows)[0], both[measure], strict=True):
-            yield [data, f"{weight:g}", *(f"{value:.2f}" for value in line)]
+def _map(rows: Sequence[Row], measure: str, title: str, notes: Sequence[str]) -> Table:
+    """A line for each weight of INV, a column for each of PRIOR."""
+    inv, prior = axes_of(rows)
+    names = [f"PRIOR {weight:g}" for weight in prior]
+    lines = [
+        [{"data": data, "INV": f"{weight:g}", **dict(zip(names, line, strict=True))}]
+        for data, both in maps(rows).items()
+        for weight, line in zip(inv, both[measure], strict=True)
+    ]
+    columns = [label("data"), label("INV"), *(statistic(name, name, digits=2) for name in names)]
+    return Table(title, columns, lines, notes)
 
 
-def _heads(rows: Sequence[Row]) -> list[str]:
-    return ["data", "INV", *(f"PRIOR {weight:g}" for weight in axes_of(rows)[1])]
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """The map of the NMI."""
+    return [_map(rows, "nmi", f"Mean NMI by weights: {title(rows)}; {_seeds(rows)}", NOTES)]
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """Both maps as tables."""
     notes = (f"{title(rows).capitalize()}; {_seeds(rows)}.", *NOTES)
-    nmi = markdown_table(_heads(rows), _cells(rows, "nmi"), ())
-    gap = markdown_table(_heads(rows), _cells(rows, "gap"), notes)
-    return f"Mean NMI\n\n{nmi}\nMedian gap\n\n{gap}"
-
-
-def show(rows: Sequence[Row], console: Console) -> None:
-    """Print the map of the NMI."""
-    words = f"Mean NMI by weights: {title(rows)}; {_seeds(rows)}"
-    show_table(words, _heads(rows), _cells(rows, "nmi"), NOTES, console)
+    nmi, gap = (_map(rows, measure, "", ()) for measure in ("nmi", "gap"))
+    return f"Mean NMI\n\n{nmi.markdown()}\nMedian gap\n\n{gap.markdown(notes)}"
 
 
 def _seeds(rows: Sequence[Row]) -> str:
@@ -201,3 +175,13 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
             panels.dress(axes, f"{data}: {said}", "weight of PRIOR", "weight of INV")
             fig.colorbar(shown, ax=axes, fraction=0.046, pad=0.03).ax.tick_params(labelsize=9)
     return panels.save(fig, path)
+
+
+EXPERIMENT = Experiment(
+    "sensitivity",
+    "The paper's heat maps over the weights of INV and PRIOR.",
+    run,
+    tables,
+    long=markdown,
+    figure=figure,
+)

@@ -7,31 +7,196 @@ the points they were fitted to, and so is every method on the digits, of which t
 
 from __future__ import annotations
 
-import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import numpy as np
 
-from gedilearn.errors import InputError
-from gedilearn.experiments.rows import (
-    FRESH,
-    N_POINTS,
-    Row,
-    check_names,
-    collect,
-    markdown_table,
-    results_page,
-    show_table,
+from gedilearn.data import toy
+from gedilearn.data.dataset import Dataset
+from gedilearn.data.toy import digits
+from gedilearn.evaluation.clustering import clustering_scores, nmi
+from gedilearn.experiments.runner import FRESH, N_POINTS, Row, Tell, chosen, collect, one_thread
+from gedilearn.experiments.table import (
+    Column,
+    Experiment,
+    Group,
+    Table,
+    grouped,
+    label,
+    share,
+    statistic,
 )
-from gedilearn.experiments.shape_sets import FAMILIES, NAMES, RIVALS, SHAPES, build
 from gedilearn.training.run_directory import plain
 
 SOLVED = 0.99  # NMI
 FALSE = 0.95  # a certificate with a lower NMI is a false one
+UNIFORM, AUTO, GIVEN = "gedi", "gedi prior=auto", "gedi prior=given"
+PRIORS = (UNIFORM, AUTO, GIVEN)
+RIVALS = ("kmeans", "gmm", "spectral", "hdbscan")
+FAMILIES = ("gedi", *RIVALS)  # what can be asked for; gedi is all its rows
+NAMES = {
+    UNIFORM: "GEDI",
+    AUTO: 'GEDI prior="auto"',
+    GIVEN: "GEDI, true prior",
+    "kmeans": "KMeans",
+    "gmm": "GaussianMixture",
+    "spectral": "SpectralClustering",
+    "hdbscan": "HDBSCAN",
+}
+
+# --- data sets ----------------------------------------------------------------------------------
+
+# Four unit Gaussians in 20 dimensions; the centres are one draw for good.
+CENTRES_20 = np.random.default_rng(7).normal(size=(4, 20))
+CENTRES_TAILS = np.array([[0.0, 0.0], [12.0, 0.0], [6.0, 10.0]])
+REPEATS = 5
+
+
+def mixture_50(n: int, seed: int) -> Dataset:
+    """The four Gaussians, and 30 more columns of nothing but noise."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % len(CENTRES_20)
+    telling = CENTRES_20[y] + rng.normal(size=(n, 20))
+    return _built_in("mixture-50", np.c_[telling, rng.normal(size=(n, 30))], y)
+
+
+def likeliest_of_mixture(x: np.ndarray) -> np.ndarray:
+    """The nearest centre in the columns that tell."""
+    away = np.linalg.norm(x[:, None, :20] - CENTRES_20, axis=-1)
+    return np.asarray(away.argmin(1))
+
+
+def outliers(n: int, seed: int) -> Dataset:
+    """Four blobs, and one point in fifty anywhere in a box of twenty times their width.
+
+    The label of an outlier is the blob it is likeliest to come from.
+    """
+    rng = np.random.default_rng(seed)
+    x = toy.BLOBS_4.draw(n, seed).x
+    strays = n // 50
+    x[:strays] = rng.uniform(-57, 63, (strays, 2))
+    return _built_in("outliers", x, toy.BLOBS_4.most_likely(x))
+
+
+def duplicates(n: int, seed: int) -> Dataset:
+    """Moons of which every point comes five times, all but the same."""
+    rng = np.random.default_rng(seed)
+    moons = toy.moons(max(n // REPEATS, 2), random_state=seed)
+    assert moons.y is not None
+    x = np.repeat(moons.x, REPEATS, axis=0)
+    x = x + rng.normal(0, 1e-4, x.shape)
+    return _built_in("duplicates", x, np.repeat(moons.y, REPEATS))
+
+
+def heavy_tails(n: int, seed: int) -> Dataset:
+    """Three clusters of Student's t with two degrees of freedom: no variance."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % len(CENTRES_TAILS)
+    return _built_in("heavy-tails", CENTRES_TAILS[y] + rng.standard_t(2, (n, 2)), y)
+
+
+def real_table(name: str) -> Callable[[int, int], Dataset]:
+    """A table that comes with scikit-learn: iris, wine or breast_cancer; all of it."""
+
+    def draw(n: int, seed: int) -> Dataset:
+        import sklearn.datasets
+
+        content: Any = getattr(sklearn.datasets, f"load_{name}")()
+        return _built_in(name, content.data, content.target)
+
+    return draw
+
+
+def _built_in(name: str, x: np.ndarray, y: np.ndarray) -> Dataset:
+    return Dataset(name=name, x=x, y=y, columns=None, source="built-in")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A source of data, and what is known of it."""
+
+    n_clusters: int
+    draw: Callable[[int, int], Dataset]  # (n, seed)
+    gedi: tuple[str, ...] = (UNIFORM,)
+    prior: tuple[float, ...] | None = None  # the true shares, for GIVEN
+    best: Callable[[np.ndarray], np.ndarray] | None = None  # x -> the likeliest cluster
+    fresh: bool = True  # whether more points can be drawn
+    units: bool = True  # columns may have units of their own: standardised for every method
+
+
+def _moons(n: int, seed: int) -> Dataset:
+    return toy.moons(n, random_state=seed)
+
+
+def _circles(n: int, seed: int) -> Dataset:
+    return toy.circles(n, random_state=seed)
+
+
+SHAPES: dict[str, Shape] = {
+    "moons": Shape(2, _moons),
+    "circles": Shape(2, _circles),
+    "moons-far": Shape(2, lambda n, s: toy.moved(_moons(n, s), 1000, 1e6)),
+    "circles-far": Shape(2, lambda n, s: toy.moved(_circles(n, s), 1000, 1e6)),
+    "moons-rotated": Shape(2, lambda n, s: toy.rotated(_moons(n, s), 0.7)),
+    "circles-rotated": Shape(2, lambda n, s: toy.rotated(_circles(n, s), 0.7)),
+    "moons-axes": Shape(2, lambda n, s: toy.stretched(_moons(n, s), 100)),
+    "circles-axes": Shape(2, lambda n, s: toy.stretched(_circles(n, s), 100)),
+    "rings": Shape(3, lambda n, s: toy.rings(n, random_state=s)),
+    "spirals": Shape(2, lambda n, s: toy.spirals(n, random_state=s)),
+    "moons-80-20": Shape(
+        2, lambda n, s: toy.moons(n, random_state=s, share=0.8), PRIORS, (0.8, 0.2)
+    ),
+    "moons-95-5": Shape(
+        2,
+        lambda n, s: toy.moons(n, random_state=s, share=0.95),
+        PRIORS,
+        (0.95, 0.05),
+    ),
+    "blobs-4": Shape(4, toy.BLOBS_4.draw, best=toy.BLOBS_4.most_likely),
+    "blobs-7": Shape(7, toy.BLOBS_7.draw, best=toy.BLOBS_7.most_likely),
+    "anisotropic": Shape(3, toy.ANISOTROPIC.draw, best=toy.ANISOTROPIC.most_likely),
+    "moons-noisy": Shape(
+        2, lambda n, s: toy.moons(n, 0.1, s), best=lambda x: toy.most_likely_moon(x, 0.1)
+    ),
+    "digits": Shape(10, lambda n, s: digits(), fresh=False, units=False),
+    "mixture-50": Shape(4, mixture_50, best=likeliest_of_mixture),
+    "outliers": Shape(4, outliers, best=toy.BLOBS_4.most_likely),
+    "duplicates": Shape(2, duplicates),
+    "heavy-tails": Shape(3, heavy_tails),
+    "iris": Shape(3, real_table("iris"), (UNIFORM, AUTO), fresh=False),
+    "wine": Shape(3, real_table("wine"), (UNIFORM, AUTO), fresh=False),
+    "breast-cancer": Shape(2, real_table("breast_cancer"), (UNIFORM, AUTO), fresh=False),
+}
+
+# --- methods ------------------------------------------------------------------------------------
+
+
+def build(method: str, shape: Shape, seed: int, settings: dict[str, Any]) -> Any:
+    """An estimator. The others get standardised columns, as GEDI makes them, and ten starts."""
+    from sklearn.cluster import HDBSCAN, KMeans, SpectralClustering
+    from sklearn.mixture import GaussianMixture
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from gedilearn.estimator import GEDI
+
+    k = shape.n_clusters
+    if method.split()[0] == "gedi":
+        prior = {UNIFORM: None, AUTO: "auto", GIVEN: shape.prior}[method]
+        return GEDI(k, prior=prior, random_state=seed, settings=settings)
+    rival = {
+        "kmeans": lambda: KMeans(k, n_init=10, random_state=seed),
+        "gmm": lambda: GaussianMixture(k, n_init=10, random_state=seed),
+        "spectral": lambda: SpectralClustering(k, affinity="nearest_neighbors", random_state=seed),
+        "hdbscan": lambda: HDBSCAN(copy=True),
+    }[method]()
+    return make_pipeline(StandardScaler(with_std=shape.units), rival)
+
 
 # --- running ------------------------------------------------------------------------------------
 
@@ -45,13 +210,12 @@ def run(
     *,
     n: int = N_POINTS,
     settings: dict[str, Any] | None = None,
-    tell: Callable[[Row, int], None] | None = None,
+    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data or methods is all.
 
-    With `out`, rows are appended to out/rows.jsonl as they come, and those that are there already
-    are not run again. `n` points a set; `settings` are further arguments of GEDI; `tell` gets each
-    new row and how many are still to come.
+    `n` points a set; `settings` are those of GEDI, by dotted names; `workers`, `out` and `tell` as
+    in `runner.collect`.
     """
     return collect(plan(seeds, data, methods), fit, out, n, settings, workers, tell)
 
@@ -60,31 +224,23 @@ def plan(
     seeds: Sequence[int], data: Sequence[str] | None = None, methods: Sequence[str] | None = None
 ) -> list[tuple[str, str, int]]:
     """All (data, method, seed) asked for, seed by seed, so that every set has some rows early."""
-    check_names("data set", data or (), SHAPES)
-    check_names("method", methods or (), FAMILIES)
-    keys = [
+    families = chosen("method", methods, FAMILIES)
+    return [
         (name, method, seed)
         for seed in seeds
-        for name in SHAPES
+        for name in chosen("data set", data, SHAPES)
         for method in (*SHAPES[name].gedi, *RIVALS)
-        if (data is None or name in data) and (methods is None or method.split()[0] in methods)
+        if method.split()[0] in families
     ]
-    if not keys:
-        raise InputError("nothing to run: give at least one seed, data set and method")
-    return keys
 
 
 def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
     """Fit one method to one set and score it, with one thread."""
-    import lightning_fabric  # noqa: F401  # otherwise the first fit is charged with importing it
-    from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
-
     shape = SHAPES[data]
     train = shape.draw(n, seed)
     fresh = shape.draw(n, seed + FRESH) if shape.fresh else train
     model = build(method, shape, seed, settings)
-    with threadpool_limits(1), warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on graphs in several pieces, which is as it should be
         started = time.perf_counter()
         model.fit(train.x)
@@ -92,64 +248,54 @@ def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> 
         predicts = hasattr(model, "predict")
         scored = fresh if predicts else train
         labels = model.predict(scored.x) if predicts else model[-1].labels_
-    nmi = float(normalized_mutual_info_score(scored.y, labels))
+    assert scored.y is not None
+    scores = clustering_scores(scored.y, labels)
     own = method.split()[0] == "gedi"
     row = {
         "data": data,
         "method": method,
         "seed": seed,
         "scored": "training" if scored is train else "fresh",
-        "nmi": nmi,
-        "ami": float(adjusted_mutual_info_score(scored.y, labels)),
+        "nmi": scores["nmi"],
+        "ami": scores["ami"],
         "bayes_nmi": None,
-        "found": len(set(labels.tolist())),
+        "found": scores["clusters_used"],
         "gap": model.certificate_gap_ if own else None,
         "certified": bool(model.converged_) if own else None,
-        "false_certificate": bool(model.converged_) and nmi < FALSE if own else None,
+        "false_certificate": bool(model.converged_) and scores["nmi"] < FALSE if own else None,
         "seconds": round(seconds, 3),
         "iterations": model.n_iter_ if own else None,
     }
     if shape.best is not None:
-        row["bayes_nmi"] = float(normalized_mutual_info_score(scored.y, shape.best(scored.x)))
+        row["bayes_nmi"] = nmi(scored.y, shape.best(scored.x))
     return dict(plain(row))
 
 
 # --- showing ------------------------------------------------------------------------------------
 
 
-def summary(rows: Sequence[Row]) -> list[Row]:
-    """One row for each (data, method) over its seeds, in the order of SHAPES."""
-    pairs = {(r["data"], r["method"]): None for r in rows}
-    order = list(SHAPES)
-    found = []
-    for data, method in sorted(pairs, key=lambda pair: order.index(pair[0])):
-        group = [r for r in rows if (r["data"], r["method"]) == (data, method)]
-        nmi = [r["nmi"] for r in group]
-        own = group[0]["certified"] is not None
-        best = group[0]["bayes_nmi"] is not None
-        found.append(
-            {
-                "data": data,
-                "method": method,
-                "scored": group[0]["scored"],
-                "seeds": len(group),
-                "solved": sum(v >= SOLVED for v in nmi),
-                "median_nmi": statistics.median(nmi),
-                "min_nmi": min(nmi),
-                "median_ami": statistics.median(r["ami"] for r in group),
-                "bayes_nmi": statistics.median(r["bayes_nmi"] for r in group) if best else None,
-                "certified": sum(r["certified"] for r in group) if own else None,
-                "false": sum(r["false_certificate"] for r in group) if own else None,
-                "seconds": statistics.median(r["seconds"] for r in group),
-            }
-        )
-    return found
+def _method(group: Group) -> str:
+    star = "*" if group[0]["scored"] == "training" else ""
+    return f"{NAMES[group[0]['method']]}{star}"
 
 
-HEADS = (
-    "data", "method", f"NMI >= {SOLVED:g}", "median NMI", "min NMI", "median AMI",
-    "best possible NMI", "certified", "false certificates", "seconds",
-)  # fmt: skip
+def _false(group: Group) -> str:
+    own = group[0]["certified"] is not None
+    return str(sum(row["false_certificate"] for row in group)) if own else ""
+
+
+COLUMNS = (
+    label("data"),
+    Column("method", _method, words=True),
+    share(f"NMI >= {SOLVED:g}", lambda row: row["nmi"] >= SOLVED, short="solved"),
+    statistic("median NMI", "nmi", short="median"),
+    statistic("min NMI", "nmi", min, short="min"),
+    statistic("median AMI", "ami", short=""),
+    statistic("best possible NMI", "bayes_nmi", short="best"),
+    share("certified", lambda row: row["certified"], short="cert."),
+    Column("false certificates", _false, short="false"),
+    statistic("seconds", "seconds", short="s", digits=2),
+)
 NOTES = (
     "Median, minimum and counts are over the seeds; each seed draws the data anew.",
     "Scored on fresh points of the same source; rows marked * on the training points, because the "
@@ -164,37 +310,18 @@ NOTES = (
 )
 
 
-def _cells(rows: Sequence[Row]) -> Iterator[list[str]]:
-    for r in summary(rows):
-        star = "*" if r["scored"] == "training" else ""
-        yield [
-            r["data"],
-            NAMES[r["method"]] + star,
-            f"{r['solved']}/{r['seeds']}",
-            *(f"{r[name]:.3f}" for name in ("median_nmi", "min_nmi", "median_ami")),
-            "" if r["bayes_nmi"] is None else f"{r['bayes_nmi']:.3f}",
-            "" if r["certified"] is None else f"{r['certified']}/{r['seeds']}",
-            "" if r["false"] is None else str(r["false"]),
-            f"{r['seconds']:.2f}",
-        ]
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """The summary and what its columns mean, as Markdown."""
-    return markdown_table(HEADS, _cells(rows), NOTES)
-
-
-# Short enough for 80 columns, without the AMI.
-SHORT_HEADS = ("data", "method", "solved", "median", "min", "best", "cert.", "false", "s")
-
-
-def show(rows: Sequence[Row], console: Console) -> None:
-    """Print the summary."""
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """A line for each (data, method) over its seeds, in the order of SHAPES."""
     title = f"NMI: solved (>= {SOLVED:g}), median, minimum, best possible"
-    cells = [line[:5] + line[6:] for line in _cells(rows)]
-    show_table(title, SHORT_HEADS, cells, NOTES, console)
+    groups = grouped(rows, "data", "method", data=SHAPES, method=NAMES)
+    return [Table(title, COLUMNS, groups, NOTES)]
 
 
-def page(out: Path) -> str:
-    """The results page, as Markdown, from the rows in `out`: how they were made, and the table."""
-    return results_page(out, "shapes", "Shapes: GEDI beside scikit-learn", SHAPES, markdown)
+EXPERIMENT = Experiment(
+    "shapes",
+    "GEDI with its defaults beside methods of scikit-learn.",
+    run,
+    tables,
+    title="Shapes: GEDI beside scikit-learn",
+    sets=SHAPES,
+)

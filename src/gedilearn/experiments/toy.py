@@ -13,21 +13,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gedilearn.data import toy as sets
 from gedilearn.data.dataset import Dataset
-from gedilearn.errors import InputError
-from gedilearn.experiments.rows import (
+from gedilearn.experiments.runner import (
     FRESH,
     N_POINTS,
     Cell,
     Row,
+    Tell,
     adjusted,
-    check_names,
+    chosen,
     collect_cells,
+    one_thread,
     outcome,
+    shortened,
 )
 from gedilearn.presets import preset as preset_values
-from gedilearn.settings import Settings, build
+from gedilearn.settings import Settings, resolve
 from gedilearn.training.run_directory import plain
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ SETS: dict[str, Callable[[int, int], Dataset]] = {
 METHODS = ("jem", "barlow", "swav", "no-unif", "no-inv", "no-gen", "gedi")
 OTHERS = ("dino", "deepcluster")  # not in the paper's table: run when asked for
 KMEANS = "barlow k-means"
+ROWS = {"barlow": ("barlow", KMEANS)}  # a method that has more rows than one
 NAMES = {
     "jem": "JEM", "barlow": "Barlow", KMEANS: "Barlow k-means", "swav": "SwAV",
     "no-unif": "no unif", "no-inv": "no inv", "no-gen": "no gen", "gedi": "GEDI",
@@ -57,6 +62,7 @@ PAPER: dict[tuple[str, str], tuple[float, float]] = {
 LITERAL = "paper/toy-literal"
 PRESETS = ("default", "paper/toy", LITERAL)  # others are for images
 TOGETHER = 5
+SHAPE = (N_POINTS, 2)  # tells settings that these are vectors; any number of them
 
 # --- running ------------------------------------------------------------------------------------
 
@@ -73,17 +79,23 @@ def run(
     together: int | None = None,
     n: int = N_POINTS,
     changes: dict[str, Any] | None = None,
-    tell: Callable[[Row, int], None] | None = None,
+    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for data is both, for methods the paper's.
 
     `iterations` shortens the training. `together` seeds train side by side; None is 5, and 1 under
     the literal preset, where the divergence of one would calm all. `changes` are further settings
-    by their dotted names. `workers`, `out` and `tell` as in `rows.collect_cells`; a folder `out`
+    by their dotted names. `workers`, `out` and `tell` as in `runner.collect_cells`; a folder `out`
     also receives the models, where workers on other machines must share it.
     """
     together = together or (1 if preset == LITERAL else TOGETHER)
-    cells = plan(seeds, data, methods, together)
+    names, trained = chosen("data set", data, SETS), chosen_methods(methods)
+    cells = [  # in an order that gives every method some rows early
+        Cell(name, method, tuple(seeds[i : i + together]), ROWS.get(method, (method,)))
+        for i in range(0, len(seeds), together)
+        for name in names
+        for method in trained
+    ]
     settings = {
         "preset": preset,
         "iterations": iterations,
@@ -94,39 +106,21 @@ def run(
     return collect_cells(cells, fit_cell, out, n, settings, workers, tell)
 
 
-def plan(
-    seeds: Sequence[int],
-    data: Sequence[str] | None,
-    methods: Sequence[str] | None,
-    together: int,
-) -> list[Cell]:
-    """The cells, `together` seeds each, so that every method has some rows early."""
-    check_names("data set", data or (), SETS)
-    check_names("method", methods or (), (*METHODS, *OTHERS))
-    chunks = [tuple(seeds[i : i + together]) for i in range(0, len(seeds), together)]
-    chosen = METHODS if methods is None else methods
-    cells = [
-        Cell(name, method, chunk, ("barlow", KMEANS) if method == "barlow" else (method,))
-        for chunk in chunks
-        for name in SETS
-        for method in (*METHODS, *OTHERS)
-        if (data is None or name in data) and method in chosen
-    ]
-    if not cells:
-        raise InputError("nothing to run: give at least one seed, data set and method")
-    return cells
+def chosen_methods(asked: Sequence[str] | None) -> list[str]:
+    """Those of the paper's table, if none are asked for."""
+    return chosen("method", METHODS if asked is None else asked, (*METHODS, *OTHERS))
 
 
 def values_of(
     preset: str, method: str, iterations: int | None, changes: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """The nested settings of a method, shortened and changed as asked."""
-    check_names("preset", (preset,), PRESETS)
-    return adjusted(preset_values(preset, method), iterations, changes)
+    chosen("preset", (preset,), PRESETS)
+    return adjusted(preset_values(preset, method), iterations, changes, SHAPE)
 
 
 def seeded(values: dict[str, Any], seed: int) -> Settings:
-    return build(values | {"training": values.get("training", {}) | {"seed": seed}})
+    return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, SHAPE)
 
 
 def fit(
@@ -138,12 +132,10 @@ def fit(
     models: Path | None = None,
 ) -> list[Row]:
     """Train the seeds of a cell together, with one thread, and score each."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
-
-    with threadpool_limits(1):
+    with one_thread():
         fitted = train(data, method, seeds, n, settings["methods"][method], models)
         return [
-            _row(data, name, seed, model, n, settings, len(seeds))
+            scored_row(data, name, seed, model, n, settings, len(seeds), {"together": len(seeds)})
             for (name, seed), model in fitted.items()
         ]
 
@@ -157,9 +149,7 @@ def train(
     models: Path | None = None,
 ) -> dict[tuple[str, int], GEDI]:
     """The fitted model of every (row's method, seed) of a cell, kept in the folder `models`."""
-    import lightning_fabric  # noqa: F401  # otherwise the first fit is charged with importing it
-
-    from gedilearn.estimator import fit_together
+    from gedilearn.together import fit_together
 
     points = [SETS[data](n, seed).x for seed in seeds]
     together = fit_together(points, seeded(values, seeds[0]))
@@ -175,34 +165,37 @@ def train(
     return fitted
 
 
-def folder(root: Path, preset: str, iterations: int | None) -> Path:
-    """Where the results of a preset are kept: rows of other settings are never mixed."""
-    shorter = "" if iterations is None else f"-{iterations}-iterations"
-    return root / (preset.replace("/", "-") + shorter)
+def title(rows: Sequence[Row]) -> str:
+    """What the rows were made with, in words."""
+    names = {(r["preset"], r["shortened_to"]) for r in rows}
+    return "; ".join(f"preset {name}{shortened(least)}" for name, least in sorted(names, key=str))
 
 
 def model_file(models: Path, data: str, method: str, seed: int) -> Path:
     return models / data / method.replace(" ", "-") / f"seed-{seed}" / "model.safetensors"
 
 
-def with_kmeans(model: GEDI, x: Any) -> GEDI:
+def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
     """A copy of a fitted Barlow Twins with the clusters of k-means: the training is the same."""
+    import torch
+
     from gedilearn.methods.barlow import BarlowTwins
 
     other = copy.deepcopy(model)
-    options = model.settings_.barlow.model_copy(update={"assign": "kmeans"})
+    options = model.settings_.own.model_copy(update={"assign": "kmeans"})
     other.settings_ = model.settings_.model_copy(update={"barlow": options})
-    scaled = other._prepare(x)
+    scaled = torch.from_numpy(other.scaling_.apply(x)).to(other.box_.low.dtype)
     BarlowTwins(options).conclude(other.model_, scaled[None])
-    diagnosis = other.diagnose(x)
-    other._judge(diagnosis, diagnosis.verdict)
-    other.labels_ = other._labels(scaled)
+    other.labels_ = other.predict(x)
+    other.diagnosis_ = diagnosis = other.diagnose(x)
+    other.verdict_, other.converged_ = diagnosis.verdict, diagnosis.certified
+    other.certificate_gap_ = diagnosis.gap
     if model.stopped_ != "diverged":
         other.stopped_ = "certified" if diagnosis.certified else "budget"
     return other
 
 
-def _row(
+def scored_row(
     data: str,
     method: str,
     seed: int,
@@ -210,7 +203,9 @@ def _row(
     n: int,
     settings: dict[str, Any],
     together: int,
+    others: Row,
 ) -> Row:
+    """A model, one of several that were trained together, scored on fresh points."""
     from gedilearn.evaluation.clustering import clustering_scores
 
     fresh = SETS[data](n, seed + FRESH)
@@ -224,7 +219,7 @@ def _row(
         "shortened_to": settings["iterations"],
         **{name: scores[name] for name in ("nmi", "ami", "accuracy")},
         **outcome(model),
-        "together": together,
+        **others,
         "seconds": round(model.seconds_ / together, 3),
     }
     return dict(plain(row))

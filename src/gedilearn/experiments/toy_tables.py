@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from gedilearn.errors import InputError
-from gedilearn.experiments.rows import Row, markdown_table, show_table
-from gedilearn.experiments.toy import KMEANS, METHODS, NAMES, PAPER, SETS
+from gedilearn.experiments import sensitivity
+from gedilearn.experiments.runner import Kept, Row, findings, kept_in, no_rows
+from gedilearn.experiments.table import (
+    Column,
+    Experiment,
+    Group,
+    Table,
+    grouped,
+    label,
+    mean_and_deviation,
+    share,
+    statistic,
+)
+from gedilearn.experiments.toy import KMEANS, METHODS, NAMES, PAPER, SETS, run, title
 from gedilearn.presets import ABOUT
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
-from gedilearn.training.run_directory import read_lines
 
-MODES = (REPRESENTATION, CLUSTERS, PERMUTATION)
 FALSE = 0.95  # a certificate with a lower NMI is a false one
 NEAR, FAILED = 0.05, 0.3  # see `verdict`
 
@@ -41,57 +47,21 @@ RULE = (
 )
 
 
-def summary(rows: Sequence[Row]) -> list[Row]:
-    """One line for each (data, method) over its seeds."""
-    found = []
-    for data in SETS:
-        for method in NAMES:
-            group = [r for r in rows if (r["data"], r["method"]) == (data, method)]
-            if group:
-                found.append({"data": data, "method": method, **_over_seeds(group)})
-    return found
+def _paper(group: Group) -> tuple[float, float] | None:
+    return PAPER.get((group[0]["data"], group[0]["method"]))
 
 
-def _over_seeds(group: Sequence[Row]) -> Row:
-    nmi = [r["nmi"] for r in group]
-    gaps = [float(r["gap"]) for r in group]  # infinity is written as its name
-    paper = PAPER.get((group[0]["data"], group[0]["method"]))
-    mean, std = statistics.fmean(nmi), statistics.pstdev(nmi)
-    stuck = [g for g, r in zip(gaps, group, strict=True) if not r["certified"] and not r["modes"]]
-    return {
-        "seeds": len(group),
-        "nmi": mean,
-        "nmi_std": std,
-        "paper": paper,
-        "verdict": None if paper is None else verdict(mean, std, *paper),
-        "ami": statistics.fmean(r["ami"] for r in group),
-        "accuracy": statistics.fmean(r["accuracy"] for r in group),
-        "gap": statistics.median(gaps),
-        "certified": sum(r["certified"] for r in group),
-        "false": sum(r["certified"] and r["nmi"] < FALSE for r in group),
-        "modes": dict(Counter(mode for r in group for mode in r["modes"])),
-        "recovered": sum(r["recoveries"] > 0 for r in group),
-        "diverged": sum(r["stopped"] == "diverged" for r in group),
-        "stuck": (len(stuck), statistics.median(stuck)) if stuck else None,
-        "seconds": statistics.fmean(r["seconds"] for r in group),
-    }
+def judged(group: Group) -> str:
+    """The verdict on the seeds of a method, if the paper has a number."""
+    paper, nmi = _paper(group), [row["nmi"] for row in group]
+    if paper is None:
+        return "not in the paper"
+    return verdict(statistics.fmean(nmi), statistics.pstdev(nmi), *paper)
 
 
-def reason(line: Row) -> str:
+def reason(group: Group) -> str:
     """Why the numbers are as they are, from the findings on the seeds alone."""
-    n = line["seeds"]
-    words = [f"{mode} {line['modes'][mode]}/{n}" for mode in MODES if mode in line["modes"]]
-    if line["recovered"]:
-        words.append(f"recovered {line['recovered']}/{n}")
-    if line["diverged"]:
-        words.append(f"diverged {line['diverged']}/{n}")
-    if line["stuck"]:
-        words.append("uncertified {}/{}: gap {:.3f}".format(line["stuck"][0], n, line["stuck"][1]))
-    if line["certified"]:
-        words.append(f"certified {line['certified']}/{n}")
-    if line["false"]:
-        words.append(f"falsely so {line['false']}/{n}")
-    return ", ".join(words)
+    return findings(group, FALSE)
 
 
 # --- showing ------------------------------------------------------------------------------------
@@ -107,58 +77,65 @@ NOTES = (
     "of a seed are trained until they are certified; the state that is scored is the certified "
     "one, or else the last.",
 )
-HEADS = (
-    "data", "method", "NMI", "paper", "AMI", "accuracy", "gap", "certified", "false certificates",
-    "R", "C", "P", "seconds",
-)  # fmt: skip
-SHORT_HEADS = ("data", "method", "NMI", "paper", "AMI", "gap", "cert.", "R", "C", "P", "s")
 
 
-def title(rows: Sequence[Row]) -> str:
-    """What the rows were made with, in words."""
-    names = {(r["preset"], r["shortened_to"]) for r in rows}
-    return "; ".join(f"preset {name}{shortened(least)}" for name, least in sorted(names, key=str))
+def _papers(group: Group) -> str:
+    paper = _paper(group)
+    return "" if paper is None else "{:.2f} ± {:.2f}".format(*paper)
 
 
-def shortened(iterations: int | None) -> str:
-    """Named wherever results are shown."""
-    return "" if iterations is None else f", training shortened to {iterations} iterations"
+def _false(group: Group) -> str:
+    return str(sum(row["certified"] and row["nmi"] < FALSE for row in group))
 
 
-def _spread(mean: float, std: float) -> str:
-    return f"{mean:.2f} ± {std:.2f}"
+def _mode(head: str, mode: str) -> Column:
+    return Column(head, lambda group: str(sum(mode in row["modes"] for row in group)))
 
 
-def _two(value: float) -> str:
-    return f"{round(value, 2) + 0.0:.2f}"  # -0.00 reads like a mistake
+NAMED = (label("data"), label("method", NAMES))
+OURS = Column("NMI", mean_and_deviation("nmi"))
+PAPERS = Column("paper", _papers)
+AMI = statistic("AMI", "ami", statistics.fmean, digits=2)
+GAP = statistic("gap", "gap", digits=4)
+SECONDS = statistic("seconds", "seconds", statistics.fmean, short="s", digits=1)
+COLUMNS = (
+    *NAMED,
+    OURS,
+    PAPERS,
+    AMI,
+    statistic("accuracy", "accuracy", statistics.fmean, short="", digits=2),
+    GAP,
+    share("certified", lambda row: row["certified"], short="cert."),
+    Column("false certificates", _false, short=""),
+    _mode("R", REPRESENTATION),
+    _mode("C", CLUSTERS),
+    _mode("P", PERMUTATION),
+    SECONDS,
+)
+PAGE_COLUMNS = (
+    *NAMED,
+    PAPERS,
+    replace(OURS, head="ours"),
+    Column("verdict", judged, words=True),
+    Column("why", reason, words=True),
+    AMI,
+    GAP,
+    SECONDS,
+)
 
 
-def _cells(rows: Sequence[Row]) -> Iterator[list[str]]:
-    for line in summary(rows):
-        yield [
-            line["data"],
-            NAMES[line["method"]],
-            _spread(line["nmi"], line["nmi_std"]),
-            "" if line["paper"] is None else _spread(*line["paper"]),
-            _two(line["ami"]),
-            f"{line['accuracy']:.2f}",
-            f"{line['gap']:.4f}",
-            f"{line['certified']}/{line['seeds']}",
-            str(line["false"]),
-            *(str(line["modes"].get(mode, 0)) for mode in MODES),
-            f"{line['seconds']:.1f}",
-        ]
+def _groups(rows: Sequence[Row]) -> list[list[Row]]:
+    return grouped(rows, "data", "method", data=SETS, method=NAMES)
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """A line for each (data, method) over its seeds."""
+    return [Table(f"Moons and circles: {title(rows)}", COLUMNS, _groups(rows), NOTES)]
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The summary and what its columns mean, as Markdown."""
-    return markdown_table(HEADS, _cells(rows), (f"{title(rows).capitalize()}.", *NOTES))
-
-
-def show(rows: Sequence[Row], console: Console) -> None:
-    """Print the summary, without accuracy and false certificates, in 80 columns."""
-    cells = [[*line[:5], *line[6:8], *line[9:]] for line in _cells(rows)]
-    show_table(f"Moons and circles: {title(rows)}", SHORT_HEADS, cells, NOTES, console)
+    """The same; what it was made with is a note."""
+    return tables(rows)[0].markdown([f"{title(rows).capitalize()}.", *NOTES])
 
 
 def figure(rows: Sequence[Row], path: Path) -> Path:
@@ -200,110 +177,82 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
 
 # --- the page -----------------------------------------------------------------------------------
 
-
-def folders(root: Path, kind: str = "") -> list[Path]:
-    """The folders of presets under `root` that hold rows, of `toy` or of another experiment."""
-    found = [path / kind for path in sorted(root.glob("*")) if path.is_dir()]
-    files = {path: path / "rows.jsonl" for path in found}
-    return [path for path, file in files.items() if file.exists() and file.stat().st_size]
-
-
-def figures(root: Path) -> dict[str, Path]:
-    """The figures that the page shows, by the names it has for them."""
-    kinds = (("", ("toy", "labels", "generation")), ("sensitivity", ("sensitivity",)))
-    files = [
-        (folder.parent if kind else folder, folder / f"{stem}.png")
-        for kind, stems in kinds
-        for folder in folders(root, kind)
-        for stem in stems
-    ]
-    return {f"{file.stem}-{top.name}.png": file for top, file in files if file.exists()}
-
-
-PAGE_HEADS = ("data", "method", "paper", "ours", "verdict", "why", "AMI", "gap", "seconds")
+WHY = (
+    "*Why* counts, over the seeds, what the monitor found on the training points, without labels: "
+    "failure modes, runs that the guard recovered from divergence and those that it could not, "
+    "runs that ended above the tolerance with none of these (uncertified), and certificates; those "
+    f"with NMI < {FALSE:g} are false."
+)
 
 
 def page(root: Path) -> str:
     """The page of results, as Markdown, from all presets that have rows under `root`."""
-    from gedilearn.experiments import sensitivity
-
-    presets = folders(root)
+    presets = kept_in(root)
     if not presets:
-        raise InputError(f"{root} holds no rows: gedi reproduce toy --out {root}")
+        raise no_rows(root, "toy")
     parts = [
         "# Moons and circles: every number and figure of the paper",
         "Made by `make results-toy`; nothing on this page is typed by hand.",
         RULE,
-        "*Why* counts, over the seeds, what the monitor found on the training points, without "
-        "labels: failure modes, runs that the guard recovered from divergence and those that it "
-        "could not, runs that ended above the tolerance with none of these "
-        f"(uncertified), and certificates; those with NMI < {FALSE:g} are false.",
-        "\n".join(f"- {note}" for note in NOTES[:1] + NOTES[-1:]),
+        WHY,
+        "\n".join(f"- {note}" for note in (NOTES[0], NOTES[-1])),
     ]
-    for folder in presets:
-        parts += _section(folder, read_lines(folder / "rows.jsonl"))
-        parts += _pictures(root, folder, ("toy", "labels", "generation"))
-    for folder in folders(root, "sensitivity"):
-        rows = read_lines(folder / "rows.jsonl")
-        parts += [f"## Sensitivity: {title(rows)}", _made(folder, rows, "sensitivity")]
-        parts += _pictures(root, folder.parent, ("sensitivity",))
-        parts.append(sensitivity.markdown(rows).strip())
+    for kept in presets:
+        there = {(r["data"], r["method"]) for r in kept.rows}
+        missing = [f"{data} {NAMES[m]}" for data, m in PAPER if (data, m) not in there]
+        parts += [f"## {title(kept.rows).capitalize()}", ABOUT[kept.rows[0]["preset"]]]
+        parts.append(_made(kept, "toy", kept.option("methods", METHODS, without=(KMEANS,))))
+        parts.append(Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown().strip())
+        parts += [f"Not run: {', '.join(missing)}."] if missing else []
+        parts += _shown(kept.folder.name, _drawn(kept))
+    for kept in kept_in(root, "*/sensitivity"):
+        parts += [f"## Sensitivity: {title(kept.rows)}", _made(kept, "sensitivity")]
+        parts += _shown(kept.folder.parent.name, _drawn(kept))
+        parts.append(sensitivity.markdown(kept.rows).strip())
     return "\n\n".join(parts) + "\n"
 
 
-def _section(folder: Path, rows: Sequence[Row]) -> list[str]:
-    cells = [
-        [
-            line["data"],
-            NAMES[line["method"]],
-            "" if line["paper"] is None else _spread(*line["paper"]),
-            _spread(line["nmi"], line["nmi_std"]),
-            line["verdict"] or "not in the paper",
-            reason(line),
-            _two(line["ami"]),
-            f"{line['gap']:.4f}",
-            f"{line['seconds']:.1f}",
-        ]
-        for line in summary(rows)
-    ]
-    there = {(r["data"], r["method"]) for r in rows}
-    missing = [f"{d} {NAMES[m]}" for d, m in PAPER if (d, m) not in there]
-    table = markdown_table(PAGE_HEADS, cells, ()).strip()
-    about = ABOUT[rows[0]["preset"]]
-    parts = [f"## {title(rows).capitalize()}", about, _made(folder, rows, "toy"), table]
-    return parts + ([f"Not run: {', '.join(missing)}."] if missing else [])
-
-
-def _made(folder: Path, rows: Sequence[Row], name: str) -> str:
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    seeds = sorted({r["seed"] for r in rows})
-    settings = config["settings"]
-    command = f"gedi reproduce {name} --preset {settings['preset']} --seeds {max(seeds) + 1}"
-    for option, known in (("data", SETS), ("methods", METHODS if name == "toy" else ())):
-        there = list(dict.fromkeys(r[option.removesuffix("s")] for r in rows))
-        there = [value for value in there if value != KMEANS]
-        if known and set(there) != set(known):
-            command += f" --{option} {','.join(there)}"
+def _made(kept: Kept, name: str, methods: str = "") -> str:
+    settings = kept.config["settings"]
+    options = f"{name} --preset {settings['preset']} --seeds {kept.seeds[-1] + 1}"
+    options += kept.option("data", SETS) + methods
     if settings["iterations"] is not None:
-        command += f" --iterations {settings['iterations']}"
-    minutes = sum(r["seconds"] for r in rows if r["method"] != KMEANS) / 60  # trained with Barlow
-    versions = ", ".join(f"{package} {version}" for package, version in config["versions"].items())
-    of_method = {method: {r["seed"] for r in rows if r["method"] == method} for method in NAMES}
-    fewer = [
-        f"{NAMES[method]} {len(own)}"
-        for method, own in of_method.items()
-        if 0 < len(own) < len(seeds)
-    ]
-    some = f" (not all of them for every method: {', '.join(fewer)})" if fewer else ""
-    return (
-        f"    {command}\n\nSeeds {', '.join(map(str, seeds))}{some}; {config['n']} points a set, "
-        f"and as many fresh ones; {minutes:.1f} minutes of training on one core in all; {versions}."
-    )
+        options += f" --iterations {settings['iterations']}"
+    # k-means is trained with Barlow.
+    minutes = sum(r["seconds"] for r in kept.rows if r["method"] != KMEANS) / 60
+    points = f"{kept.config['n']} points a set, and as many fresh ones"
+    training = f"{minutes:.1f} minutes of training on one core in all"
+    return kept.made_by(options, [points, training], NAMES)
 
 
-def _pictures(root: Path, folder: Path, stems: Sequence[str]) -> list[str]:
-    return [
-        f"![{folder.name}: {path.stem}]({name})"
-        for name, path in figures(root).items()
-        if path.stem in stems and folder in path.parents
-    ]
+def _drawn(kept: Kept) -> dict[str, Path]:
+    """The figures in a folder, by the names that the page has for them."""
+    folder, own = kept.folder, kept.folder.name == "sensitivity"
+    preset = folder.parent.name if own else folder.name
+    stems = ("sensitivity",) if own else ("toy", "labels", "generation")
+    files = {f"{stem}-{preset}.png": folder / f"{stem}.png" for stem in stems}
+    return {name: file for name, file in files.items() if file.exists()}
+
+
+def _shown(preset: str, drawn: dict[str, Path]) -> list[str]:
+    return [f"![{preset}: {file.stem}]({name})" for name, file in drawn.items()]
+
+
+def figures(root: Path) -> dict[str, Path]:
+    """The figures that the page shows, by the names it has for them."""
+    found: dict[str, Path] = {}
+    for kept in (*kept_in(root), *kept_in(root, "*/sensitivity")):
+        found |= _drawn(kept)
+    return found
+
+
+EXPERIMENT = Experiment(
+    "toy",
+    "The paper's NMI on moons and circles.",
+    run,
+    tables,
+    long=markdown,
+    figure=figure,
+    long_page=page,
+    figures=figures,
+)

@@ -18,11 +18,9 @@ from PIL import Image
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 from typer.testing import CliRunner
 
-import gedilearn
 from gedilearn import GEDI
 from gedilearn.cli import app
 from gedilearn.data.load import load
-from gedilearn.output import Result, Screen
 from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, Settings, known_paths
 from gedilearn.training.run_directory import RunDirectory
@@ -352,14 +350,14 @@ def test_diagnose_refuses_views_that_no_file_holds(points, here):
 def interrupted(points, here, monkeypatch) -> Path:
     """A run that Ctrl-C ended half way."""
     np.save("x.npy", points)
-    metric = RunDirectory.metric
+    metric = RunDirectory.add_metrics
 
     def press_ctrl_c(self, row):
         metric(self, row)
         os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunDirectory, "metric", press_ctrl_c)
+        patch.setattr(RunDirectory, "add_metrics", press_ctrl_c)
         result = gedi("fit", "x.npy", "-k", 3, *SHORT, "--out", "my run", code=130)
     assert result.stderr == "interrupted: continue with gedi resume 'my run'\n"
     assert result.stdout == ""
@@ -457,73 +455,6 @@ def test_presets_lists_every_preset_and_what_it_changes():
     assert set(rows) == set(PRESETS)
     assert {row["preset"]: row["about"] for row in listed} == ABOUT
     assert "weights.inv=50.0" in rows["paper/toy"]
-
-
-def test_version_and_help():
-    assert gedi("--version").stdout == f"gedi-learn {gedilearn.__version__}\n"
-    assert "gedi fit points.csv --clusters 3" in gedi("--help").stdout
-    assert "gedi fit points.csv --clusters 3" in CliRunner().invoke(app, []).output
-
-
-def test_every_command_has_a_help_page_with_an_example():
-    commands = [command.callback.__name__ for command in app.registered_commands]
-    assert {"fit", "resume", "predict", "score", "sample", "diagnose", "demo"} <= set(commands)
-    for command in commands:
-        text = gedi(command, "--help").stdout
-        assert f"  gedi {command}" in text.split("Options:")[0]
-
-
-# --- the screen ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def result() -> Result:
-    n = 25
-    columns = {"row": np.arange(n), "[b]": np.linspace(0, 1, n, dtype=np.float32)}
-    return Result(columns, columns["[b]"], {"values": [0.5, float("inf")]})
-
-
-def test_a_terminal_gets_a_short_table(result, capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    Screen().give(result, None)
-    text = capsys.readouterr().out
-    assert "[b]" in text
-    assert "0.375" in text
-    assert "0.4167" not in text
-    assert "15 more rows" in text
-
-
-def test_csv_is_read_back_exactly(result, capsys):
-    Screen().give(result, None)
-    back = [np.float32(row["[b]"]) for row in rows_of(capsys.readouterr().out)]
-    assert back == result.array.tolist()
-
-
-def test_infinities_stay_valid_json(result, capsys):
-    Screen(json=True).give(result, None)
-    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
-        "values": [0.5, "inf"]
-    }
-
-
-def test_only_the_first_of_several_processes_prints_or_writes(
-    result, capsys, monkeypatch, tmp_path
-):
-    monkeypatch.setenv("RANK", "1")
-    for screen in (Screen(), Screen(json=True)):
-        screen.give(result, None)
-        screen.give(result, tmp_path / "x.csv")
-        screen.message("hello")
-        screen.content({})
-        screen.table(("a",), [("b",)])
-    assert capsys.readouterr() == ("", "")
-    assert not list(tmp_path.iterdir())
-
-
-def test_messages_go_to_stderr_unless_quiet(capsys):
-    Screen().message("hello")
-    Screen(quiet=True).message("hush")
-    assert capsys.readouterr() == ("", "hello\n")
 
 
 def test_load_by_columns_takes_those_and_no_others(table, points):

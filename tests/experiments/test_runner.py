@@ -9,7 +9,7 @@ import threading
 import joblib
 import pytest
 
-from gedilearn.experiments.rows import Cell, collect_cells
+from gedilearn.experiments.runner import Cell, collect_cells
 
 CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1), ("b",))]
 

@@ -1,4 +1,4 @@
-"""The rows of an experiment: made cell by cell, kept in a folder, shown as a table.
+"""The rows of an experiment: made cell by cell, in several processes, and kept in a folder.
 
 A row is one result, named by its (data, method, seed), in plain JSON values.
 """
@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import statistics
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 from gedilearn import __version__
 from gedilearn.errors import InputError, suggestion
-from gedilearn.settings import Settings, assign, build
+from gedilearn.settings import assign, resolve, settings_type
+from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 from gedilearn.training.run_directory import read_lines
 from gedilearn.writing import write_text
 
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Key = tuple[str, str, int]
+Tell = Callable[[Row, int], None]  # gets each new row, and how many are still to come
 N_POINTS = 1000
 FRESH = 1_000_000  # added to the seed of the points that are scored
+ROWS, CONFIG = "rows.jsonl", "config.json"
 
-# --- making -------------------------------------------------------------------------------------
+# --- running ------------------------------------------------------------------------------------
 
 
 class Cell(NamedTuple):
@@ -55,14 +58,14 @@ def collect(
     n: int,
     settings: dict[str, Any] | None,
     workers: int = 1,
-    tell: Callable[[Row, int], None] | None = None,
+    tell: Tell | None = None,
 ) -> list[Row]:
     """The row `fit(data, method, seed, n, settings)` of every key wanted, in their order.
 
     As `collect_cells`, with cells of a single seed and row.
     """
     cells = [Cell(data, method, (seed,), (method,)) for data, method, seed in wanted]
-    return collect_cells(cells, partial(_alone, fit), out, n, settings, workers, tell)
+    return collect_cells(cells, partial(_one_by_one, fit), out, n, settings, workers, tell)
 
 
 def collect_cells(
@@ -72,18 +75,19 @@ def collect_cells(
     n: int,
     settings: dict[str, Any] | None,
     workers: int = 1,
-    tell: Callable[[Row, int], None] | None = None,
+    tell: Tell | None = None,
 ) -> list[Row]:
     """The rows `fit(data, method, seeds, n, settings)` of every cell, in their order.
 
     With `out`, rows are appended to out/rows.jsonl as they come, and a seed whose rows are all
-    there is not run again: `fit` is asked for the others of its cell only. `tell` gets each new
-    row and how many are still to come.
+    there is not run again: `fit` is asked for the others of its cell only.
 
     Cells are spread over `workers` processes by joblib. A caller who chooses a backend with
     `joblib.parallel_config`, for instance Ray's or Dask's with `n_jobs`, spreads them over a
     cluster by the same function: leave `workers` at 1, which stands for the number chosen there.
     """
+    if not cells:
+        raise InputError("nothing to run: give at least one seed, data set and method")
     if workers < 1:
         raise InputError(f"workers={workers}: at least 1 process is needed")
     done = {} if out is None else {_key(row): row for row in _reopen(out, _config(n, settings))}
@@ -96,14 +100,14 @@ def collect_cells(
             done[_key(row)] = row
             left -= 1
             if out is not None:
-                with open(out / "rows.jsonl", "a", encoding="utf-8") as file:
+                with open(out / ROWS, "a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
             if tell is not None:
                 tell(row, left)
     return [done[key] for cell in cells for key in cell.expected()]
 
 
-def _alone(
+def _one_by_one(
     fit: Callable[[str, str, int, int, dict[str, Any]], Row],
     data: str,
     method: str,
@@ -142,38 +146,64 @@ def _as_they_come(
         yield from Parallel(n_jobs=jobs, batch_size=1)(fits[start : start + size])
 
 
-def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a name that is not known."""
-    for name in names:
-        if name not in known:
-            raise InputError(f"unknown {kind} {name!r}{suggestion(name, known)}")
-
-
 def _key(row: Row) -> Key:
     return row["data"], row["method"], row["seed"]
+
+
+# --- what is run --------------------------------------------------------------------------------
+
+
+def chosen(kind: str, asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
+    """Those of the known names that are asked for, in their own order; None stands for all."""
+    known = list(known)
+    if asked is None:
+        return known
+    asked = list(asked)
+    for name in asked:
+        if name not in known:
+            raise InputError(f"unknown {kind} {name!r}{suggestion(name, known)}")
+    return [name for name in known if name in asked]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Fits in several processes do not compete for cores; Lightning is imported off the clock."""
+    import lightning_fabric  # noqa: F401
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+
+    with threadpool_limits(1):
+        yield
 
 
 def adjusted(
     values: dict[str, Any],
     iterations: int | None,
-    changes: dict[str, Any] | None,
-    images: bool = False,
+    changes: Mapping[str, Any] | None,
+    shape: tuple[int, ...],
 ) -> dict[str, Any]:
     """Nested settings, shortened and changed as asked; what is wrong is said before anything runs.
 
     `iterations` of each stage at most, with a warm-up that takes its share of them; `changes` by
-    their dotted names.
+    their dotted names; `shape` of the data, vectors or images.
     """
     if iterations is not None:
-        whole = build(values, images)
+        whole = resolve(values, shape)
         share = min(iterations / whole.training.max_iter, 1)
         assign(values, "training.max_iter", iterations)
         assign(values, "density.iterations", min(whole.density.iterations, iterations))
         assign(values, "optimizer.warmup", int(share * whole.optimizer.warmup))
     for path, value in (changes or {}).items():
         assign(values, path, value)
-    build(values, images)
+    resolve(values, shape)
     return values
+
+
+def shortened(iterations: int | None) -> str:
+    """Named wherever results are shown."""
+    return "" if iterations is None else f", training shortened to {iterations} iterations"
+
+
+# --- how a training ended -----------------------------------------------------------------------
 
 
 def outcome(model: GEDI) -> Row:
@@ -189,26 +219,45 @@ def outcome(model: GEDI) -> Row:
     }
 
 
+def findings(group: Sequence[Row], false_below: float | None = None) -> str:
+    """The outcomes of several seeds in words.
+
+    With `false_below`, certificates of a lower NMI are counted as false.
+    """
+    modes = Counter(mode for row in group for mode in row["modes"])
+    counts = [(mode, modes[mode]) for mode in (REPRESENTATION, CLUSTERS, PERMUTATION)]
+    counts.append(("recovered", sum(row["recoveries"] > 0 for row in group)))
+    counts.append(("diverged", sum(row["stopped"] == "diverged" for row in group)))
+    gaps = [float(row["gap"]) for row in group if not row["certified"] and not row["modes"]]
+    counts.append(("uncertified", len(gaps)))
+    counts.append(("certified", sum(row["certified"] for row in group)))
+    if false_below is not None:
+        false = sum(row["certified"] and row["nmi"] < false_below for row in group)
+        counts.append(("falsely so", false))
+    words = {name: f"{name} {count}/{len(group)}" for name, count in counts if count}
+    if gaps:
+        words["uncertified"] += f": gap {statistics.median(gaps):.3f}"
+    return ", ".join(words.values())
+
+
+# --- the folder ---------------------------------------------------------------------------------
+
+
 def _config(n: int, settings: dict[str, Any] | None) -> dict[str, Any]:
     """All that the rows of one folder have in common."""
-    packages = ("gedi-learn", "torch", "scikit-learn", "numpy")
+    packages = ("torch", "scikit-learn", "numpy")
+    versions = {name: importlib.metadata.version(name) for name in packages}
     return {
         "n": n,
         "settings": settings or {},
-        "defaults": json.loads(Settings().model_dump_json()),
-        "versions": {name: _version(name) for name in packages},
+        "defaults": json.loads(settings_type()().model_dump_json()),
+        "versions": {"gedi-learn": __version__} | versions,
     }
-
-
-def _version(package: str) -> str:
-    if package == "gedi-learn":
-        return __version__
-    return importlib.metadata.version(package)
 
 
 def _reopen(out: Path, config: dict[str, Any]) -> list[Row]:
     """The rows in `out` so far; a folder of other settings or versions is refused, not mixed."""
-    rows, file = out / "rows.jsonl", out / "config.json"
+    rows, file = out / ROWS, out / CONFIG
     out.mkdir(parents=True, exist_ok=True)
     if file.exists():
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -216,7 +265,7 @@ def _reopen(out: Path, config: dict[str, Any]) -> list[Row]:
             if found.get(name) != value:
                 raise InputError(f"{out} holds rows with other {name}: choose another folder")
     elif rows.exists():
-        raise InputError(f"{out} holds rows but no config.json: choose another folder")
+        raise InputError(f"{out} holds rows but no {CONFIG}: choose another folder")
     write_text(file, json.dumps(config, indent=2) + "\n")
     kept = read_lines(rows)
     # A line that a crash cut short would spoil the next one.
@@ -224,66 +273,52 @@ def _reopen(out: Path, config: dict[str, Any]) -> list[Row]:
     return kept
 
 
-# --- showing ------------------------------------------------------------------------------------
+class Kept(NamedTuple):
+    """What a folder holds: the rows, and the config that they have in common."""
+
+    folder: Path
+    rows: list[Row]
+    config: dict[str, Any]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({row["seed"] for row in self.rows})
+
+    def option(self, name: str, known: Iterable[str], without: Collection[str] = ()) -> str:
+        """`--data A,B` or `--methods A,B` for what the rows are about, if it is not all known."""
+        known = list(known)
+        there = {row[name.removesuffix("s")]: None for row in self.rows}
+        others = [value for value in there if value not in known and value not in without]
+        named = [value for value in known if value in there] + others
+        return "" if named == known else f" --{name} {','.join(named)}"
+
+    def made_by(self, options: str, facts: Sequence[str], names: Mapping[str, str]) -> str:
+        """The command and its options, the seeds, facts and versions, as Markdown.
+
+        Methods of these `names` that lack some of the seeds are named.
+        """
+        fewer = []
+        for method, name in names.items():
+            own = {row["seed"] for row in self.rows if row["method"] == method}
+            if 0 < len(own) < len(self.seeds):
+                fewer.append(f"{name} {len(own)}")
+        some = f" (not all of them for every method: {', '.join(fewer)})" if fewer else ""
+        versions = [f"{name} {version}" for name, version in self.config["versions"].items()]
+        seeds = f"Seeds {', '.join(map(str, self.seeds))}{some}"
+        said = "; ".join([seeds, *facts, ", ".join(versions)])
+        return f"    gedi reproduce {options}\n\n{said}."
 
 
-def markdown_table(
-    heads: Sequence[str], cells: Iterable[Sequence[str]], notes: Iterable[str]
-) -> str:
-    """A table whose first two columns are words, and what its columns mean, as Markdown."""
-    lines = [heads, ["---"] * 2 + ["---:"] * (len(heads) - 2), *cells]
-    table = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([*table, "", *(f"- {note}" for note in notes), ""])
+def kept_in(root: Path, pattern: str = "*") -> list[Kept]:
+    """The folders root/pattern that hold rows; root itself for the pattern ''."""
+    found = []
+    for folder in sorted(root.glob(pattern)) if pattern else [root]:
+        if (folder / CONFIG).exists() and (rows := read_lines(folder / ROWS)):
+            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            found.append(Kept(folder, rows, config))
+    return found
 
 
-def show_table(
-    title: str,
-    heads: Sequence[str],
-    cells: Iterable[Sequence[str]],
-    notes: Iterable[str],
-    console: Console,
-) -> None:
-    """Print the same; the name of a set stands on the first of its lines only."""
-    table = Table(title=title, box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for i, head in enumerate(heads):
-        table.add_column(head, justify="left" if i < 2 else "right", no_wrap=True)
-    last = ""
-    for data, *others in cells:
-        table.add_row("" if data == last else data, *others)
-        last = data
-    console.print(table)
-    for note in notes:
-        console.print(note, style="dim", soft_wrap=True)
-
-
-def results_page(
-    out: Path,
-    name: str,
-    title: str,
-    sets: Iterable[str],
-    markdown: Callable[[Sequence[Row]], str],
-) -> str:
-    """The page of the experiment `name` from the rows in `out`: how they were made, the table."""
-    if not (out / "rows.jsonl").exists() or not (out / "config.json").exists():
-        raise InputError(f"{out} holds no rows: gedi reproduce {name} --out {out}")
-    rows = read_lines(out / "rows.jsonl")
-    config = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    seeds = sorted({row["seed"] for row in rows})
-    there = [known for known in sets if any(row["data"] == known for row in rows)]
-    options = "" if there == list(sets) else f" --data {','.join(there)}"
-    changed = ", ".join(f"{key}={value!r}" for key, value in config["settings"].items())
-    versions = ", ".join(f"{package} {version}" for package, version in config["versions"].items())
-    return "\n".join(
-        [
-            f"# {title}",
-            "",
-            f"Made by `make results-{name}` from {len(rows)} rows, one a fit, of",
-            "",
-            f"    gedi reproduce {name} --seeds {max(seeds) + 1}{options}",
-            "",
-            f"Seeds {', '.join(map(str, seeds))}; {config['n']} points a set (digits: 1797); GEDI "
-            f"with {changed or 'its defaults'}; {versions}.",
-            "",
-            markdown(rows),
-        ]
-    )
+def no_rows(root: Path, options: str) -> InputError:
+    """For a page that nothing was run for."""
+    return InputError(f"{root} holds no rows: gedi reproduce {options} --out {root}")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gedilearn.cli.commands import app
+from gedilearn.cli import app
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from gedilearn import GEDI
-from gedilearn.cli.commands import app
+from gedilearn.cli import app
 from gedilearn.cli.runs import Pictures
 from gedilearn.data.image_folder import read_images
 from gedilearn.data.load import load
@@ -170,7 +170,7 @@ def test_an_interrupted_fit_of_a_folder_is_resumed_with_size_and_skipped_files(m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunDirectory, "summary", interrupt)
+        patch.setattr(RunDirectory, "write_summary", interrupt)
         assert "gedi resume" in gedi("fit", *options, "--out", "run", code=130).stderr
     resumed = gedi("resume", "run", "--json")
     assert "left out 3" in resumed.stderr
@@ -225,7 +225,7 @@ def test_the_number_of_clusters_of_a_folder_is_chosen_from_images_of_the_size(mi
     def choose(x, *_, **__):
         raise InputError(f"shape {x.shape}")
 
-    monkeypatch.setattr("gedilearn.cli.choosing.choose_n_clusters", choose)
+    monkeypatch.setattr("gedilearn.selection.choose_n_clusters", choose)
     assert "--skip-broken" in gedi("choose", "mixed", "--size", 8, code=2).stderr
     told = gedi("choose", "mixed", "--size", "10x8", "--skip-broken", code=2).stderr
     assert "shape (12, 3, 8, 10)" in told

@@ -14,19 +14,25 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
-from gedilearn.cli.commands import app
+from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.experiments import gen
-from gedilearn.experiments.gen_sets import (
+from gedilearn.experiments import density_table as gen
+from gedilearn.experiments.density_table import (
     CASES,
     COVARIANCES,
+    EXPERIMENT,
     MEANS,
     joint_log_density,
     mixture,
 )
 
-SHORT = {"max_iter": 20, "density_iter": 20, "check_every": 10, "batch_size": 50}
+SHORT = {
+    "training.max_iter": 20,
+    "density.iterations": 20,
+    "training.check_every": 10,
+    "optimizer.batch_size": 50,
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +75,10 @@ def test_real_points_have_a_smaller_mmd_than_those_of_a_shifted_gaussian():
     assert abs(floor) < 0.01 < gen.squared_mmd(shifted, fresh.x)
 
 
-def test_strangers_are_far_from_the_data_and_from_one_another():
+def test_unrelated_points_are_far_from_the_data_and_from_one_another():
     real = np.random.default_rng(0).normal(size=(50, 2))
-    strangers = 1e3 * (1 + np.arange(20.0)[:, None]) * np.ones(2)
-    assert gen.squared_mmd(strangers, real) == pytest.approx(gen.mmd_of_strangers(real), rel=1e-9)
+    unrelated = 1e3 * (1 + np.arange(20.0)[:, None]) * np.ones(2)
+    assert gen.squared_mmd(unrelated, real) == pytest.approx(gen.mmd_of_unrelated(real), rel=1e-9)
 
 
 def test_the_mixture_has_the_density_it_is_drawn_from():
@@ -110,14 +116,14 @@ def test_every_method_has_a_row_of_what_it_can_answer(rows):
         assert answered["moons", method] == own - ranks
     for method in ("gmm", "kde"):
         assert answered["mixture", method] == {"auroc", "mmd"} | ranks
-    assert answered["moons", "real"] == {"mmd", "mmd_strangers"}
+    assert answered["moons", "real"] == {"mmd", "mmd_unrelated"}
     assert find(rows, "mixture", "real")["rank_box"] == pytest.approx(1)
 
 
 def test_the_rows_of_gedi_are_with_and_without_the_density(rows):
     train, fresh, outside = CASES["mixture"].draw(100, 3)
     for method, changed in (("gedi", {}), ("gedi w_gen=0", {"w_gen": 0.0})):
-        model = GEDI(4, random_state=3, **SHORT, **changed).fit(train.x)
+        model = GEDI(4, random_state=3, settings=SHORT, **changed).fit(train.x)
         inside, beyond = model.score_samples(fresh.x), model.score_samples(outside)
         pairs = (inside[:, None] > beyond).mean() + (inside[:, None] == beyond).mean() / 2
         assert find(rows, "mixture", method)["auroc"] == pytest.approx(pairs, abs=1e-3)
@@ -150,11 +156,11 @@ def test_finished_rows_are_not_run_again(rows, out, monkeypatch):
 def made_up(seed, **others):
     row = {"data": "moons", "method": "gedi", "seed": seed, "nmi": 1.0, "rank_fresh": None}
     row |= {"rank_box": None, "auroc": 0.8 + seed / 10, "auroc_gradient": 0.5, "mmd": 0.00123}
-    return row | {"mmd_strangers": None, "seconds": 2.0} | others
+    return row | {"mmd_unrelated": None, "seconds": 2.0} | others
 
 
 def test_markdown_gives_median_and_range():
-    lines = gen.markdown([made_up(s) for s in (1, 0, 2)]).splitlines()
+    lines = EXPERIMENT.markdown([made_up(s) for s in (1, 0, 2)]).splitlines()
     spread = "0.900 (0.800 to 1.000)"
     assert lines[2] == f"| moons | GEDI | 1.000 |  |  | {spread} | 0.500 | 1.23 |  | 2.00 |"
 
@@ -162,16 +168,16 @@ def test_markdown_gives_median_and_range():
 def test_the_table_fits_a_terminal_of_80_columns():
     numbers = {"rank_fresh": -0.123, "rank_box": -0.123, "mmd": 0.123, "seconds": 123.0}
     console = Console(file=io.StringIO(), width=80)
-    gen.show([made_up(0, method="gmm", data="mixture", **numbers)], console)
+    EXPERIMENT.show([made_up(0, method="gmm", data="mixture", **numbers)], console)
     lines = [line.split() for line in console.file.getvalue().splitlines()]
     cells = ["1.000", "-0.123", "-0.123", "0.800", "0.500", "123.00", "123.00"]
     assert ["mixture", "GaussianMixture", *cells] in lines
 
 
 def test_the_page_names_its_command(rows, out):
-    page = gen.page(out)
+    page = EXPERIMENT.page(out)
     assert "gedi reproduce gen --seeds 4 --data mixture,moons" in page
-    assert gen.markdown(rows) in page
+    assert EXPERIMENT.markdown(rows) in page
 
 
 @pytest.mark.parametrize("asked", [{"data": ["moonz"]}, {"seeds": []}])

@@ -15,18 +15,17 @@ import numpy as np
 
 from gedilearn import panels
 from gedilearn.errors import InputError
-from gedilearn.experiments.rows import FRESH, N_POINTS, check_names
+from gedilearn.evaluation.clustering import classes_of_clusters, nmi
+from gedilearn.experiments.runner import FRESH, N_POINTS, chosen, shortened
 from gedilearn.experiments.toy import (
-    METHODS,
     NAMES,
-    OTHERS,
     SETS,
+    chosen_methods,
     model_file,
     seeded,
     train,
     values_of,
 )
-from gedilearn.experiments.toy_tables import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,13 +52,10 @@ def models(
     tell: Callable[[str], None] | None = None,
 ) -> Models:
     """A fitted model for each (data, method): from the folder `out`, or trained and kept there."""
-    check_names("data set", data or (), SETS)
-    check_names("method", methods or (), (*METHODS, *OTHERS))
-    names = [name for name in SETS if data is None or name in data]
-    chosen = [m for m in (*METHODS, *OTHERS) if m in (METHODS if methods is None else methods)]
-    if not names or not chosen:
+    names, wanted = chosen("data set", data, SETS), chosen_methods(methods)
+    if not names or not wanted:
         raise InputError("nothing to draw: give at least one data set and method")
-    asked = {method: values_of(preset, method, iterations, changes) for method in chosen}
+    asked = {method: values_of(preset, method, iterations, changes) for method in wanted}
     found = {}
     for name in names:
         for method, values in asked.items():
@@ -96,8 +92,6 @@ def labels(
     """Fresh points in the colours of the clusters predicted for them; `asked` as in `models`."""
     fitted = models(out, data, methods, **asked)
     seed, n = asked.get("seed", 0), asked.get("n", N_POINTS)
-    from sklearn.metrics import normalized_mutual_info_score
-
     grid = _Grid(fitted, "truth", f"Predicted clusters on fresh points: {_made(asked)}")
     for name, method, axes in grid.panels():
         fresh = SETS[name](n, seed + FRESH)
@@ -106,9 +100,9 @@ def labels(
             grid.draw(axes, name, fresh.x, fresh.y)
             continue
         predicted = fitted[name, method].predict(fresh.x)
-        nmi = normalized_mutual_info_score(fresh.y, predicted)
-        colours = matching(fresh.y, predicted, 2)[predicted]
-        grid.draw(axes, name, fresh.x, colours, f"{NAMES[method]}\nNMI {nmi:.2f}")
+        colours = classes_of_clusters(fresh.y, predicted, 2)[predicted]
+        words = f"{NAMES[method]}\nNMI {nmi(fresh.y, predicted):.2f}"
+        grid.draw(axes, name, fresh.x, colours, words)
     return panels.save(grid.figure, out / "labels.png")
 
 
@@ -138,7 +132,7 @@ def generation(
             continue
         model = fitted[name, method]
         points, clusters = model.sample(N_SAMPLES, steps=taken, random_state=seed)
-        colours = matching(fresh.y, model.predict(fresh.x), 2)[clusters]
+        colours = classes_of_clusters(fresh.y, model.predict(fresh.x), 2)[clusters]
         outside = N_SAMPLES - int(grid.inside(name, points).sum())
         words = f"{NAMES[method]}\n{outside} outside" if outside else f"{NAMES[method]}\n"
         grid.draw(axes, name, points, colours, words)
@@ -147,15 +141,6 @@ def generation(
 
 def steps_for(model: GEDI) -> int:
     return max(LEAST_STEPS, math.ceil(1 / model.settings_.sampler.step_size))
-
-
-def matching(truth: np.ndarray, clusters: np.ndarray, n_clusters: int) -> np.ndarray:
-    """The class of each cluster, (n_clusters,), in the one-to-one match of most points."""
-    from scipy.optimize import linear_sum_assignment
-
-    counts = np.zeros((n_clusters, n_clusters), dtype=np.int64)
-    np.add.at(counts, (clusters, truth), 1)
-    return np.asarray(linear_sum_assignment(counts, maximize=True)[1])
 
 
 def _made(asked: dict[str, Any]) -> str:

@@ -11,11 +11,12 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import normalized_mutual_info_score
 from typer.testing import CliRunner
 
-from gedilearn import estimator, panels
-from gedilearn.cli.commands import app
+from gedilearn import panels, together
+from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.experiments import pictures, toy
+from gedilearn.experiments import toy
+from gedilearn.experiments import toy_pictures as pictures
 
 SHORT = {
     "optimizer.batch_size": 40,
@@ -37,7 +38,7 @@ def out(tmp_path_factory):
 
 @pytest.fixture
 def no_training(monkeypatch):
-    monkeypatch.setattr(estimator, "fit_together", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(together, "fit_together", lambda *_: pytest.fail("trained again"))
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_both_pictures_use_the_kept_models(out, no_training):
 def test_the_models_of_the_table_are_used(tmp_path, monkeypatch):
     asked = {name: value for name, value in ASKED.items() if name != "seed"}
     toy.run([0, 1], ["moons"], ["no-gen"], out=tmp_path, together=2, **asked)
-    monkeypatch.setattr(estimator, "fit_together", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(together, "fit_together", lambda *_: pytest.fail("trained again"))
     (model,) = pictures.models(tmp_path, ["moons"], ["no-gen"], **ASKED).values()
     x = make_moons(60, noise=0.05, random_state=1)[0]
     assert np.array_equal(model.predict(x), model.labels_)
@@ -83,26 +84,11 @@ def test_a_model_of_other_settings_is_not_mistaken_for_this_one(out, other, monk
         asked.append((len(data[0]), settings.training.max_iter, settings.training.seed))
         raise InterruptedError
 
-    monkeypatch.setattr(estimator, "fit_together", recorded)
+    monkeypatch.setattr(together, "fit_together", recorded)
     with pytest.raises(InterruptedError):
         pictures.models(out, ["moons"], ["gedi"], **(ASKED | other))
     wanted = {"n": 60, "iterations": 20, "seed": 1} | other
     assert asked == [(wanted["n"], wanted["iterations"], wanted["seed"])]
-
-
-@pytest.mark.parametrize("n_clusters", [2, 4])
-def test_clusters_are_matched_to_classes_as_the_best_of_all_permutations(n_clusters):
-    rng = np.random.default_rng(n_clusters)
-    truth = rng.integers(0, n_clusters, 40)
-    # Numbered round the circle, which is not its own inverse, and partly wrong.
-    clusters = np.where(rng.random(40) < 0.7, truth + 1, rng.integers(0, 9, 40)) % n_clusters
-    match = pictures.matching(truth, clusters, n_clusters)
-    best = max(
-        sum(order[c] == t for c, t in zip(clusters, truth, strict=True))
-        for order in itertools.permutations(range(n_clusters))
-    )
-    assert (match[clusters] == truth).sum() == best
-    assert sorted(match) == list(range(n_clusters))
 
 
 def test_the_labels_are_those_of_fresh_points_in_the_colours_of_the_truth(out, drawn):

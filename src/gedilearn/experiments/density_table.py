@@ -1,4 +1,4 @@
-"""What the term GEN buys: GEDI with its defaults and with w_gen=0, on what a density is good for.
+"""What GEN buys: GEDI with its defaults and with w_gen=0, on what a density is good for.
 
 Every fit is one row: (data, method, seed). Two density estimators of scikit-learn, fitted to the
 same training points, are the yardsticks; real points in place of samples are the floor.
@@ -6,29 +6,23 @@ same training points, are the yardsticks; real points in place of samples are th
 
 from __future__ import annotations
 
-import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
 
+from gedilearn.data import toy
 from gedilearn.data.arrays import Scaling
-from gedilearn.errors import InputError
+from gedilearn.data.dataset import Dataset
+from gedilearn.data.toy import digits
+from gedilearn.evaluation.clustering import nmi
 from gedilearn.evaluation.ood import auroc
-from gedilearn.experiments.gen_sets import CASES, Case, Points
-from gedilearn.experiments.rows import (
-    N_POINTS,
-    Row,
-    check_names,
-    collect,
-    markdown_table,
-    results_page,
-    show_table,
-)
+from gedilearn.experiments.runner import FRESH, N_POINTS, Row, Tell, chosen, collect, one_thread
+from gedilearn.experiments.table import Experiment, Table, grouped, label, ranged
 from gedilearn.training.run_directory import plain
 
 N_SAMPLES = 500
@@ -41,6 +35,85 @@ NAMES = {
     "kde": "KernelDensity",
     REAL: "real points",
 }
+
+# --- data sets: points to fit, fresh ones to measure on, and others from elsewhere ----------------
+
+MEANS = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])
+COVARIANCES = np.array(
+    [
+        [[0.5, 0.3], [0.3, 0.4]],
+        [[0.3, 0.0], [0.0, 0.3]],
+        [[0.8, 0.0], [0.0, 0.1]],
+        [[0.2, 0.0], [0.0, 0.5]],
+    ]
+)
+
+
+def mixture(n: int, seed: int) -> Dataset:
+    """Points of four equally likely Gaussians, each with a covariance of its own."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, len(MEANS), n)
+    spread = np.linalg.cholesky(COVARIANCES)[y]
+    x = MEANS[y] + np.einsum("nij,nj->ni", spread, rng.normal(size=(n, 2)))
+    return Dataset("mixture", x, y, ("x1", "x2"), "built-in")
+
+
+def joint_log_density(x: np.ndarray) -> np.ndarray:
+    """log p(x, y) of the mixture: (n, 2) -> (n, 4)."""
+    away = x[:, None] - MEANS
+    squares = np.einsum("nki,kij,nkj->nk", away, np.linalg.inv(COVARIANCES), away)
+    volume = np.linalg.slogdet(2 * np.pi * COVARIANCES)[1]
+    return np.asarray(-(squares + volume) / 2 - np.log(len(MEANS)))
+
+
+class Points(NamedTuple):
+    """What one seed sees."""
+
+    train: Dataset
+    fresh: Dataset  # of the same source, not seen in training
+    outside: np.ndarray  # of another source
+
+
+@dataclass(frozen=True)
+class Case:
+    """A source of data; `joint` is x -> log p(x, y) where it is known."""
+
+    n_clusters: int
+    draw: Callable[[int, int], Points]
+    joint: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+def _in_the_plane(source: Callable[[int, int], Dataset]) -> Callable[[int, int], Points]:
+    def draw(n: int, seed: int) -> Points:
+        train, fresh = source(n, seed), source(n, seed + FRESH)
+        low, high = train.x.min(0), train.x.max(0)
+        margin = (high - low) / 4
+        rng = np.random.default_rng(seed + 2 * FRESH)
+        return Points(train, fresh, rng.uniform(low - margin, high + margin, (n, 2)))
+
+    return draw
+
+
+def _half_the_digits(n: int, seed: int) -> Points:
+    """All digits, whatever `n` is: there are no more."""
+    rng = np.random.default_rng(seed)
+    data = digits()
+    assert data.y is not None
+    order = rng.permutation(len(data.x))
+    halves = np.array_split(order, 2)
+    train, fresh = (
+        Dataset(data.name, data.x[half], data.y[half], data.columns, data.source) for half in halves
+    )
+    return Points(train, fresh, rng.permuted(fresh.x, axis=1))
+
+
+CASES = {
+    "mixture": Case(4, _in_the_plane(mixture), joint_log_density),
+    "moons": Case(2, _in_the_plane(lambda n, seed: toy.moons(n, random_state=seed))),
+    "circles": Case(2, _in_the_plane(lambda n, seed: toy.circles(n, random_state=seed))),
+    "digits": Case(10, _half_the_digits),
+}
+
 
 # --- measuring ----------------------------------------------------------------------------------
 
@@ -61,7 +134,7 @@ def squared_mmd(samples: np.ndarray, real: np.ndarray) -> float:
     )
 
 
-def mmd_of_strangers(real: np.ndarray) -> float:
+def mmd_of_unrelated(real: np.ndarray) -> float:
     """The squared MMD of samples that are far from all `real` points and from one another.
 
     Samples that reach it share nothing with the data at the scale of the kernel, and how far off
@@ -135,8 +208,8 @@ def build(method: str, case: Case, seed: int, settings: dict[str, Any]) -> Any:
     if method == "kde":
         kde = KernelDensity(bandwidth="scott")
         return Yardstick(kde, lambda n: kde.sample(n, random_state=seed))
-    ablation = {"w_gen": 0.0} if method == ABLATED else {}
-    return GEDI(case.n_clusters, random_state=seed, **(settings | ablation))
+    w_gen = 0.0 if method == ABLATED else None
+    return GEDI(case.n_clusters, w_gen=w_gen, random_state=seed, settings=settings)
 
 
 # --- running ------------------------------------------------------------------------------------
@@ -148,29 +221,23 @@ def run(
     out: Path | None = None,
     settings: dict[str, Any] | None = None,
     n: int = N_POINTS,
-    tell: Callable[[Row, int], None] | None = None,
+    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data is all.
 
-    `settings` are further arguments of GEDI; `n`, `out` and `tell` as in `rows.collect`.
+    `settings` are those of GEDI, by dotted names; `n`, `out` and `tell` as in `runner.collect`.
     """
-    check_names("data set", data or (), CASES)
-    names = [name for name in CASES if data is None or name in data]
+    names = chosen("data set", data, CASES)
     keys = [(name, method, seed) for seed in seeds for name in names for method in NAMES]
-    if not keys:
-        raise InputError("nothing to run: give at least one seed and data set")
     return collect(keys, fit, out, n, settings, tell=tell)
 
 
 def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
     """Fit one method to one set and measure it, with one thread."""
-    import lightning_fabric  # noqa: F401  # otherwise the first fit is charged with importing it
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
-
     case = CASES[data]
     points = case.draw(n, seed)
     model = build(method, case, seed, settings)
-    with threadpool_limits(1), warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what matters is in the numbers
         started = time.perf_counter()
         model.fit(points.train.x)
@@ -182,7 +249,6 @@ def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> 
 def measure(model: Any, case: Case, points: Points, seed: int) -> Row:
     """All that can be said of a fitted method; None where it has no such answer."""
     from scipy.stats import spearmanr
-    from sklearn.metrics import normalized_mutual_info_score
 
     from gedilearn.estimator import GEDI
 
@@ -190,8 +256,8 @@ def measure(model: Any, case: Case, points: Points, seed: int) -> Row:
     fresh, outside = points.fresh.x, points.outside
     own = isinstance(model, GEDI)
     if hasattr(model, "predict"):
-        labels = model.predict(fresh)
-        row["nmi"] = float(normalized_mutual_info_score(points.fresh.y, labels))
+        assert points.fresh.y is not None
+        row["nmi"] = nmi(points.fresh.y, model.predict(fresh))
     if hasattr(model, "score_samples"):
         inside, beyond = model.score_samples(fresh), model.score_samples(outside)
         row["auroc"] = auroc(inside, beyond)
@@ -205,38 +271,25 @@ def measure(model: Any, case: Case, points: Points, seed: int) -> Row:
     samples = model.sample(N_SAMPLES, random_state=seed)[0] if own else model.sample(N_SAMPLES)
     row["mmd"] = squared_mmd(samples, fresh)
     if isinstance(model, Real):
-        row["mmd_strangers"] = mmd_of_strangers(fresh)
+        row["mmd_unrelated"] = mmd_of_unrelated(fresh)
     return row
 
 
 # --- showing ------------------------------------------------------------------------------------
 
-MEASURES = ("nmi", "rank_fresh", "rank_box", "auroc", "auroc_gradient", "mmd", "mmd_strangers")
-
-
-def summary(rows: Sequence[Row]) -> list[Row]:
-    """One row for each (data, method): of each measure (median, least, greatest) over the seeds."""
-    found = []
-    for data in CASES:
-        for method in NAMES:
-            group = [r for r in rows if (r["data"], r["method"]) == (data, method)]
-            if not group:
-                continue
-            line: Row = {"data": data, "method": method, "seeds": len(group)}
-            for name in (*MEASURES, "seconds"):
-                # float() because a NaN is written as its name.
-                values = [float(r[name]) for r in group if r[name] is not None]
-                some = (statistics.median(values), min(values), max(values)) if values else None
-                line[name] = some
-            found.append(line)
-    return found
-
-
-HEADS = (
-    "data", "method", "NMI", "rank, fresh", "rank, box", "AUROC, log density",
-    "AUROC, gradient norm", "squared MMD x 1000", "of strangers", "seconds",
-)  # fmt: skip
-SHORT_HEADS = ("data", "method", "NMI", "fresh", "box", "AUROC", "grad.", "MMD", "s")
+MEASURES = ("nmi", "rank_fresh", "rank_box", "auroc", "auroc_gradient", "mmd", "mmd_unrelated")
+COLUMNS = (
+    label("data"),
+    label("method", NAMES),
+    ranged("NMI", "nmi"),
+    ranged("rank, fresh", "rank_fresh", short="fresh"),
+    ranged("rank, box", "rank_box", short="box"),
+    ranged("AUROC, log density", "auroc", short="AUROC"),
+    ranged("AUROC, gradient norm", "auroc_gradient", short="grad."),
+    ranged("squared MMD x 1000", "mmd", short="MMD", digits=2, factor=1000),
+    ranged("of unrelated points", "mmd_unrelated", short="", digits=2, factor=1000),
+    ranged("seconds", "seconds", short="s", digits=2),
+)
 NOTES = (
     "Median (least to greatest) over the seeds; each seed draws the data anew, and splits the "
     "digits anew into halves for training and measuring. All is measured on fresh points.",
@@ -249,43 +302,29 @@ NOTES = (
     "fresh points; Gaussian kernel, its deviation a quarter of their median distance. The last "
     "line of a set has real training points in place of samples, which is the floor, and the "
     "values of the true density where it is known, which are the best possible.",
-    "Of strangers: the squared MMD of samples far from all fresh points and from one another. "
-    "Samples that come near it share nothing with the data at the scale of the kernel; clumped "
-    "ones can be beyond.",
+    "Of unrelated points: the squared MMD of samples far from all fresh points and from one "
+    "another. Samples that come near it share nothing with the data at the scale of the kernel; "
+    "clumped ones can be beyond.",
     f"GaussianMixture has 10 components with {FLOOR:g} added to their variances, KernelDensity has "
     "Scott's bandwidth; both get standardised columns, as GEDI makes them. Seconds are those "
     "of the fit, on one thread.",
 )
 
 
-def _cells(rows: Sequence[Row], spread: bool) -> Iterator[list[str]]:
-    def cell(found: tuple[float, float, float] | None, scale: float, digits: int) -> str:
-        if found is None:
-            return ""
-        middle, least, most = (f"{scale * value:.{digits}f}" for value in found)
-        return f"{middle} ({least} to {most})" if spread and least != most else middle
-
-    for line in summary(rows):
-        words = [line["data"], NAMES[line["method"]]]
-        numbers = [cell(line[name], 1, 3) for name in MEASURES[:-2]]
-        seconds = "" if line["method"] == REAL else cell(line["seconds"], 1, 2)
-        mmd = [cell(line[name], 1000, 2) for name in MEASURES[-2:]]
-        yield [*words, *numbers, *mmd, seconds]
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """The summary and what its columns mean, as Markdown."""
-    return markdown_table(HEADS, _cells(rows, spread=True), NOTES)
-
-
-def show(rows: Sequence[Row], console: Console) -> None:
-    """Print the medians."""
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """Medians and ranges over the seeds."""
     title = "NMI, rank correlation, AUROC, 1000 x squared MMD"
-    # 80 columns have no room for the strangers.
-    cells = [line[:8] + line[9:] for line in _cells(rows, spread=False)]
-    show_table(title, SHORT_HEADS, cells, NOTES, console)
+    # To keep the real points takes no time worth showing.
+    shown = [row | {"seconds": None} if row["method"] == REAL else row for row in rows]
+    groups = grouped(shown, "data", "method", data=CASES, method=NAMES)
+    return [Table(title, COLUMNS, groups, NOTES)]
 
 
-def page(out: Path) -> str:
-    """The results page, as Markdown, from the rows in `out`."""
-    return results_page(out, "gen", "What GEN buys", CASES, markdown)
+EXPERIMENT = Experiment(
+    "gen",
+    "What GEN buys: GEDI with and without it.",
+    run,
+    tables,
+    title="What GEN buys",
+    sets=CASES,
+)

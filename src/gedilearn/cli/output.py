@@ -1,0 +1,187 @@
+"""How results leave the command line: tables, CSV, JSON, and new files.
+
+Results go to stdout; all that is said about them goes to stderr, so that a pipe carries only data.
+As in all files with commands, heavy imports wait.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gedilearn.errors import InputError
+from gedilearn.writing import refuse_existing, replacing, write_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+ENDINGS = (".csv", ".npy", ".json")
+ROWS_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Result:
+    """One value or more for each row, in the forms that they are given out in."""
+
+    columns: dict[str, np.ndarray]  # (n,) each: CSV, and the table on a terminal
+    array: np.ndarray  # (n, ...): .npy
+    content: dict[str, Any]  # JSON
+
+    def rows(self, most: int | None = None) -> Iterator[tuple[Any, ...]]:
+        """Row by row, as in CSV."""
+        return zip(*(values[:most] for values in self.columns.values()), strict=True)
+
+    def write(self, out: Path) -> None:
+        """Write a new file in the form that its ending names."""
+        ending = out.suffix.lower()
+        if ending == ".npy":
+            import numpy as np
+
+            with replacing(out, new=True) as temporary, open(temporary, "wb") as file:
+                np.save(file, self.array, allow_pickle=False)
+        elif ending == ".json":
+            write_text(out, json_text(self.content) + "\n", new=True)
+        else:
+            write_text(out, csv_text(list(self.columns), self.rows()), new=True)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What a person or a program sees; silent on all ranks but the first."""
+
+    json: bool = False
+    quiet: bool = False
+
+    def message(self, text: str) -> None:
+        """One line on stderr."""
+        if not self.quiet and _is_first_process():
+            print(text, file=sys.stderr)
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a progress bar would be seen."""
+        return not self.quiet and _is_first_process() and sys.stderr.isatty()
+
+    def content(self, content: dict[str, Any]) -> None:
+        """JSON on stdout; it is a result that was asked for, so `quiet` does not hold it back."""
+        if _is_first_process():
+            print(json_text(content))
+
+    def table(
+        self, heads: Sequence[str], rows: Iterable[Sequence[str]], lines: Sequence[str] = ()
+    ) -> None:
+        """A table on stdout and sentences below it."""
+        if not self.quiet and _is_first_process():
+            _print_table(heads, rows, lines)
+
+    def give(self, result: Result, out: Path | None) -> None:
+        """To the file `out`, or else to stdout: JSON, a short table, or CSV in a pipe."""
+        if not _is_first_process():
+            return
+        n = len(result.array)
+        if out is not None:
+            result.write(out)
+            self.message(f"{n} rows written to {out}")
+            if self.json:
+                self.content({"out": str(out), "rows": n})
+        elif self.json:
+            self.content(result.content)
+        elif sys.stdout.isatty():
+            more = n - ROWS_SHOWN
+            lines = [f"... and {more} more rows: --out FILE keeps all"] if more > 0 else []
+            rows = ([_short(value) for value in row] for row in result.rows(ROWS_SHOWN))
+            self.table(list(result.columns), rows, lines)
+        else:
+            sys.stdout.write(csv_text(list(result.columns), result.rows()))
+
+
+def print_list(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """All rows on stdout: a table on a terminal, CSV in a pipe."""
+    if sys.stdout.isatty():
+        _print_table(heads, rows, overflow="fold")
+    else:
+        sys.stdout.write(csv_text(heads, rows))
+
+
+def check_out(out: Path | None) -> None:
+    """Refuse, before any work, a file that could not be written in the end."""
+    if out is None:
+        return
+    if out.suffix.lower() not in ENDINGS:
+        raise InputError(f"--out {out}: unknown ending {out.suffix!r}; write {', '.join(ENDINGS)}")
+    refuse_existing(out)
+    if not out.parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.parent}")
+
+
+def new_files(folder: Path | None, *names: str) -> list[Path]:
+    """Files to write into a folder, which is made; none without a folder, and never an old one."""
+    if folder is None:
+        return []
+    files = [folder / name for name in names]
+    for file in files:
+        refuse_existing(file)
+    folder.mkdir(parents=True, exist_ok=True)
+    return files
+
+
+def make_console() -> Console:
+    """Text as it is: names of files and columns may hold what rich takes for markup."""
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Numbers are written with as many digits as an exact reading back needs."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def json_text(content: Any, indent: int | None = None) -> str:
+    """JSON, with infinities by name."""
+    from gedilearn.training.run_directory import plain
+
+    return json.dumps(plain(content), indent=indent)
+
+
+def _print_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    lines: Sequence[str] = (),
+    overflow: Any = "ellipsis",
+) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    console = make_console()
+    table = Table(box=SIMPLE_HEAD, show_header=any(heads), pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow=overflow)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _is_first_process() -> bool:
+    from gedilearn.training.run_directory import is_first_process  # imports torch
+
+    return is_first_process()
+
+
+def _short(value: Any) -> str:
+    is_whole = not isinstance(value, Real) or isinstance(value, Integral)
+    return str(value) if is_whole else f"{value:.4g}"

@@ -1,0 +1,439 @@
+"""`gedi demo`, and `gedi reproduce`: the tables and figures of the paper and the documentation.
+
+Each experiment of `registry.EXPERIMENTS` is a command. Those that come with the library have
+options of their own, below; one that was registered from outside has `--seeds` and `--out`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from gedilearn.cli.app import Changes, Outside, Probe, Seed, app, changes, interruptible, outside
+from gedilearn.cli.output import Screen, csv_text, make_console, new_files
+from gedilearn.errors import InputError
+from gedilearn.registry import EXPERIMENTS
+from gedilearn.writing import write_text
+
+ROOT = Path("gedi-runs")
+Seeds = Annotated[int, typer.Option(metavar="N", min=1, help="Seeds 0 to N-1.")]
+Workers = Annotated[int, typer.Option(metavar="N", help="Fits at once, a process each.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where results are kept, with a folder for each preset or scale if there are several; "
+        "in gedi-runs if not given.",
+    ),
+]
+Preset = Annotated[
+    str, typer.Option(metavar="NAME", help="One of default, paper/toy, paper/toy-literal.")
+]
+Sets = Annotated[
+    str | None, typer.Option(metavar="A,B", help="Only these of moons,circles; both otherwise.")
+]
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B",
+        help="Only these of jem,barlow,swav,no-unif,no-inv,no-gen,gedi (which are all) and "
+        "dino,deepcluster (which are not in the paper).",
+    ),
+]
+Iterations = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Shorten the training to N iterations, for a quick look; the results say so.",
+    ),
+]
+
+
+class Experiments(TyperGroup):
+    """The commands of this file, and one for each experiment that was registered from outside."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        own = super().list_commands(ctx)
+        return [*own, *(name for name in EXPERIMENTS if name not in own)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        return _registered(cmd_name) if own is None and cmd_name in EXPERIMENTS else own
+
+
+def _registered(name: str) -> Any:
+    """The command of an experiment that has no options of its own."""
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+    def command(seeds: Seeds = 5, out: Out = None) -> None:
+        _table(name, out or ROOT / name, range(seeds))
+
+    example = f"\b\ngedi reproduce {name} --seeds 2 --out {name}"
+    alone.command(name, help=f"{EXPERIMENTS[name].about}\n\n{example}")(command)
+    return typer.main.get_command(alone)
+
+
+reproduce = typer.Typer(cls=Experiments, no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(reproduce, name="reproduce")
+
+
+@reproduce.callback()
+def tables() -> None:
+    """Compute a table of the paper, or of the documentation, again.
+
+    After an interruption, the same command goes on where it was.
+    """
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="The run directory; gedi-runs/demo-1 if not given."),
+    ] = None,
+) -> None:
+    """Show on made-up data what this is about.
+
+    \b
+    gedi demo
+    """
+    from gedilearn.cli.runs import next_free
+    from gedilearn.experiments.demo import run
+
+    run(out or next_free("demo"), make_console())
+
+
+@reproduce.command()
+def toy(
+    preset: Preset = "default",
+    seeds: Seeds = 5,
+    methods: Methods = None,
+    data: Sets = None,
+    workers: Workers = 1,
+    out: Out = None,
+    iterations: Iterations = None,
+) -> None:
+    """The paper's NMI on moons and circles.
+
+    Every method, several seeds, beside the paper's numbers: a table, toy.csv, toy.md and toy.png.
+
+    \b
+    gedi reproduce toy --seeds 2 --methods gedi,no-gen
+    gedi reproduce toy --preset paper/toy --workers 2
+    """
+    asked = (range(seeds), _names(data), _names(methods), workers)
+    folder = _folder(out or ROOT / "toy", preset, iterations)
+    _table("toy", folder, *asked, preset=preset, iterations=iterations)
+
+
+@reproduce.command()
+def labels(
+    preset: Preset = "default",
+    seed: Seed = 0,
+    methods: Methods = None,
+    data: Sets = None,
+    out: Out = None,
+    iterations: Iterations = None,
+) -> None:
+    """The paper's picture of predicted clusters.
+
+    The truth and every method on moons and circles, as labels.png. Models are kept and shared with
+    gedi reproduce toy and generation.
+
+    \b
+    gedi reproduce labels --preset paper/toy --seed 1
+    """
+    asked = {"seed": seed, "preset": preset, "iterations": iterations}
+    _picture("labels", out, methods, data, asked)
+
+
+@reproduce.command()
+def generation(
+    preset: Preset = "default",
+    seed: Seed = 0,
+    methods: Methods = None,
+    data: Sets = None,
+    out: Out = None,
+    iterations: Iterations = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Langevin steps of each sample; if not given, as many as let it travel across "
+            "the data.",
+        ),
+    ] = None,
+) -> None:
+    """The paper's picture of generated points.
+
+    Real points and 500 samples of every method on moons and circles, as generation.png. Models are
+    kept and shared with gedi reproduce toy and labels.
+
+    \b
+    gedi reproduce generation --methods jem,gedi
+    """
+    asked = {"seed": seed, "preset": preset, "iterations": iterations, "steps": steps}
+    _picture("generation", out, methods, data, asked)
+
+
+@reproduce.command()
+def sensitivity(
+    preset: Preset = "default",
+    seeds: Seeds = 5,
+    data: Sets = None,
+    workers: Workers = 1,
+    out: Out = None,
+    iterations: Iterations = None,
+) -> None:
+    """The paper's heat maps over the weights of INV and PRIOR.
+
+    NMI and gap for weights of 0 to 50 each: a table, sensitivity.csv, .md and .png. The 20,000
+    iterations of paper/toy take hours for 360 runs.
+
+    \b
+    gedi reproduce sensitivity --seeds 1 --data moons --iterations 500
+    """
+    folder = _folder(out or ROOT / "toy", preset, iterations) / "sensitivity"
+    asked = (range(seeds), _names(data), workers)
+    _table("sensitivity", folder, *asked, preset=preset, iterations=iterations)
+
+
+class Scale(str, Enum):
+    """How large a run is; a test holds it against those of the experiment."""
+
+    paper = "paper"
+    small = "small"
+    default = "default"
+
+
+@reproduce.command()
+def images(
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="One of cifar10, cifar100, svhn, mnist (see gedi data get) and digits.",
+        ),
+    ],
+    scale: Annotated[
+        Scale | None,
+        typer.Option(
+            help="The paper's settings, which need a GPU, or small ones for 2 cores (the default "
+            "for cifar10, cifar100 and svhn); for mnist and digits the library's own."
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Only these of jem,barlow,swav,no-gen,gedi; otherwise all, on mnist and digits "
+            "the last two.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Seeds 0 to N-1; 5 on mnist and digits, else 1."),
+    ] = None,
+    ood: Outside = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Images to generate; 5000 at paper scale, else 500."),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Langevin steps of each; 500.")
+    ] = None,
+    probe: Annotated[
+        Probe | None,
+        typer.Option(help="The linear classifier; the paper's at paper scale, else the fast one."),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The weights of Inception, for true FID."),
+    ] = None,
+    out: Out = None,
+    iterations: Iterations = None,
+    set_: Changes = None,
+) -> None:
+    """The paper's image tables: clusters, samples, OOD, probe.
+
+    Trains every method and measures it on the test images, beside the paper's numbers: tables,
+    images.csv and images.md. The paper's pairs of sets are held against each other when they are
+    fetched. An interruption may be in the middle of a training.
+
+    \b
+    gedi reproduce images --data mnist
+    gedi reproduce images --data cifar10 --scale small --ood textures=dtd/images
+    gedi reproduce images --data cifar10 --scale paper --methods gedi
+    """
+    from gedilearn.experiments import images as experiment
+
+    size = scale.value if scale else experiment.default_scale(data)
+    asked = (data, size, range(seeds or experiment.default_seeds(size)), _names(methods))
+    experiment.plan(*asked)  # refuses a wrong name before data is read
+    protocol = probe.value if probe else None
+    _table(
+        "images",
+        _folder(out or ROOT / "images", f"{data}-{size}", iterations),
+        *asked,
+        outside(ood, _read_images),
+        iterations=iterations,
+        changes=changes(set_),
+        measuring=experiment.measuring_at(
+            size, samples=samples, steps=steps, probe=protocol, weights=weights
+        ),
+        say=Screen().message,
+    )
+
+
+@reproduce.command()
+def landscape(
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write landscape.csv and landscape.md there."),
+    ] = None,
+) -> None:
+    """Table 1: the terms against the failure modes.
+
+    Measures which term of the loss penalises which failure mode.
+
+    \b
+    gedi reproduce landscape --out tables
+    """
+    files = new_files(out, "landscape.csv", "landscape.md")
+    experiment = EXPERIMENTS["landscape"]
+    rows = experiment.run([0])
+    for file, text in zip(files, (_csv(rows), experiment.markdown(rows)), strict=False):
+        write_text(file, text, new=True)
+    experiment.show(rows, make_console())
+    for file in files:
+        Screen().message(f"written: {file}")
+
+
+@reproduce.command()
+def shapes(
+    seeds: Seeds = 20,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only these sets, as moons,circles,rings; all otherwise."),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only these of gedi,kmeans,gmm,spectral,hdbscan."),
+    ] = None,
+    workers: Workers = 1,
+    out: Out = None,
+) -> None:
+    """GEDI with its defaults beside methods of scikit-learn.
+
+    On moons, circles, rings, spirals, blobs and digits, seed by seed.
+
+    \b
+    gedi reproduce shapes --seeds 2 --data moons,rings
+    gedi reproduce shapes --workers 2 --out tables/shapes
+    """
+    asked = (range(seeds), _names(data), _names(methods), workers)
+    _table("shapes", out or ROOT / "shapes", *asked)
+
+
+@reproduce.command()
+def gen(
+    seeds: Seeds = 3,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only these of mixture,moons,circles,digits."),
+    ] = None,
+    out: Out = None,
+) -> None:
+    """What GEN buys: GEDI with and without it.
+
+    Clusters, density, detection of outliers and samples, beside two density estimators of
+    scikit-learn.
+
+    \b
+    gedi reproduce gen --seeds 1 --data mixture
+    """
+    _table("gen", out or ROOT / "gen", range(seeds), _names(data))
+
+
+# --- what they do -------------------------------------------------------------------------------
+
+
+def _table(name: str, folder: Path, *asked: Any, **options: Any) -> None:
+    """Run an experiment, write what is made of its rows into the folder, and show the tables."""
+    from gedilearn.experiments.runner import ROWS
+
+    experiment, screen = EXPERIMENTS[name], Screen()
+
+    def tell(row: dict[str, Any], left: int) -> None:
+        nmi = f" NMI {row['nmi']:.3f}," if row.get("nmi") is not None else ""
+        seconds = f" {row['seconds']:.1f} s" if "seconds" in row else ""
+        words = f"{row['data']}, {row['method']}, seed {row['seed']}:{nmi}{seconds}"
+        screen.message(f"{words} ({left} to go)")
+
+    with interruptible("the same command goes on from here", folder / ROWS):
+        rows = experiment.run(*asked, out=folder, tell=tell, **options)
+    if not rows:
+        raise InputError(f"the experiment {name} gave no rows")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / f"{name}.csv", _csv(rows))
+    write_text(folder / f"{name}.md", experiment.markdown(rows))
+    written = [ROWS, f"{name}.csv", f"{name}.md"]
+    if experiment.figure is not None:
+        written.append(experiment.figure(rows, folder / f"{name}.png").name)
+    experiment.show(rows, make_console())
+    there = [file for file in written if (folder / file).exists()]
+    screen.message(f"written in {folder}: {', '.join(there)}")
+
+
+def _picture(
+    name: str, out: Path | None, methods: str | None, data: str | None, asked: dict[str, Any]
+) -> None:
+    """Draw a picture of `toy_pictures`, and print where it is."""
+    from gedilearn.experiments import toy_pictures
+
+    draw = {"labels": toy_pictures.labels, "generation": toy_pictures.generation}[name]
+    folder = _folder(out or ROOT / "toy", asked["preset"], asked["iterations"])
+    with interruptible("the same command goes on from here"):
+        print(draw(folder, _names(data), _names(methods), tell=Screen().message, **asked))
+
+
+def _folder(root: Path, name: str, iterations: int | None) -> Path:
+    """Rows of other settings are never mixed."""
+    shorter = "" if iterations is None else f"-{iterations}-iterations"
+    return root / (name.replace("/", "-") + shorter)
+
+
+def _names(text: str | None) -> list[str] | None:
+    """Names with commas between them; None stands for all."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _read_images(source: str) -> Any:
+    from gedilearn.data.load import load
+
+    dataset = load(source)
+    if dataset.x.ndim != 4:
+        raise InputError(f"--ood {source}: vectors, not images; give a set or folder of images")
+    return dataset
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    """One line a row; several words share a field, and what has parts of its own is JSON."""
+
+    def field(value: Any) -> Any:
+        if isinstance(value, list):
+            return "; ".join(map(str, value))
+        return json.dumps(value) if isinstance(value, dict) else value
+
+    return csv_text(list(rows[0]), [[field(value) for value in row.values()] for row in rows])

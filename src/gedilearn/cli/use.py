@@ -1,0 +1,280 @@
+"""Commands on fitted models: `gedi predict`, `score`, `sample`, `diagnose`, `evaluate`, `report`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gedilearn.cli.app import (
+    AsJson,
+    Data,
+    OutFile,
+    Outside,
+    Probe,
+    Quiet,
+    Run,
+    RunFolder,
+    Seed,
+    Size,
+    SkipBroken,
+    app,
+    outside,
+)
+from gedilearn.cli.output import Result, Screen, check_out
+from gedilearn.errors import InputError
+
+
+class Kind(str, Enum):
+    """Scores of a point, higher for more typical ones; a test holds them against the estimator."""
+
+    log_density = "log_density"
+    gradient_norm = "gradient_norm"
+    confidence = "confidence"
+
+
+@app.command()
+def predict(
+    run: Run,
+    data: Data,
+    out: OutFile = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Also give the probability of every cluster.")
+    ] = False,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give each row of DATA its cluster.
+
+    The confidence is the probability of that cluster. Columns are found by their names if the
+    model knows them, in any order. A .npy file holds the clusters alone, or with --proba the
+    matrix of probabilities.
+
+    \b
+    gedi predict gedi-runs/points-1 more.csv
+    gedi predict gedi-runs/points-1 more.csv --proba --out probabilities.csv
+    """
+    import numpy as np
+
+    from gedilearn.cli.runs import Fitted, Pictures
+
+    check_out(out)
+    screen, pictures, fitted = Screen(as_json), Pictures.asked(size, skip_broken), Fitted.open(run)
+    x = fitted.read(data, pictures, screen).x
+    labels, p = fitted.model.predict(x), fitted.model.predict_proba(x)
+    table = {"row": np.arange(len(x)), "cluster": labels, "confidence": p.max(1)}
+    content = {"labels": labels.tolist(), "confidence": p.max(1).tolist()}
+    if proba:
+        table |= {f"p{k}": p[:, k] for k in range(p.shape[1])}
+        content["probabilities"] = p.tolist()
+    screen.give(Result(table, p if proba else labels, content), out)
+
+
+@app.command()
+def score(
+    run: Run,
+    data: Data,
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            help="log_density: log p(x) up to a constant; gradient_norm: minus the norm of its "
+            "gradient, to find points unlike the training data; confidence: the largest p(y|x)."
+        ),
+    ] = Kind.log_density,
+    out: OutFile = None,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say how typical each row of DATA is, higher for more.
+
+    \b
+    gedi score gedi-runs/points-1 more.csv
+    gedi score gedi-runs/points-1 more.csv --kind gradient_norm --out scores.npy
+    """
+    import numpy as np
+
+    from gedilearn.cli.runs import Fitted, Pictures
+
+    check_out(out)
+    screen, pictures, fitted = Screen(as_json), Pictures.asked(size, skip_broken), Fitted.open(run)
+    scores = fitted.model.score_samples(fitted.read(data, pictures, screen).x, kind.value)
+    table = {"row": np.arange(len(scores)), kind.value: scores}
+    screen.give(Result(table, scores, {"kind": kind.value, "scores": scores.tolist()}), out)
+
+
+@app.command()
+def sample(
+    run: Run,
+    number: Annotated[
+        int, typer.Option("--number", "-n", metavar="N", help="How many points.")
+    ] = 64,
+    steps: Annotated[int, typer.Option(metavar="N", help="Langevin steps for each point.")] = 500,
+    seed: Seed = 0,
+    out: OutFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Generate new points like the training data.
+
+    Each comes with its cluster. A .npy file holds the points alone; images can only be written so.
+
+    \b
+    gedi sample gedi-runs/points-1 -n 1000 --out new.csv
+    """
+    from gedilearn.cli.runs import Fitted
+
+    check_out(out)
+    fitted = Fitted.open(run)
+    is_image = len(fitted.shape) > 1
+    if is_image and (out is None or out.suffix.lower() != ".npy"):
+        raise InputError("samples of images need a file: --out FILE.npy")
+    points, labels = fitted.model.sample(number, steps=steps, random_state=seed)
+    table = {}
+    if not is_image:
+        names = fitted.columns or [f"x{k + 1}" for k in range(points.shape[1])]
+        table = dict(zip(names, points.T, strict=True)) | {"cluster": labels}
+    content = {"points": points.tolist(), "labels": labels.tolist()}
+    Screen(as_json).give(Result(table, points, content), out)
+
+
+@app.command()
+def diagnose(
+    run: Run,
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help="Data to look at; that of the fit if not given."),
+    ] = None,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a clustering is to be trusted.
+
+    Lists what was found on each way in which such training can fail, then the verdict.
+
+    \b
+    gedi diagnose gedi-runs/points-1
+    gedi diagnose gedi-runs/points-1 more.csv --json
+    """
+    from gedilearn.cli.runs import Fitted, Pictures
+
+    screen, pictures, fitted = Screen(as_json), Pictures.asked(size, skip_broken), Fitted.open(run)
+    if "views" in fitted.config.get("objects", []):
+        raise InputError(f"{run} was fitted with a function as views: diagnose it in Python")
+    x = fitted.read(data, pictures, screen).x
+    diagnosis = fitted.model.diagnose(x)
+    if screen.json:
+        screen.content(diagnosis.to_json() | {"n_samples": len(x)})
+        return
+    rows = [
+        (f.name, f"{f.value:.4g}", f"{f.threshold:g}", "yes" if f.ok else "NO", f.words)
+        for f in diagnosis.findings
+    ]
+    screen.table(("finding", "value", "threshold", "ok", ""), rows, [diagnosis.verdict])
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="Data to measure on; if not given, the test images of a fetched set, or else the "
+            "training data, and the result says so.",
+        ),
+    ] = None,
+    ood: Outside = None,
+    train: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="The training data, if it is not where it was."),
+    ] = None,
+    probe: Annotated[
+        Probe,
+        typer.Option(
+            help="Linear classifier on the features: fast (logistic regression), paper (the "
+            "paper's protocol, slow) or none."
+        ),
+    ] = Probe.fast,
+    samples: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="How many points to generate; 0 for none."),
+    ] = 500,
+    steps: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Langevin steps for each point, from noise.")
+    ] = 500,
+    inception: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The weights of Inception, for FID; without them, another Frechet distance is "
+            "measured under its own name.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for evaluation.json, evaluation.md and pictures, replaced if they are "
+            "there; RUN/evaluation if not given.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure a fitted model on test data.
+
+    Compares clusters with labels, tells other data from the test data, classifies by the features
+    and generates points. Prints a table and writes evaluation.json, evaluation.md and pictures.
+    Labels, where the data has them, are used here only, after the fit. docs/metrics.md says what
+    each number means.
+
+    \b
+    gedi evaluate gedi-runs/mnist-1 --ood svhn:test
+    gedi evaluate gedi-runs/points-1 --test more.csv --ood others=elsewhere.csv --samples 0
+    """
+    from gedilearn.assessment import assess, read_buffer, sentences, table
+    from gedilearn.cli.runs import Fitted
+    from gedilearn.training.modelfile import load_model
+
+    screen, fitted = Screen(as_json, quiet), Fitted.open(run)
+    out = out or fitted.file.parent / "evaluation"
+    trained = fitted.read_train(train, test, screen)
+    tested = fitted.read_test(trained, train, test, screen)
+    result = assess(
+        fitted.model,
+        trained,
+        tested,
+        others=outside(ood, lambda data: fitted.read_outside(data, screen)),
+        n_samples=samples,
+        steps=steps,
+        probe=probe.value,
+        weights=inception,
+        # Views that were a function are in no file.
+        certificate="views" not in load_model(fitted.file)[1]["objects"],
+        buffer=read_buffer(run, fitted.model, screen.message) if run.is_dir() else None,
+        out=out,
+        tell=screen.message,
+    )
+    if screen.json:
+        screen.content(result)
+        return
+    screen.table(("measure", "value", "beside it"), table(result), sentences(result))
+    screen.message(f"written in {out}: {', '.join(result['files'])}")
+
+
+@app.command()
+def report(run: RunFolder, quiet: Quiet = False) -> None:
+    """Write the report of a run, an HTML page with figures.
+
+    Both are made from the run directory alone, and are written into it.
+
+    \b
+    gedi report gedi-runs/points-1
+    """
+    from gedilearn.report.page import write_report
+
+    Screen(quiet=quiet).message(f"report: {write_report(run)}")

@@ -1,0 +1,261 @@
+"""Tables of results: described once, shown on a terminal and as Markdown.
+
+A table is a list of columns and a list of groups of rows: a group, for instance the seeds of one
+method on one set, is a line. An `Experiment` is what `gedi reproduce NAME` runs, and the tables
+that it makes of its rows.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gedilearn.experiments.runner import Row, kept_in, no_rows
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Group = Sequence[Row]
+Text = Callable[[Group], str]  # the cell of a line, from the rows of its group
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: what stands above it, and how its cells are made.
+
+    Attributes
+    ----------
+    head: in Markdown
+    cell: the text of a group
+    short: the head on a terminal of 80 columns; None for `head`, '' to leave the column out
+    brief: the text of a group on a terminal; None for `cell`
+    words: whether cells are words, set to the left; a name that repeats the line above is left out
+        on a terminal
+    style: of the cell on a terminal, as rich names it
+    """
+
+    head: str
+    cell: Text
+    short: str | None = None
+    brief: Text | None = None
+    words: bool = False
+    style: Text | None = None
+
+
+def number(value: float, digits: int) -> str:
+    """-0.00 would look like a mistake."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def values(group: Group, name: str) -> list[float]:
+    """The numbers of a group that are there; what is not finite is kept as its name."""
+    return [float(row[name]) for row in group if row[name] is not None]
+
+
+def label(name: str, titles: Mapping[str, str] | None = None, head: str | None = None) -> Column:
+    """A column of names: what all rows of a group have in common."""
+    known = titles or {}
+    return Column(
+        head or name, lambda group: known.get(group[0][name], str(group[0][name])), words=True
+    )
+
+
+def statistic(
+    head: str,
+    name: str,
+    of: Callable[[Sequence[float]], float] = statistics.median,
+    *,
+    short: str | None = None,
+    digits: int = 3,
+    factor: float = 1,
+) -> Column:
+    """One number over the seeds; nothing where there are none."""
+
+    def cell(group: Group) -> str:
+        found = values(group, name)
+        return number(factor * of(found), digits) if found else ""
+
+    return Column(head, cell, short)
+
+
+def ranged(
+    head: str, name: str, *, short: str | None = None, digits: int = 3, factor: float = 1
+) -> Column:
+    """Median (least to greatest) over the seeds; on a terminal the median alone."""
+    middle, least, most = (
+        statistic(head, name, of, digits=digits, factor=factor).cell
+        for of in (statistics.median, min, max)
+    )
+
+    def cell(group: Group) -> str:
+        low, high = least(group), most(group)
+        return f"{middle(group)} ({low} to {high})" if low != high else middle(group)
+
+    return Column(head, cell, short, brief=middle)
+
+
+def beside(head: str, name: str, other: str, digits: int, short: str | None = None) -> Column:
+    """Median of one number (and of what to compare it with); on a terminal the first alone."""
+    first, second = (statistic(head, n, digits=digits).cell for n in (name, other))
+    return Column(
+        head,
+        lambda group: f"{first(group)} ({second(group)})" if first(group) else "",
+        short,
+        brief=first,
+    )
+
+
+def share(head: str, holds: Callable[[Row], bool | None], *, short: str | None = None) -> Column:
+    """How many rows of how many; nothing where the question has no answer."""
+
+    def cell(group: Group) -> str:
+        found = [holds(row) for row in group]
+        return "" if None in found else f"{sum(map(bool, found))}/{len(found)}"
+
+    return Column(head, cell, short)
+
+
+def mean_and_deviation(name: str) -> Text:
+    """Of the seeds themselves, not an estimate for others."""
+
+    def cell(group: Group) -> str:
+        found = values(group, name)
+        return f"{statistics.fmean(found):.2f} ± {statistics.pstdev(found):.2f}"
+
+    return cell
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, and the groups of rows that are its lines."""
+
+    title: str
+    columns: Sequence[Column]
+    groups: Sequence[Group]
+    notes: Sequence[str] = ()
+
+    def markdown(self, notes: Sequence[str] | None = None) -> str:
+        """The table and its notes, or others, below it."""
+        lines = [
+            [column.head for column in self.columns],
+            ["---" if column.words else "---:" for column in self.columns],
+            *([column.cell(group) for column in self.columns] for group in self.groups),
+        ]
+        table = ["| " + " | ".join(line) + " |" for line in lines]
+        below = [f"- {note}" for note in (self.notes if notes is None else notes)]
+        return "\n".join([*table, *([""] if below else []), *below, ""])
+
+    def show(self, console: Console) -> None:
+        """Print it in few columns: short heads, brief cells, a repeated name once."""
+        from rich.table import Table as Grid
+        from rich.text import Text as Styled
+
+        columns = [column for column in self.columns if column.short != ""]
+        grid = Grid(title=self.title, box=None, pad_edge=False, padding=(0, 1, 0, 0))
+        for column in columns:
+            head = column.head if column.short is None else column.short
+            grid.add_column(head, justify="left" if column.words else "right", no_wrap=True)
+        above = [""] * len(columns)
+        for group in self.groups:
+            cells = [(column.brief or column.cell)(group) for column in columns]
+            shown = list(cells)
+            for k, column in enumerate(columns):
+                if not column.words or cells[k] != above[k]:
+                    break
+                shown[k] = ""
+            styles = [column.style(group) if column.style else "" for column in columns]
+            grid.add_row(*map(Styled, shown, styles))
+            above = cells
+        console.print(grid)
+        for note in self.notes:
+            console.print(note, style="dim", highlight=False)
+
+
+def grouped(rows: Sequence[Row], *by: str, **orders: Iterable[Any]) -> list[list[Row]]:
+    """Rows that have the same values of these names together, in the order of the values.
+
+    The order of a name's values is that given, method=("gedi", "jem"), or else that in the rows.
+    """
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in by), []).append(row)
+    known = [dict.fromkeys([*orders.get(name, ()), *(row[name] for row in rows)]) for name in by]
+    places = [{value: k for k, value in enumerate(of_name)} for of_name in known]
+
+    def place(key: tuple[Any, ...]) -> list[int]:
+        return [of_name[value] for of_name, value in zip(places, key, strict=True)]
+
+    return [groups[key] for key in sorted(groups, key=place)]
+
+
+# --- experiments --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What `gedi reproduce NAME` runs and shows; an entry of `registry.EXPERIMENTS`.
+
+    Attributes
+    ----------
+    name: on the command line
+    about: one line for the help page
+    run: run(seeds, out=folder, tell=tell) -> rows, with options of its own; `runner.collect` keeps
+        rows in the folder as they come, and goes on after an interruption
+    tables: the tables that are made of the rows
+    title: of the page of results
+    sets: all data sets, for the page
+    long: rows -> Markdown, in place of the tables one after another
+    figure: (rows, path) draws a picture
+    long_page: folder -> Markdown, in place of the title, how it was made, and the tables
+    figures: folder -> the pictures that the page shows, by the names it has for them
+    """
+
+    name: str
+    about: str
+    run: Callable[..., list[Row]]
+    tables: Callable[[Sequence[Row]], Sequence[Table]]
+    title: str = ""
+    sets: Iterable[str] = ()
+    long: Callable[[Sequence[Row]], str] | None = None
+    figure: Callable[[Sequence[Row], Path], Path] | None = None
+    long_page: Callable[[Path], str] | None = None
+    figures: Callable[[Path], Mapping[str, Path]] = lambda folder: {}
+
+    def show(self, rows: Sequence[Row], console: Console) -> None:
+        """Print the tables."""
+        for table in self.tables(rows):
+            table.show(console)
+
+    def markdown(self, rows: Sequence[Row]) -> str:
+        """The tables, and what their columns mean."""
+        if self.long is not None:
+            return self.long(rows)
+        return "\n".join(table.markdown() for table in self.tables(rows))
+
+    def page(self, out: Path) -> str:
+        """The page of results, as Markdown, from the rows in `out`."""
+        if self.long_page is not None:
+            return self.long_page(out)
+        if not (there := kept_in(out, "")):
+            raise no_rows(out, self.name)
+        (kept,) = there
+        changed = ", ".join(f"{key}={value!r}" for key, value in kept.config["settings"].items())
+        digits = " (digits: 1797)" if any(row["data"] == "digits" for row in kept.rows) else ""
+        points = f"{kept.config['n']} points a set{digits}"
+        options = f"{self.name} --seeds {kept.seeds[-1] + 1}{kept.option('data', self.sets)}"
+        return "\n\n".join(
+            [
+                f"# {self.title or self.name}",
+                f"Made by `make results-{self.name}` from {len(kept.rows)} rows, one a fit, of",
+                kept.made_by(options, [points, f"GEDI with {changed or 'its defaults'}"], {}),
+                self.markdown(kept.rows),
+            ]
+        )
