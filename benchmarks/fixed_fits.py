@@ -23,9 +23,10 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits, make_blobs, make_circles, make_moons
 
-from gedilearn.estimator import GEDI, fit_together
+from gedilearn.estimator import GEDI
 from gedilearn.presets import preset
-from gedilearn.settings import assign, build
+from gedilearn.settings import assign, resolve
+from gedilearn.together import fit_together
 
 SHORT = {"training.max_iter": 300, "density.iterations": 40}
 SMALL_IMAGES = {
@@ -50,7 +51,7 @@ def settings(values: dict[str, Any], x: np.ndarray, base: dict[str, Any] | None 
     nested: dict[str, Any] = dict(base or {})
     for path, value in ({"training.seed": 0} | values).items():
         assign(nested, path, value)
-    return build(nested, images=x.ndim == 4)
+    return resolve(nested, x.shape)
 
 
 def fitted(

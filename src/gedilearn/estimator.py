@@ -1,4 +1,4 @@
-"""The front door for programs: a scikit-learn estimator around `training.loop.Trainer`."""
+"""The front door for programs: a scikit-learn estimator around `training.loop.train`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import json
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -30,84 +30,32 @@ from gedilearn.evaluation.inference import gradient_norms, outputs
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
+from gedilearn.presets import preset as preset_values
 from gedilearn.sampling.langevin import Box, Kernel, run
-from gedilearn.settings import (
-    AUTO,
-    BASELINES,
-    IMAGES,
-    TERMS,
-    Schedule,
-    Settings,
-    assign,
-    build,
-    known_paths,
-)
+from gedilearn.sections import Schedule
+from gedilearn.settings import Settings, assign, flat, known_paths, resolve
 from gedilearn.training.certificate import examine
-from gedilearn.training.loop import Result, Trainer
+from gedilearn.training.loop import Result, train
 from gedilearn.training.modelfile import load_model, save_model
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.run_directory import RunDirectory, is_first_process, read_config
 
-DEFAULT = Settings()
-
 # Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
-PARAMETERS = {
+NAMED = {
     "n_clusters": "n_clusters",
+    "prior": "prior",
     "method": "method",
     "w_gen": "weights.gen",
     "w_inv": "weights.inv",
-    "symmetric_inv": "weights.symmetric",
     "w_prior": "weights.prior",
-    "w_energy": "weights.energy",
-    "prior": "prior",
-    "temperature": "network.temperature",
-    "encoder": "network.encoder",
-    "width": "network.width",
-    "hidden": "network.hidden",
-    "features": "network.features",
-    "head": "network.head",
-    "activation": "network.activation",
-    "scaling": "scaling",
     "views": "views.kind",
-    "view_noise": "views.noise",
-    "flip": "views.flip",
-    "walk_noise": "views.walk_noise",
-    "n_neighbors": "views.n_neighbors",
-    "sgld_steps": "sampler.steps",
-    "sgld_step_size": "sampler.step_size",
-    "sgld_noise": "sampler.noise",
-    "sgld_max_move": "sampler.max_move",
-    "buffer_size": "sampler.buffer",
-    "sgld_chains": "sampler.chains",
-    "margin": "sampler.margin",
-    "restart": "sampler.restart",
-    "clamp": "sampler.clamp",
-    "learning_rate": "optimizer.learning_rate",
-    "schedule": "optimizer.schedule",
-    "warmup": "optimizer.warmup",
-    "betas": "optimizer.betas",
-    "batch_size": "optimizer.batch_size",
-    "grad_clip": "optimizer.grad_clip",
-    "density_iter": "density.iterations",
-    "density_learning_rate": "density.learning_rate",
-    "density_w_inv": "density.inv",
-    "density_w_prior": "density.prior",
+    "encoder": "network.encoder",
     "max_iter": "training.max_iter",
     "n_init": "training.n_init",
-    "tol": "training.tol",
-    "check_every": "training.check_every",
-    "checkpoint_every": "training.checkpoint_every",
-    "tensorboard": "training.tensorboard",
-    "on_divergence": "training.on_divergence",
-    "max_recoveries": "training.max_recoveries",
     "device": "device.accelerator",
-    "n_devices": "device.devices",
-    "n_nodes": "device.num_nodes",
-    "threads": "device.threads",
-    "precision": "device.precision",
 }
+NESTED = "settings__"  # scikit-learn's prefix for what is inside of `settings`
 
-Auto = Literal["auto"]
 Score = Literal["log_density", "gradient_norm", "confidence"]
 Self = TypeVar("Self", bound="GEDI")
 
@@ -121,6 +69,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     fitted network clusters new points, scores how likely they are, and generates more.
 
     Data of any scale and offset will do: it is standardised inside, and samples mapped back.
+
+    Arguments left at None have the value of the preset, or the default for data of its kind; an
+    argument goes before the same setting in `settings`, and that before the preset.
 
     Parameters
     ----------
@@ -171,131 +122,82 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def __init__(
         self,
-        n_clusters: int = DEFAULT.n_clusters,
+        n_clusters: int | None = None,
         *,
-        method: str = DEFAULT.method,
-        method_options: dict[str, Any] | None = None,
-        w_gen: Schedule | Auto = AUTO,
-        w_inv: Schedule | Auto = AUTO,
-        symmetric_inv: bool | Auto = AUTO,
-        w_prior: Schedule | Auto = AUTO,
-        w_energy: Schedule = DEFAULT.weights.energy,
-        prior: tuple[float, ...] | str | None = DEFAULT.prior,
-        temperature: float = DEFAULT.network.temperature,
-        encoder: str | nn.Module = DEFAULT.network.encoder,
-        width: int | None = DEFAULT.network.width,
-        hidden: tuple[int, ...] = DEFAULT.network.hidden,
-        features: int | None = DEFAULT.network.features,
-        head: tuple[int, ...] = DEFAULT.network.head,
-        activation: str = AUTO,
-        scaling: str = DEFAULT.scaling,
-        views: str | Callable[[Tensor], Tensor] = DEFAULT.views.kind,
-        view_noise: Schedule | Auto = AUTO,
-        flip: bool = DEFAULT.views.flip,
-        walk_noise: float = DEFAULT.views.walk_noise,
-        n_neighbors: int = DEFAULT.views.n_neighbors,
-        sgld_steps: int | Auto = AUTO,
-        sgld_step_size: float | Auto = AUTO,
-        sgld_noise: float | Auto = AUTO,
-        sgld_max_move: float | Auto | None = AUTO,
-        sgld_chains: int | Auto | None = AUTO,
-        buffer_size: int | Auto = AUTO,
-        margin: float | Auto = AUTO,
-        restart: float = DEFAULT.sampler.restart,
-        clamp: bool = DEFAULT.sampler.clamp,
-        learning_rate: float | Auto = AUTO,
-        schedule: str = AUTO,
-        warmup: int | Auto = AUTO,
-        betas: tuple[float, float] = DEFAULT.optimizer.betas,
-        batch_size: int | Auto = AUTO,
-        grad_clip: float | Auto | None = AUTO,
-        density_iter: int | Auto = AUTO,
-        density_learning_rate: float | Auto = AUTO,
-        density_w_inv: Schedule | Auto = AUTO,
-        density_w_prior: Schedule | Auto = AUTO,
-        max_iter: int = DEFAULT.training.max_iter,
-        n_init: int = DEFAULT.training.n_init,
-        tol: float = DEFAULT.training.tol,
-        check_every: int | Auto = AUTO,
-        checkpoint_every: float = DEFAULT.training.checkpoint_every,
-        tensorboard: bool = DEFAULT.training.tensorboard,
-        on_divergence: str = DEFAULT.training.on_divergence,
-        max_recoveries: int = DEFAULT.training.max_recoveries,
-        device: str = DEFAULT.device.accelerator,
-        n_devices: int | str = DEFAULT.device.devices,
-        n_nodes: int = DEFAULT.device.num_nodes,
-        threads: int | None = DEFAULT.device.threads,
-        precision: str = DEFAULT.device.precision,
+        prior: tuple[float, ...] | str | None = None,
+        method: str | None = None,
+        preset: str | None = None,
+        w_gen: Schedule | None = None,
+        w_inv: Schedule | None = None,
+        w_prior: Schedule | None = None,
+        views: str | Callable[[Tensor], Tensor] | None = None,
+        encoder: str | nn.Module | None = None,
+        max_iter: int | None = None,
+        n_init: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        device: str | None = None,
         run_dir: str | Path | None = None,
         verbose: bool = False,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
+        self.prior = prior
         self.method = method
-        self.method_options = method_options
+        self.preset = preset
         self.w_gen = w_gen
         self.w_inv = w_inv
-        self.symmetric_inv = symmetric_inv
         self.w_prior = w_prior
-        self.w_energy = w_energy
-        self.prior = prior
-        self.temperature = temperature
-        self.encoder = encoder
-        self.width = width
-        self.hidden = hidden
-        self.features = features
-        self.head = head
-        self.activation = activation
-        self.scaling = scaling
         self.views = views
-        self.view_noise = view_noise
-        self.flip = flip
-        self.walk_noise = walk_noise
-        self.n_neighbors = n_neighbors
-        self.sgld_steps = sgld_steps
-        self.sgld_step_size = sgld_step_size
-        self.sgld_noise = sgld_noise
-        self.sgld_max_move = sgld_max_move
-        self.sgld_chains = sgld_chains
-        self.buffer_size = buffer_size
-        self.margin = margin
-        self.restart = restart
-        self.clamp = clamp
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.warmup = warmup
-        self.betas = betas
-        self.batch_size = batch_size
-        self.grad_clip = grad_clip
-        self.density_iter = density_iter
-        self.density_learning_rate = density_learning_rate
-        self.density_w_inv = density_w_inv
-        self.density_w_prior = density_w_prior
+        self.encoder = encoder
         self.max_iter = max_iter
         self.n_init = n_init
-        self.tol = tol
-        self.check_every = check_every
-        self.checkpoint_every = checkpoint_every
-        self.tensorboard = tensorboard
-        self.on_divergence = on_divergence
-        self.max_recoveries = max_recoveries
-        self.device = device
-        self.n_devices = n_devices
-        self.n_nodes = n_nodes
-        self.threads = threads
-        self.precision = precision
         self.random_state = random_state
+        self.device = device
         self.run_dir = run_dir
         self.verbose = verbose
+        self.settings = settings
 
     @classmethod
     def from_settings(cls: type[Self], settings: Settings, **others: Any) -> Self:
         """An estimator with these settings; `others` are further constructor arguments."""
-        values = settings.model_dump()
-        arguments = {name: _look_up(values, path) for name, path in PARAMETERS.items()}
-        if settings.method in BASELINES:
-            arguments["method_options"] = values[settings.method]
-        return cls(**(arguments | {"random_state": settings.training.seed} | others))
+        values = flat(settings.model_dump())
+        named = {name: values.pop(path) for name, path in NAMED.items()}
+        return cls(**(named | {"settings": values} | others))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments; with `deep`, also what is in `settings`, as settings__section.name."""
+        params: dict[str, Any] = super().get_params(deep)
+        inside = self.settings if deep and isinstance(self.settings, Mapping) else {}
+        return params | {f"{NESTED}{path}": value for path, value in inside.items()}
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Change arguments; settings__section.name changes one of the settings."""
+        inside = {name: params.pop(name) for name in list(params) if name.startswith(NESTED)}
+        super().set_params(**params)
+        if inside:
+            changed = {name.removeprefix(NESTED): value for name, value in inside.items()}
+            self.settings = dict(self.settings or {}) | changed
+        return self
+
+    def resolve(self, shape: tuple[int, ...]) -> Settings:
+        """All settings for data of this shape: the preset, changed by `settings` and arguments."""
+        settings = self.settings or {}
+        if not isinstance(settings, Mapping):
+            raise InputError(f"settings={settings!r}: give a mapping of dotted names to values")
+        given = dict(settings) | {
+            path: getattr(self, name)
+            for name, path in NAMED.items()
+            if getattr(self, name) is not None and not _is_object(name, getattr(self, name))
+        }
+        values = preset_values(self.preset or "default", given.get("method"))
+        for path, value in given.items():
+            assign(values, path, value)
+        if self.random_state is not None or "training.seed" not in given:
+            assign(values, "training.seed", _seed(self.random_state))
+        try:
+            return resolve(values, shape)
+        except InputError as error:
+            raise InputError(_in_arguments(str(error))) from None
 
     # --- fitting -----------------------------------------------------------------------------
 
@@ -305,7 +207,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Arrays, tensors and data frames will do; `y` is ignored. With `run_dir`, the folder must be
         new or empty and receives the run; continue an interrupted one with `GEDI.resume`.
         """
-        return self._fit(X, self.run_dir, None)
+        return self.fit_run(X, self.run_dir)
 
     @classmethod
     def resume(cls: type[Self], run_dir: str | Path, X: Any, **others: Any) -> Self:
@@ -314,23 +216,27 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         An encoder, or views given as a function, must be given again in `others`.
         """
         config = read_config(run_dir)
-        settings = build(config.get("settings", {}))
         for name in config.get("objects", []):
             if name not in others:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
-        _check_device(settings.device.accelerator)
+        model, used = cls(), config.get("settings", {})
+        data = model.validate(X, reset=True)
+        settings = resolve(used, data.shape)
         model = cls.from_settings(settings, run_dir=run_dir, **others)
-        expected = config.get("data", {}).get("fingerprint")
-        data = model._validate(X, reset=True)
-        if expected != fingerprint(data):
+        model.validate(X, reset=True)
+        check_device(settings.device.accelerator)
+        if config.get("data", {}).get("fingerprint") != fingerprint(data):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
-        return model._train(data, settings, RunDirectory(Path(run_dir)))
+        return model._train(data, settings, RunDirectory(run_dir))
 
-    def _fit(self: Self, X: Any, run_dir: str | Path | None, source: dict[str, Any] | None) -> Self:
-        data = self._validate(X, reset=True)
-        settings = self._settings(is_images(data))
-        _check_enough(data, settings.n_clusters)
-        _check_device(settings.device.accelerator)
+    def fit_run(
+        self: Self, X: Any, run_dir: str | Path | None, source: dict[str, Any] | None = None
+    ) -> Self:
+        """Fit into a run directory, whose config keeps where the data came from: `source`."""
+        data = self.validate(X, reset=True)
+        settings = self.resolve(data.shape)
+        check_enough(data, settings.n_clusters)
+        check_device(settings.device.accelerator)
         if settings.n_clusters == 1:
             warnings.warn(
                 "n_clusters=1: nothing to cluster, the network only learns the density",
@@ -350,17 +256,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _train(
         self: Self, data: np.ndarray, settings: Settings, directory: RunDirectory | None
     ) -> Self:
-        scaling = _scaling(data, settings)
+        scaling = Scaling.of(data, settings.scaling)
         scaled = torch.from_numpy(scaling.apply(data))
-        trainer = Trainer(
+        (result,) = train(
             scaled,
             settings,
-            encoder=self._encoder(),
-            view_function=self.views if callable(self.views) else None,
             run=directory,
             verbose=self.verbose,
+            encoder=self._encoder(),
+            view_function=self._view_function(),
         )
-        self._adopt(trainer.fit(), scaled, scaling, settings)
+        self.adopt(result, scaled, scaling, settings)
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
@@ -369,7 +275,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             directory.write_summary(self.summary())
         return self
 
-    def _adopt(self, result: Result, scaled: Tensor, scaling: Scaling, settings: Settings) -> None:
+    def adopt(self, result: Result, scaled: Tensor, scaling: Scaling, settings: Settings) -> None:
         """Become the model that training gave for the data `scaled`."""
         self.settings_ = settings
         self.scaling_ = scaling
@@ -454,10 +360,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         settings = self.settings_
         with torch.random.fork_rng():
             torch.manual_seed(settings.training.seed)
-            function = self.views if callable(self.views) else None
-            views = make_views(
-                settings.views, x, settings.n_clusters, settings.training.seed, function
-            )
+            seed, function = settings.training.seed, self._view_function()
+            views = make_views(settings.views, x, settings.n_clusters, seed, function)
             prior = Fixed(None if settings.prior is None else torch.from_numpy(self.prior_))
             return examine(self.model_, x[None], [views], prior, settings.training.tol)
 
@@ -519,7 +423,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _from_file(
         cls: type[Self], tensors: dict[str, Tensor], header: dict[str, Any], others: dict[str, Any]
     ) -> Self:
-        settings = build(header["settings"])
+        point = tuple(tensors["box.low"].shape)
+        settings = resolve(header["settings"], (len(tensors["labels"]), *point))
         if "encoder" in header["objects"] and "encoder" not in others:
             raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
         model = cls.from_settings(settings, **others)
@@ -527,7 +432,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.settings_ = settings
         model.scaling_ = Scaling.from_json(header["scaling"])
         model.box_ = Box(tensors["box.low"], tensors["box.high"])
-        network = build_model(settings, tuple(model.box_.low.shape), 1, model._encoder())
+        network = build_model(settings, point, 1, model._encoder())
         network.to(model.box_.low.dtype)
         prefix = "model."
         network.load_state_dict(
@@ -549,41 +454,23 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     # --- helpers -----------------------------------------------------------------------------
 
-    def _settings(self, images: bool = False) -> Settings:
-        """All settings; those left to 'auto' are the defaults for vectors or for images."""
-        values: dict[str, Any] = {}
-        for name, path in PARAMETERS.items():
-            value = getattr(self, name)
-            if name == "views" and callable(value):
-                continue
-            if name == "encoder" and not isinstance(value, str):
-                continue
-            if path in IMAGES and isinstance(value, str) and value == AUTO:
-                continue
-            assign(values, path, value)
-        assign(values, "training.seed", _seed(self.random_state))
-        options = self.method_options or {}
-        if options and self.method not in BASELINES:
-            raise InputError(
-                f"method_options={options!r}: only {', '.join(BASELINES)} have options of their own"
-            )
-        for name, value in options.items():
-            assign(values, f"{self.method}.{name}", value)
-        try:
-            return build(values, images)
-        except InputError as error:
-            raise InputError(_in_arguments(str(error))) from None
-
     def _objects(self) -> list[str]:
         """The arguments that no file can hold."""
-        given = {"encoder": self._encoder() is not None, "views": callable(self.views)}
-        return [name for name, present in given.items() if present]
+        return [name for name in NAMED if _is_object(name, getattr(self, name))]
 
     def _encoder(self) -> nn.Module | None:
         """The user's own, if there is one."""
         return None if isinstance(self.encoder, str) else self.encoder
 
-    def _validate(self, X: Any, reset: bool) -> np.ndarray:
+    def _view_function(self) -> Callable[[Tensor], Tensor] | None:
+        """The user's own, if there is one."""
+        return self.views if callable(self.views) else None
+
+    def validate(self, X: Any, reset: bool = False) -> np.ndarray:
+        """X as an array of numbers, or one line that says what is wrong with it.
+
+        Its columns must be those seen in `fit`, unless `reset`.
+        """
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         try:
@@ -603,7 +490,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _prepare(self, X: Any) -> Tensor:
         """New data in the network's units."""
         check_is_fitted(self)
-        array = self._validate(X, reset=False)
+        array = self.validate(X)
         if array.shape[1:] != tuple(self.box_.low.shape):
             raise InputError(
                 f"X has points of shape {array.shape[1:]}, "
@@ -621,70 +508,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return outputs(self.model_, x).logits.argmax(-1).numpy()
 
 
-def fit_together(
-    data: Sequence[np.ndarray],
-    settings: Settings,
-    factors: dict[str, np.ndarray] | None = None,
-) -> list[GEDI]:
-    """One fitted estimator for each data set, all trained side by side in batched products.
-
-    The sets have one shape. For a single set, `factors` may give several multiples of the weights
-    of terms ('inv', 'prior', 'gen'), one estimator each: a sweep. A divergence of one puts all back
-    and calms all.
-    """
-    models = [GEDI.from_settings(settings) for _ in data]
-    arrays = [model._validate(x, reset=True) for model, x in zip(models, data, strict=True)]
-    n_results = _count_results(arrays, factors or {}, settings.method)
-    for array in arrays:
-        _check_enough(array, settings.n_clusters)
-    _check_device(settings.device.accelerator)
-    scalings = [_scaling(array, settings) for array in arrays]
-    scaled = torch.stack(
-        [torch.from_numpy(s.apply(a)) for s, a in zip(scalings, arrays, strict=True)]
-    )
-    multiples = {name: torch.from_numpy(value).float() for name, value in (factors or {}).items()}
-    trainer = Trainer(scaled, settings, n_results=n_results, factors=multiples)
-    fitted = []
-    for k, result in enumerate(trainer.fit_all()):
-        own = k if len(data) > 1 else 0
-        model = models[own] if own == k else GEDI.from_settings(settings)
-        if own != k:
-            model._validate(data[0], reset=True)
-        model._adopt(result, scaled[own], scalings[own], settings)
-        fitted.append(model)
-    return fitted
-
-
-def _count_results(arrays: list[np.ndarray], factors: dict[str, np.ndarray], method: str) -> int:
-    """How many estimators `fit_together` gives; sets and factors that do not match are refused."""
-    shapes = {array.shape for array in arrays}
-    if len(shapes) != 1:
-        given = ", ".join(map(str, sorted(shapes))) or "none"
-        raise InputError(f"data sets of shapes {given}: those fitted together must have one shape")
-    if factors and method in BASELINES:
-        raise InputError(f"factors for method={method!r}: they multiply the terms of GEDI alone")
-    unknown = sorted(set(factors) - set(TERMS))
-    if unknown:
-        raise InputError(f"factors of {unknown}: the terms are {', '.join(TERMS)}")
-    counts = {len(arrays)} if len(arrays) > 1 or not factors else set()
-    counts |= {len(value) for value in factors.values()}
-    if len(counts) != 1:
-        raise InputError(
-            f"{len(arrays)} data sets and factors of {sorted(map(len, factors.values()))} values: "
-            "give one set and factors of one length, or as many factors as sets"
-        )
-    return counts.pop()
-
-
-def is_images(data: np.ndarray) -> bool:
-    """Whether points are images (channels, height, width), not vectors."""
-    return data.ndim == 4
-
-
-def _scaling(data: np.ndarray, settings: Settings) -> Scaling:
-    return Scaling.fit(data) if settings.scaling == "standard" else Scaling.identity(data)
-
-
 def _seed(random_state: Any) -> int:
     """An integer seed; an integer stands for itself."""
     if isinstance(random_state, int | np.integer):
@@ -692,7 +515,7 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _check_enough(data: np.ndarray, n_clusters: int) -> None:
+def check_enough(data: np.ndarray, n_clusters: int) -> None:
     """Refuse fewer points, or fewer distinct points, than clusters."""
     shape = f"X of shape {data.shape}"
     if len(data) < n_clusters:
@@ -708,7 +531,7 @@ def _check_enough(data: np.ndarray, n_clusters: int) -> None:
     )
 
 
-def _check_device(name: str) -> None:
+def check_device(name: str) -> None:
     """Refuse a device that this machine does not have, before anything is written."""
     present: dict[str, Callable[[], bool]] = {
         "cuda": torch.cuda.is_available,
@@ -718,51 +541,53 @@ def _check_device(name: str) -> None:
         raise InputError(f"device {name!r} is not available on this machine: use 'cpu' or 'auto'")
 
 
+def _is_object(name: str, value: Any) -> bool:
+    """Whether an argument is an encoder or views of the user's own, which no file can hold."""
+    if name == "encoder":
+        return value is not None and not isinstance(value, str)
+    return name == "views" and callable(value)
+
+
 def _in_arguments(message: str) -> str:
     """A message about settings in the words of the constructor: w_gen, not weights.gen."""
-    for name, path in PARAMETERS.items():
+    for name, path in NAMED.items():
         if "." in path:
             message = message.replace(f"{path}=", f"{name}=")
     return message
 
 
-def _look_up(values: dict[str, Any], path: str) -> Any:
-    for name in path.split("."):
-        values = values[name]
-    return values
-
-
 def _document_parameters() -> str:
     """The Parameters section of the class, from the settings' own descriptions."""
-    meaning = known_paths()
-    own = {
-        "method_options": "Settings of a baseline's own, by name: those of `gedi settings` that "
-        "begin with its name, for instance {'epsilon': 0.03} with method='swav'.",
-        "random_state": "Seed of all randomness; None takes a new one.",
-        "run_dir": "Folder for the run: settings, metrics, events, checkpoints, model.",
-        "verbose": "Show a progress bar.",
-    }
+    meaning = known_paths() | OWN_MEANING
     lines = []
-    for name, parameter in inspect.signature(GEDI.__init__).parameters.items():
+    for name in inspect.signature(GEDI.__init__).parameters:
         if name == "self":
             continue
-        text = own[name] if name in own else meaning[PARAMETERS[name]]
-        if name == "views":
-            text += " Also any function that maps a batch of scaled points to views of it."
-        if name == "encoder":
-            text += (
-                " Also a torch module that maps a batch to vectors, in the place of any encoder: "
-                "the first initialisation starts from its weights, further ones from fresh ones. "
-                "It is copied, never changed, and not saved: give it again to `load`."
-            )
-        path = PARAMETERS.get(name, "")
-        if path in IMAGES:
-            own_default = _look_up(DEFAULT.model_dump(), path)
-            text += f" 'auto': {own_default!r}, for images {IMAGES[path]!r}."
-        lines.append(f"    {name} : default {parameter.default!r}")
+        text = meaning[NAMED.get(name, name)]
+        if name in NAMED:
+            text += f" (Setting {NAMED[name]!r}.)" if "." in NAMED[name] else ""
+        text += ALSO.get(name, "")
+        default = inspect.signature(GEDI.__init__).parameters[name].default
+        lines.append(f"    {name} : default {default!r}")
         lines += textwrap.wrap(text, 92, initial_indent=" " * 8, subsequent_indent=" " * 8)
     return "\n".join(lines) + "\n"
 
+
+OWN_MEANING = {
+    "preset": "A named set of settings, for instance 'paper/toy'; `gedi presets` lists them.",
+    "random_state": "Seed of all randomness; None takes a new one.",
+    "run_dir": "Folder for the run: settings, metrics, events, checkpoints, model.",
+    "verbose": "Show a progress bar.",
+    "settings": "Any other setting by its dotted name, as in `gedi fit --set` and config.yaml: "
+    "{'sampler.steps': 20, 'optimizer.learning_rate': 0.002}. `gedi settings` lists them all; in a "
+    "grid search one is reached as settings__sampler.steps.",
+}
+ALSO = {
+    "views": " Also any function that maps a batch of scaled points to views of it.",
+    "encoder": " Also a torch module that maps a batch to vectors, in the place of any encoder: "
+    "the first initialisation starts from its weights, further ones from fresh ones. "
+    "It is copied, never changed, and not saved: give it again to `load`.",
+}
 
 if GEDI.__doc__:  # absent under python -OO
     GEDI.__doc__ = GEDI.__doc__.replace("    {parameters}\n", _document_parameters())

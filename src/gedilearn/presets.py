@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 from gedilearn.errors import InputError, suggestion
-from gedilearn.settings import Settings
+from gedilearn.registry import METHODS
 
 Values = dict[str, Any]
 
@@ -183,7 +183,7 @@ def small_iterations(method: str) -> tuple[int, int]:
 
 def _small_image_methods() -> dict[str, Values]:
     changes: dict[str, Values] = {}
-    for method in get_args(Settings.model_fields["method"].annotation):
+    for method in METHODS:
         if method != "gedi":
             changes[method] = {"training": {"max_iter": small_iterations(method)[0]}}
     changes["jem"] |= _PAPER_IMAGE_METHODS["jem"]
@@ -241,7 +241,7 @@ ABOUT: dict[str, str] = {
         for data in _IMAGE_SETS
     },
 }
-METHODS: dict[str, dict[str, Values]] = {
+CHANGES: dict[str, dict[str, Values]] = {
     # Without INV or PRIOR, or with clusters that are only read off at the end, the gap has nothing
     # to choose by. Views are nothing to JEM.
     "paper/toy": {
@@ -260,18 +260,15 @@ METHODS: dict[str, dict[str, Values]] = {
 def preset(name: str, method: str | None = None) -> Values:
     """The nested settings of a preset, to be changed at will.
 
-    With `method`, those of that method in the experiments: what it changes is in METHODS.
+    With `method`, those of that method in the experiments: what it changes is in CHANGES.
     """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}{suggestion(name, PRESETS)}")
     values = _copy(PRESETS[name])
     if method is None:
         return values
-    known = get_args(Settings.model_fields["method"].annotation)
-    if method not in known:
-        raise InputError(f"unknown method {method!r}{suggestion(method, known)}")
-    values["method"] = method
-    for section, changed in METHODS.get(name, {}).get(method, {}).items():
+    values["method"] = METHODS.check(method)
+    for section, changed in CHANGES.get(name, {}).get(method, {}).items():
         values[section] = values.get(section, {}) | changed
     return values
 

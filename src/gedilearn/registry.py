@@ -69,17 +69,25 @@ METHODS = Registry(
     dino="gedilearn.methods.dino:DINO",
     deepcluster="gedilearn.methods.deepcluster:DeepCluster",
 )
+# The settings that a method has of its own: subclasses of `sections.Section`, under its name.
+OPTIONS = Registry(
+    "method with settings",
+    swav="gedilearn.methods.options:SwAV",
+    barlow="gedilearn.methods.options:Barlow",
+    dino="gedilearn.methods.options:Dino",
+    deepcluster="gedilearn.methods.options:DeepCluster",
+)
 # Functions (settings, data, n_clusters, seed) -> `data.views.Views`.
 VIEWS = Registry(
     "view",
     walk="gedilearn.data.views:walk_views",
     noise="gedilearn.data.views:noise_views",
-    grey="gedilearn.data.image_views:grey",
-    colour="gedilearn.data.image_views:colour",
-    paper="gedilearn.data.image_views:paper",
+    grey="gedilearn.data.views:grey",
+    colour="gedilearn.data.views:colour",
+    paper="gedilearn.data.views:paper",
 )
-# Functions that make what draws x~ for GEN, see `sampling.sampler`.
-SAMPLERS = Registry("sampler", langevin="gedilearn.sampling.langevin:persistent_chains")
+# Functions that make what draws x~ for GEN, see `sampling.chains.Sampler`.
+SAMPLERS = Registry("sampler", langevin="gedilearn.sampling.chains:persistent_chains")
 # Functions () -> `data.dataset.Dataset`, under the names that the command line takes for files.
 DATA_SETS = Registry(
     "data set",

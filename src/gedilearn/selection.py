@@ -9,6 +9,7 @@ recommended.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 
-from gedilearn.data.arrays import Scaling
+from gedilearn.data.arrays import Scaling, evenly_spaced
 from gedilearn.data.graph import surviving_modes, walk_tables
 from gedilearn.errors import InputError
-from gedilearn.estimator import GEDI, PARAMETERS, _check_enough
+from gedilearn.estimator import GEDI, check_enough
 
 # Clusters only, and not for long: certified fits end within a few hundred iterations, and the
 # others are only compared.
@@ -31,6 +32,7 @@ DEFAULTS: dict[str, Any] = {"w_gen": 0.0, "max_iter": 800}
 # The seeds take turns with these. One link too many joins two groups of a sparse set, and no number
 # is right any more; fewer neighbours keep them apart but may break a group. So both are tried.
 NEIGHBOURS = (10, 7)
+LINKS = "views.n_neighbors"
 OWN = ("n_clusters", "n_init", "random_state", "run_dir")
 
 # A gap below this many tolerances is nearly certified. A stray point on the wrong side costs a few
@@ -83,15 +85,15 @@ def choose_n_clusters(
     random_state: Any = None,
     n_init: int = 2,
     on_row: Callable[[Row], None] | None = None,
-    **settings: Any,
+    **arguments: Any,
 ) -> Choice:
     """Fit `X` with 2 to `max_clusters` clusters and recommend a number, without labels.
 
     Each number is fitted from `n_init` seeds, the same ones for every number, in turn with 10 and 7
-    neighbours in the graph unless ``n_neighbors`` is given. `settings` are arguments of `GEDI`; by
-    default the density is left out (``w_gen=0``) and training is short. Clusters are expected to be
-    of about equal size. `on_row` is called with each number's row when it is fitted, still without
-    a rank.
+    neighbours in the graph unless ``settings`` has ``views.n_neighbors``. `arguments` are those of
+    `GEDI`; by default the density is left out (``w_gen=0``) and training is short. Clusters are
+    expected to be of about equal size. `on_row` is called with each number's row when it is fitted,
+    still without a rank.
 
     >>> from sklearn.datasets import make_blobs
     >>> from gedilearn import choose_n_clusters
@@ -99,11 +101,12 @@ def choose_n_clusters(
     >>> choose_n_clusters(X, 4, random_state=0).n_clusters
     3
     """
-    _check_arguments(max_clusters, n_init, settings)
-    settings = DEFAULTS | settings
-    data = GEDI()._validate(X, reset=True)
+    _check_arguments(max_clusters, n_init, arguments)
+    settings = dict(arguments.pop("settings", None) or {})
+    arguments = DEFAULTS | arguments
+    data = GEDI().validate(X, reset=True)
     try:
-        _check_enough(data, max_clusters)
+        check_enough(data, max_clusters)
     except InputError as error:
         raise InputError(str(error).replace("n_clusters", "max_clusters")) from None
     seeds = check_random_state(random_state).randint(2**31 - 1, size=n_init).tolist()
@@ -112,7 +115,7 @@ def choose_n_clusters(
     for k in range(2, max_clusters + 1):
         started = perf_counter()
         fits = [
-            GEDI(k, random_state=seed, **({"n_neighbors": neighbours} | settings)).fit(X)
+            GEDI(k, random_state=seed, settings={LINKS: neighbours} | settings, **arguments).fit(X)
             for seed, neighbours in zip(seeds, cycle(NEIGHBOURS), strict=False)
         ]
         models[k] = min(fits, key=lambda model: model.certificate_gap_)
@@ -125,10 +128,8 @@ def choose_n_clusters(
         row["rank"] = place
     modes = None
     if data.ndim == 2:
-        standard = settings.get("scaling", "standard") == "standard"
-        scaled = (Scaling.fit(data) if standard else Scaling.identity(data)).apply(data)
-        links = settings.get("n_neighbors", NEIGHBOURS[0])
-        modes = slow_modes(scaled, max_clusters, links, seeds[0])
+        scaled = Scaling.of(data, settings.get("scaling", "standard")).apply(data)
+        modes = slow_modes(scaled, max_clusters, settings.get(LINKS, NEIGHBOURS[0]), seeds[0])
     best = ranked[0]
     words = _words(ranked, modes, tol)
     return Choice(best["n_clusters"], _tier(best, tol) < 2, words, modes, rows, models)
@@ -140,8 +141,7 @@ def slow_modes(x: np.ndarray, most: int, n_neighbors: int = 10, seed: int = 0) -
     The components of the graph if there are several. Of a connected graph, the number of modes
     that survives the most doublings of the walk's length; None if that is 1, or no number lasts.
     """
-    if len(x) > MOST_POINTS:
-        x = x[np.arange(MOST_POINTS) * len(x) // MOST_POINTS]
+    x = x[evenly_spaced(len(x), MOST_POINTS)]
     tables = walk_tables(x, most, n_neighbors=n_neighbors, random_state=seed)
     if tables.n_components > 1:
         return tables.n_components
@@ -154,13 +154,13 @@ def slow_modes(x: np.ndarray, most: int, n_neighbors: int = 10, seed: int = 0) -
     return leaders[0] if longest >= 3 and len(leaders) == 1 else None
 
 
-def _check_arguments(max_clusters: int, n_init: int, settings: dict[str, Any]) -> None:
+def _check_arguments(max_clusters: int, n_init: int, arguments: dict[str, Any]) -> None:
     if max_clusters < 2:
         raise InputError(f"max_clusters={max_clusters}: clustering needs at least 2")
     if n_init < 2:
         raise InputError(f"n_init={n_init}: stability compares at least 2 initialisations")
-    known = {*PARAMETERS, "encoder", "verbose"} - set(OWN)
-    for name in settings:
+    known = set(inspect.signature(GEDI).parameters) - set(OWN)
+    for name in arguments:
         if name not in known:
             raise InputError(f"{name}: not an argument of GEDI that can be given here")
 

@@ -156,6 +156,11 @@ class Scaling:
     constant_columns: tuple[int, ...]
 
     @classmethod
+    def of(cls, x: np.ndarray, kind: str) -> Scaling:
+        """The one that the setting `scaling` asks for: 'standard' or 'none'."""
+        return cls.fit(x) if kind == "standard" else cls.identity(x)
+
+    @classmethod
     def fit(cls, x: np.ndarray) -> Scaling:
         """Measure vectors (n, d) or images (n, c, h, w)."""
         if x.dtype.kind not in "biuf":

@@ -13,11 +13,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from gedilearn import sections
 from gedilearn.data.graph import WalkTables, draw, walk_tables
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
 from gedilearn.errors import InputError
-from gedilearn.settings import Schedule, at
-from gedilearn.settings import Views as ViewSettings
+from gedilearn.registry import VIEWS
+from gedilearn.sections import Schedule, at
 
 
 class Views(Protocol):
@@ -35,6 +36,10 @@ class Views(Protocol):
     def certify(self, index: Tensor, x: Tensor) -> Tensor:
         """Views under which the certificate is measured: the same from first to last."""
         ...
+
+
+# What `registry.VIEWS` holds: (settings, data, n_clusters, seed) -> views of that data.
+MakeViews = Callable[[sections.Views, Tensor, int, int], Views]
 
 
 class CallableViews:
@@ -153,8 +158,40 @@ def reined_in(data: Tensor) -> Tensor:
     return clipped * (GAUSSIAN / kurtosis.clamp_min(GAUSSIAN))
 
 
+def walk_views(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
+    """'walk': random walks on the nearest-neighbour graph of vectors."""
+    if data.dim() != 2:
+        raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
+    points = reined_in(data).cpu().numpy()
+    tables = walk_tables(points, n_clusters, n_neighbors=settings.n_neighbors, random_state=seed)
+    return WalkViews(data, tables.to(data.device), settings.walk_noise)
+
+
+def noise_views(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
+    """'noise': Gaussian noise on data of any kind."""
+    return NoiseViews(settings.noise)
+
+
+def _image_views(kind: str) -> MakeViews:
+    def make(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
+        if data.dim() != 4:
+            raise InputError(
+                f"views.kind={kind!r} needs images (n, c, h, w), got {tuple(data.shape)}"
+            )
+        noise = at(settings.noise, 0.0)  # a number, for images
+        if kind == "grey":
+            return CallableViews(grey_views(noise))
+        changes = colour_views if kind == "colour" else paper_views
+        return CallableViews(changes(flip=settings.flip, noise=noise))
+
+    return make
+
+
+grey, colour, paper = map(_image_views, ("grey", "colour", "paper"))
+
+
 def make_views(
-    settings: ViewSettings,
+    settings: sections.Views,
     data: Tensor,
     n_clusters: int,
     seed: int,
@@ -163,27 +200,5 @@ def make_views(
     """The views that the settings ask for, ready for this data set.  data: (n, ...)."""
     if function is not None:
         return CallableViews(function)
-    kind = settings.kind
-    if kind == "auto":
-        kind = "walk" if data.dim() == 2 else "grey" if data.shape[1] == 1 else "colour"
-    if kind == "noise":
-        return NoiseViews(settings.noise)
-    noise = at(settings.noise, 0.0)  # of the other kinds it is a number
-    if kind != "walk":
-        if data.dim() != 4:
-            raise InputError(
-                f"views.kind={kind!r} needs images (n, c, h, w), got {tuple(data.shape)}"
-            )
-        if kind == "grey":
-            return CallableViews(grey_views(noise))
-        make = colour_views if kind == "colour" else paper_views
-        return CallableViews(make(flip=settings.flip, noise=noise))
-    if data.dim() != 2:
-        raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
-    tables = walk_tables(
-        reined_in(data).cpu().numpy(),
-        n_clusters,
-        n_neighbors=settings.n_neighbors,
-        random_state=seed,
-    )
-    return WalkViews(data, tables.to(data.device), settings.walk_noise)
+    make: MakeViews = VIEWS[settings.kind]
+    return make(settings, data, n_clusters, seed)

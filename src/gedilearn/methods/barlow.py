@@ -4,7 +4,7 @@ Symbols of that paper and where they are here:
 
     Z^A, Z^B    embeddings of two views         the model's logits, times its temperature
     C           their cross-correlation         `cross_correlation`
-    lambda      weight of its off-diagonal      `options.off_diagonal`
+    lambda      weight of its off-diagonal      `Options.off_diagonal`
 
 It has no clusters of its own. The embedding gets one coordinate a cluster, and either the largest
 coordinate is the cluster (as the GEDI paper does), or k-means on the embedding decides: k-means
@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from gedilearn.methods.method import Batch, Forward, Method, share
+from gedilearn.methods.options import Barlow as Options
+from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.mlp import MLP
 from gedilearn.ranks import gather
-from gedilearn.settings import Barlow as Options
+from gedilearn.settings import Settings
 
 EPSILON = 1e-5  # added to variances, as batch normalisation does
 
@@ -43,18 +45,23 @@ class BarlowTwins(Method):
 
     two_views = True
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    def __init__(self, used: Options) -> None:
+        self.used = used
+
+    @classmethod
+    def shape(cls, settings: Settings) -> Shape:
+        used: Options = settings.own
+        return Shape(used.batch_norm)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass a view, each with its own batch statistics, as published."""
         a, b = (gather(forward(share(x, model)).logits) for x in (batch.x, batch.view))
-        loss = redundancy(cross_correlation(a, b), self.options.off_diagonal)
-        return {"redundancy": self.options.scale * loss}
+        loss = redundancy(cross_correlation(a, b), self.used.off_diagonal)
+        return {"redundancy": self.used.scale * loss}
 
     def conclude(self, model: EnergyModel, data: Tensor) -> bool:
         """Build the clusters of k-means into the last layer, if they are asked for."""
-        if self.options.assign == "argmax":
+        if self.used.assign == "argmax":
             return False
         from sklearn.cluster import KMeans
 

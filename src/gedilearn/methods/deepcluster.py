@@ -22,13 +22,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.methods.method import Batch, Forward, Method, share
+from gedilearn.methods.method import Batch, Context, Forward, Method, share
+from gedilearn.methods.options import DeepCluster as Options
 from gedilearn.models.energy import EnergyModel, log_posterior
 from gedilearn.models.mlp import MLP
 from gedilearn.ranks import gather
-from gedilearn.settings import DeepCluster as Options
 
-LEAST_PERIOD = 20
 CHUNK = 2_000
 
 
@@ -38,17 +37,23 @@ class DeepCluster(Method):
     The classifier needs a period to learn new labels, so none are given in the last one.
     """
 
-    def __init__(self, options: Options, seed: int, length: int) -> None:
-        self.options = options
+    def __init__(self, used: Options, seed: int, length: int) -> None:
+        self.used = used
         self.seed = seed
         self.length = length  # iterations of the stage
         self.labels: Tensor | None = None  # (members, n)
 
+    @classmethod
+    def make(cls, context: Context) -> DeepCluster:
+        settings = context.settings
+        used: Options = settings.own
+        return cls(used, settings.training.seed, context.length)
+
     def begin(
         self, model: EnergyModel, optimizer: torch.optim.Optimizer, data: Tensor, batch: Batch
     ) -> None:
-        passes = -(-data.shape[1] // len(batch.index))
-        period = self.options.period or max(passes, LEAST_PERIOD)
+        period = self.used.period
+        assert period is not None
         due = (batch.iteration - 1) % period == 0 and batch.iteration + period <= self.length + 1
         if self.labels is None or due:
             seed = self.seed + batch.iteration
@@ -77,7 +82,7 @@ class DeepCluster(Method):
             return self.labels  # training has diverged: the guard will say so
         assert isinstance(model.head, MLP)
         n_clusters = model.head.widths[-1]
-        labels = [pseudo_labels(own, n_clusters, self.options.components, seed) for own in features]
+        labels = [pseudo_labels(own, n_clusters, self.used.components, seed) for own in features]
         return torch.from_numpy(np.stack(labels)).to(data.device)
 
     def select(self, members: Sequence[int]) -> None:
@@ -133,7 +138,7 @@ def fill_empty(labels: np.ndarray, n_clusters: int, seed: int = 0) -> np.ndarray
 
 @torch.no_grad()
 def _reset_classifier(model: EnergyModel, optimizer: torch.optim.Optimizer, seed: int) -> None:
-    """The last layer as at its birth, the same on all ranks, and forgotten by the optimiser."""
+    """The last layer as initialised, alike on all ranks, its moments in the optimiser at 0."""
     assert isinstance(model.head, MLP)
     weight, bias = model.head.weights[-1], model.head.biases[-1]
     bound, generator = weight.shape[1] ** -0.5, torch.Generator().manual_seed(seed)

@@ -4,7 +4,7 @@ Symbols of that paper and where they are here:
 
     g_s, g_t     student and teacher                    the model, and `DINO.teacher`
     tau_s        the student's temperature              the model's temperature
-    tau_t, C     the teacher's temperature and centre   `options.teacher_temperature`, `DINO.centre`
+    tau_t, C     the teacher's temperature and centre   `Options.teacher_temperature`, `DINO.centre`
     P_t, P_s     softmax((g_t - C) / tau_t), softmax(g_s / tau_s)
     H(P_t, P_s)  over the two ways to give each a view  the term "distillation", here their mean
 
@@ -21,11 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gedilearn import settings
 from gedilearn.methods.method import Batch, Forward, Method, share
+from gedilearn.methods.options import Dino as Options
+from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, log_posterior, posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
+from gedilearn.settings import Settings
 
 
 class DINO(Method):
@@ -33,11 +35,16 @@ class DINO(Method):
 
     two_views = True
 
-    def __init__(self, options: settings.DINO) -> None:
-        self.options = options
+    def __init__(self, used: Options) -> None:
+        self.used = used
         self.teacher: EnergyModel | None = None
         self.centre: Tensor | None = None  # (members, 1, clusters)
         self._pending: dict[str, Any] | None = None  # of a checkpoint, until the network is known
+
+    @classmethod
+    def shape(cls, settings: Settings) -> Shape:
+        used: Options = settings.own
+        return Shape(embedding=used.embedding, temperature=used.student_temperature)
 
     def judged(self, model: EnergyModel) -> EnergyModel:
         if self.teacher is None:
@@ -53,7 +60,7 @@ class DINO(Method):
         student = self._by_view(forward(both).logits, n)
         with torch.no_grad():
             output = self._by_view(teacher(both).logits, n) * model.temperature
-            target = posterior((output - self._centred(output)) / self.options.teacher_temperature)
+            target = posterior((output - self._centred(output)) / self.used.teacher_temperature)
         crossed = -(target.flip(0) * log_posterior(student)).sum(-1)
         return {"distillation": crossed.mean((0, -1))}
 
@@ -61,7 +68,7 @@ class DINO(Method):
         assert isinstance(model.head, PrototypeHead)
         model.head.normalise()
         rise = (1 - math.cos(math.pi * progress)) / 2
-        momentum = self.options.momentum + (1 - self.options.momentum) * rise
+        momentum = self.used.momentum + (1 - self.used.momentum) * rise
         with torch.no_grad():
             followed = self.judged(model).state_dict()
             for name, value in model.state_dict().items():
@@ -79,7 +86,7 @@ class DINO(Method):
         now = output.mean((0, 2))[:, None]
         # A checkpoint comes without its device.
         used = torch.zeros_like(now) if self.centre is None else self.centre.to(now)
-        memory = self.options.centre_momentum
+        memory = self.used.centre_momentum
         self.centre = memory * used + (1 - memory) * now
         return used
 

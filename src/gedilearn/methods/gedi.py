@@ -7,17 +7,19 @@ one weight to 0, JEM keeps GEN alone. A term whose weight is 0 throughout is not
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from gedilearn.methods import terms
-from gedilearn.methods.method import Batch, Forward, Method, share
+from gedilearn.methods.method import Batch, Context, Forward, Method, share
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Reading, read
 from gedilearn.ranks import gather, n_ranks
-from gedilearn.sampling.chains import PersistentChains
-from gedilearn.settings import Weights, at
+from gedilearn.registry import SAMPLERS
+from gedilearn.sampling.chains import Sampler
+from gedilearn.sections import Weights, at
 
 
 class GEDI(Method):
@@ -28,11 +30,13 @@ class GEDI(Method):
     of terms member by member: the points of a sweep.
     """
 
+    weighted: ClassVar[tuple[str, ...]] = ("gen", "inv", "prior")
+
     def __init__(
         self,
         weights: Weights,
         prior: Prior,
-        chains: PersistentChains | None,
+        chains: Sampler | None,
         n_chains: int | None = None,
         factors: dict[str, Tensor] | None = None,
     ) -> None:
@@ -41,6 +45,16 @@ class GEDI(Method):
         self.chains = chains if weights.gen else None
         self.n_chains = n_chains
         self.factors = factors or {}
+
+    @classmethod
+    def make(cls, context: Context) -> GEDI:
+        sampler, ranks = context.settings.sampler, n_ranks()
+        n_chains = max(min(context.batch_size, sampler.chains or context.batch_size) // ranks, 1)
+        chains = None
+        if context.weights.gen:
+            make_sampler = SAMPLERS[sampler.kind]
+            chains = make_sampler(sampler, context.box, context.n_members, n_chains, context.calm)
+        return cls(context.weights, context.prior, chains, n_chains, context.factors)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One forward pass over x, x' and x~."""
@@ -78,6 +92,30 @@ class GEDI(Method):
         assert self.chains is not None
         with model.fixed():
             return self.chains.draw(model.log_density, batch)
+
+
+class NoGen(GEDI):
+    """GEDI without GEN."""
+
+    weighted = ("inv", "prior")
+
+
+class NoInv(GEDI):
+    """GEDI without INV."""
+
+    weighted = ("gen", "prior")
+
+
+class NoUnif(GEDI):
+    """GEDI without PRIOR."""
+
+    weighted = ("gen", "inv")
+
+
+class JEM(GEDI):
+    """GEN alone: the joint energy-based model (Grathwohl et al., 2020)."""
+
+    weighted = ("gen",)
 
 
 def _readings(logits: Tensor, sizes: list[int]) -> list[Reading]:

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from gedilearn.methods.priors import Prior
+from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, Output
-from gedilearn.sampling.chains import PersistentChains
+from gedilearn.sampling.chains import Sampler
+from gedilearn.sampling.langevin import Box
+from gedilearn.sections import Weights
+from gedilearn.settings import Settings
 
 Forward = Callable[[Tensor], Output]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a method is made from at the beginning of a stage."""
+
+    settings: Settings
+    weights: Weights  # of the stage
+    length: int  # iterations of the stage
+    n_members: int
+    batch_size: int  # of the batch that all ranks have together
+    prior: Prior
+    box: Box  # around the data
+    factors: dict[str, Tensor]  # (members,) each: multiples of weights
+    calm: float = 1.0  # below 1 after a divergence: multiplies the step of chains
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +53,19 @@ class Method:
     do nothing here. `two_views` asks for two views of each point instead of the point and a view.
     """
 
-    two_views = False
-    chains: PersistentChains | None = None
+    weighted: ClassVar[tuple[str, ...]] = ()  # which of GEN, INV and PRIOR it has
+    two_views: ClassVar[bool] = False
+    chains: Sampler | None = None  # what draws x~, if it needs that
+
+    @classmethod
+    def make(cls, context: Context) -> Method:
+        """A method for a stage, with fresh chains and nothing remembered."""
+        return cls(context.settings.own)  # type: ignore[call-arg]
+
+    @classmethod
+    def shape(cls, settings: Settings) -> Shape:
+        """What it asks of the network beside the settings."""
+        return Shape()
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """The terms to minimise, (members,) each; batches of all ranks are joined for them.
@@ -72,7 +103,7 @@ class Method:
     def select(self, members: Sequence[int]) -> None:
         """Forget all members but these, which have their places from here on."""
         if self.chains is not None:
-            self.chains.buffer.positions = self.chains.buffer.positions[list(members)]
+            self.chains.positions = self.chains.positions[list(members)]
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the network."""

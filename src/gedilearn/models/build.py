@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -14,7 +15,18 @@ from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
 from gedilearn.models.resnet8 import ResNet8
-from gedilearn.settings import Network, Settings
+from gedilearn.registry import METHODS
+from gedilearn.sections import Network
+from gedilearn.settings import Settings
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a method asks of the network beside the settings."""
+
+    batch_norm: bool = False  # between layers
+    embedding: int | None = None  # width of what prototypes are compared with; None: a plain head
+    temperature: float | None = None  # None is that of the settings
 
 
 def build_model(
@@ -29,10 +41,9 @@ def build_model(
     as they are, the others from copies whose layers are initialised anew. It is never changed
     itself.
     """
-    network, method = settings.network, settings.method
-    normalise = (method == "swav" and settings.swav.batch_norm) or (
-        method == "barlow" and settings.barlow.batch_norm
-    )
+    network = settings.network
+    asked: Shape = METHODS[settings.method].shape(settings)
+    normalise = asked.batch_norm
     body: MemberModule
     if encoder is not None:
         body = Members(_copies(encoder, n_members))
@@ -55,26 +66,23 @@ def build_model(
         body = MLP(widths, n_members, network.activation, last, n_normalised)
         width = widths[-1]
     c, n_normalised = settings.n_clusters, len(network.head) if normalise else 0
-    if method not in ("swav", "dino"):
-        head = MLP([width, *network.head, c], n_members, network.activation, False, n_normalised)
-        return EnergyModel(body, head, network.temperature)
-    own = settings.swav if method == "swav" else settings.dino
-    widths = [width, *network.head, own.embedding or c]
-    projector = MLP(widths, n_members, network.activation, False, n_normalised)
-    temperature = (
-        settings.swav.temperature if method == "swav" else settings.dino.student_temperature
-    )
-    return EnergyModel(body, PrototypeHead(projector, c), temperature)
+    temperature = asked.temperature or network.temperature
+    widths = [width, *network.head, asked.embedding or c]
+    head = MLP(widths, n_members, network.activation, False, n_normalised)
+    if asked.embedding is None:
+        return EnergyModel(body, head, temperature)
+    return EnergyModel(body, PrototypeHead(head, c), temperature)
 
 
 def _image_encoder(network: Network, shape: tuple[int, ...], normalise: bool) -> nn.Module:
+    assert network.width is not None  # resolved
     if network.encoder == "resnet8":
         if min(shape[1:]) < 8:
             raise InputError(
                 f"network.encoder='resnet8': at least 8x8 is needed, got {shape[1]}x{shape[2]}"
             )
-        return ResNet8(shape[0], network.width or 128, normalise)
-    return SmallConvNet(shape[0], network.width or 32, network.activation, normalise)
+        return ResNet8(shape[0], network.width, normalise)
+    return SmallConvNet(shape[0], network.width, network.activation, normalise)
 
 
 def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:

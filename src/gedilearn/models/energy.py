@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from gedilearn.models.fused import Normalise
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.members import MemberModule
 from gedilearn.models.mlp import MLP
@@ -52,42 +51,6 @@ def posterior(logits: Tensor) -> Tensor:
 def log_density(logits: Tensor) -> Tensor:
     """log p(x) up to the constant log Gamma.  logits: (..., clusters) -> (...)."""
     return read(logits).log_density
-
-
-class Normalise(torch.autograd.Function):
-    """logsumexp and log-softmax of logits (..., clusters), in memory ordered cluster by cluster.
-
-    A reduction over a last axis of a few clusters takes torch several times as long as one over a
-    first axis, where it works on many points at once.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
-        if logits.dtype in (torch.float16, torch.bfloat16):
-            logits = logits.float()
-        by_cluster = logits.movedim(-1, 0).contiguous()
-        top = by_cluster.amax(0)
-        shifted = by_cluster - top  # at most 0, and 0 once: the sum below is at least 1
-        log_sum = shifted.exp().sum(0).log_()
-        log_p = shifted.sub_(log_sum)
-        ctx.save_for_backward(log_p)
-        ctx.set_materialize_grads(False)
-        return top.add_(log_sum), log_p.movedim(0, -1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_density: Tensor | None, of_log_p: Tensor | None) -> Tensor | None:
-        log_p: Tensor = ctx.saved_tensors[0]
-        if of_log_p is None:
-            if of_density is None:
-                return None
-            gradient = log_p.exp().mul_(of_density)
-        else:
-            of_log_p = of_log_p.movedim(-1, 0)
-            pull = -of_log_p.sum(0) if of_density is None else of_density - of_log_p.sum(0)
-            gradient = log_p.exp().mul_(pull).add_(of_log_p)
-        # In the order of the logits' memory, which gathering over ranks takes for granted.
-        return gradient.movedim(0, -1).contiguous()
 
 
 class Output(NamedTuple):

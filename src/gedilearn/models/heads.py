@@ -30,9 +30,6 @@ class PrototypeHead(MemberModule):
     def n_inputs(self) -> int:
         return self.projector.n_inputs
 
-    def forward(self, features: Tensor) -> Tensor:
-        return self.compare(self.embed(features))
-
     def embed(self, features: Tensor) -> Tensor:
         """Unit vectors: (members, batch, h) -> (members, batch, d)."""
         return F.normalize(self.projector(features), dim=-1)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.views import Views, draw_views
 from gedilearn.methods.method import share
 from gedilearn.methods.priors import Prior
@@ -36,6 +37,12 @@ class Measurement(NamedTuple):
     logits_view: Tensor  # (members, n, clusters)
     target: Tensor | None  # (members, clusters): the prior p(y); None is uniform
 
+    def diagnose(self, member: int, gap: float, tol: float) -> Diagnosis:
+        """The findings of the triad monitor on a member, beside its gap."""
+        target = None if self.target is None else self.target[member]
+        own = (self.features[member], self.logits[member], self.logits_view[member])
+        return diagnose(*own, target, gap, tol)
+
 
 @torch.no_grad()
 def measure(
@@ -53,9 +60,8 @@ def measure(
     Under the certifying views the gap is the certificate; `progress` asks for the training's views
     at that moment instead. With `repeats`, every point is looked at with that many views.
     """
-    size = data.shape[1]
-    n = min(size, MOST_VECTORS if data.dim() == 3 else MOST_IMAGES)
-    index = (torch.arange(n, device=data.device) * size // n).repeat(repeats)
+    most = MOST_VECTORS if data.dim() == 3 else MOST_IMAGES
+    index = torch.from_numpy(evenly_spaced(data.shape[1], most)).to(data.device).repeat(repeats)
     was_training = model.training
     model.eval()
     parts = []
@@ -87,6 +93,4 @@ def examine(
     """
     if gap is None:
         gap = float(measure(model, data, views, prior, repeats=REPEATS).gap[0])
-    seen = measure(model, data, views, prior, progress=1.0)
-    target = None if seen.target is None else seen.target[0]
-    return diagnose(seen.features[0], seen.logits[0], seen.logits_view[0], target, gap, tol)
+    return measure(model, data, views, prior, progress=1.0).diagnose(0, gap, tol)

@@ -1,18 +1,21 @@
-"""Where training runs: devices and ranks by Lightning Fabric, processor threads."""
+"""Where training runs: devices and ranks by Lightning Fabric, threads, random numbers, signals."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import gc
+import signal
+import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from gedilearn.errors import InputError
-from gedilearn.settings import Device
+from gedilearn.sections import Device
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -40,15 +43,55 @@ def launch(device: Device) -> Fabric:
 
 
 def _leave() -> None:
-    """Take leave of the other ranks before the interpreter ends.
+    """End the process group before the interpreter ends.
 
-    Lightning does so for NCCL alone. A thread of gloo that still runs while the interpreter is torn
-    down now and then aborts the process after all its work is done. The threads end with the group,
-    and the group with the last model that was wrapped for it: hence the collection.
+    Lightning does so for NCCL alone. A thread of gloo that still runs while the interpreter shuts
+    down may abort the process after all its work is done. The threads end with the group, and the
+    group with the last model that was wrapped for it: hence the collection.
     """
     if dist.is_initialized():
         dist.destroy_process_group()
     gc.collect()
+
+
+@contextlib.contextmanager
+def working(threads: int | None, interruptible: bool) -> Iterator[Interrupt]:
+    """What training changes in the process, put back as it was at the end.
+
+    Global generators, the number of threads, denormal numbers; if `interruptible`, signals.
+    """
+    reuse_freed_memory()
+    signals = deferred_signals(interruptible)
+    with torch.random.fork_rng(), limited_threads(threads), flushed_denormals(), signals as asked:
+        yield asked
+
+
+class Interrupt:
+    """Whether Ctrl-C or SIGTERM has asked for the end."""
+
+    asked = False
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """The handler of both: the first signal only asks, a second one interrupts at once."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@contextlib.contextmanager
+def deferred_signals(active: bool) -> Iterator[Interrupt]:
+    """Let signals end a run between two iterations, where a checkpoint is whole."""
+    interrupt = Interrupt()
+    before: dict[signal.Signals, Any] = {}
+    # Python delivers signals to the main thread alone.
+    if active and threading.current_thread() is threading.main_thread():
+        for name in (signal.SIGINT, signal.SIGTERM):
+            before[name] = signal.signal(name, interrupt.ask)
+    try:
+        yield interrupt
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 @contextlib.contextmanager
@@ -85,3 +128,14 @@ def flushed_denormals() -> Iterator[None]:
 def data_type(device: Device) -> torch.dtype:
     """What the data is kept in; mixed precision is autocast's business."""
     return torch.float64 if device.precision.startswith("64") else torch.float32
+
+
+def reuse_freed_memory() -> None:
+    """Make the C library keep the memory of freed tensors below 32 MB for the next ones.
+
+    The activations of all members are a few megabytes each. By default glibc hands that much back
+    to the operating system and asks for it again, page by page, in every step. Freeing one block
+    (of which no page is ever touched) raises its limits to the block's size, unless MALLOC_
+    variables of the environment have set them.
+    """
+    torch.empty(32_000_000, dtype=torch.uint8)

@@ -12,19 +12,20 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from gedilearn.settings import WITHOUT, Settings, Weights
+from gedilearn.registry import METHODS
+from gedilearn.sections import Weights
+from gedilearn.settings import Settings
 
 
 @dataclass(frozen=True)
 class Stage:
     """What is trained from the iteration after `begin` on, for `length` iterations."""
 
-    name: str  # 'clusters' or 'density'
+    name: Literal["clusters", "density"]
     begin: int
     length: int
     weights: Weights
     learning_rate: float
-    n_members: int
     warmup: int = 0  # iterations in which the learning rate rises
     falls: Literal["not", "linear", "cosine"] = "not"  # to 0, over the whole stage
 
@@ -51,8 +52,9 @@ class Stage:
         return rate
 
 
-def first_stage(settings: Settings, n_results: int = 1) -> Stage:
-    weights = _weights(settings)
+def first_stage(settings: Settings) -> Stage:
+    """Clusters; with GEN, if no stage of its own follows for it."""
+    weights = _weights(settings, settings.weights)
     if _has_density_stage(settings):
         weights = weights.model_copy(update={"gen": 0.0, "energy": 0.0})
     return Stage(
@@ -61,44 +63,38 @@ def first_stage(settings: Settings, n_results: int = 1) -> Stage:
         settings.training.max_iter,
         weights,
         settings.optimizer.learning_rate,
-        settings.training.n_init * n_results,
         settings.optimizer.warmup,
         "cosine" if settings.optimizer.schedule == "cosine" else "not",
     )
 
 
-def density_stage(settings: Settings, begin: int, n_results: int = 1) -> Stage | None:
+def density_stage(settings: Settings, begin: int) -> Stage | None:
     """The stage after `begin` iterations of the first, if there is one."""
     if not _has_density_stage(settings):
         return None
-    density, left_out = settings.density, WITHOUT[settings.method]
-    held = {"inv": density.inv, "prior": density.prior} | dict.fromkeys(left_out, 0.0)
-    weights = settings.weights.model_copy(update=held)
-    return Stage(
-        "density",
-        begin,
-        density.iterations,
-        weights,
-        density.learning_rate,
-        n_results,
-        falls="linear",
-    )
+    density = settings.density
+    held = settings.weights.model_copy(update={"inv": density.inv, "prior": density.prior})
+    weights = _weights(settings, held)
+    rate = density.learning_rate
+    return Stage("density", begin, density.iterations, weights, rate, falls="linear")
 
 
 def trains_bound(settings: Settings) -> bool:
     """Whether the method has clusters to find by INV and PRIOR, or by means of its own."""
-    weights = _weights(settings)
-    return settings.method not in WITHOUT or bool(weights.inv and weights.prior)
+    weights = _weights(settings, settings.weights)
+    return not METHODS[settings.method].weighted or bool(weights.inv and weights.prior)
 
 
-def _weights(settings: Settings) -> Weights:
+def _weights(settings: Settings, weights: Weights) -> Weights:
     """The weights, 0 for the terms that the method leaves out."""
-    return settings.weights.model_copy(update=dict.fromkeys(WITHOUT.get(settings.method, ()), 0.0))
+    weighted = METHODS[settings.method].weighted
+    left_out = [name for name in ("gen", "inv", "prior") if weighted and name not in weighted]
+    return weights.model_copy(update=dict.fromkeys(left_out, 0.0))
 
 
 def _has_density_stage(settings: Settings) -> bool:
     """Whether there is a density to learn, and clusters to be found before it."""
-    weights = _weights(settings)
+    weights = _weights(settings, settings.weights)
     clusters = bool(weights.inv or weights.prior)
-    learns = settings.method in WITHOUT and bool(weights.gen)
+    learns = "gen" in METHODS[settings.method].weighted and bool(weights.gen)
     return learns and clusters and settings.density.iterations > 0

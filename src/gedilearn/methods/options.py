@@ -1,0 +1,106 @@
+"""The settings of the methods that have some of their own, under the method's name.
+
+No torch here: `gedi settings` lists them without it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from gedilearn.sections import Section
+
+if TYPE_CHECKING:
+    from gedilearn.settings import Settings
+
+# Iterations that a classifier needs at least to learn new labels.
+LEAST_PERIOD = 20
+
+
+class SwAV(Section):
+    """The baseline SwAV; its head is a projector and normalised prototypes, one a cluster."""
+
+    epsilon: float = Field(
+        0.05, gt=0, description="SwAV: smoothness of the assignments (entropy of Sinkhorn)."
+    )
+    iterations: int = Field(3, ge=1, description="SwAV: rounds of Sinkhorn-Knopp.")
+    temperature: float = Field(
+        0.1, gt=0, description="SwAV: temperature of the predictions; it is the model's tau."
+    )
+    queue: int = Field(
+        0, ge=0, description="SwAV: past embeddings that take part in the assignments."
+    )
+    queue_from: float = Field(
+        0.15, ge=0, le=1, description="SwAV: share of the training after which the queue is used."
+    )
+    freeze: float = Field(
+        0.0, ge=0, le=1, description="SwAV: share of the training with frozen prototypes."
+    )
+    embedding: int | None = Field(
+        None, ge=1, description="SwAV: width of the embedding; None is the number of clusters."
+    )
+    batch_norm: bool = Field(True, description="SwAV: batch normalisation between layers.")
+
+    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> SwAV:
+        return self.model_copy(update={"embedding": self.embedding or settings.n_clusters})
+
+
+class Barlow(Section):
+    """The baseline Barlow Twins; its embedding has one coordinate a cluster."""
+
+    off_diagonal: float = Field(
+        5e-3, ge=0, description="Barlow Twins: weight lambda of the redundancy term."
+    )
+    scale: float = Field(0.1, gt=0, description="Barlow Twins: factor of the whole loss.")
+    assign: Literal["argmax", "kmeans"] = Field(
+        "argmax",
+        description="Barlow Twins has no clusters of its own: 'argmax' takes the largest "
+        "coordinate of the embedding, as the paper does; 'kmeans' clusters the embedding.",
+    )
+    batch_norm: bool = Field(True, description="Barlow Twins: batch normalisation between layers.")
+
+
+class Dino(Section):
+    """The baseline DINO: a student learns the sharpened, centred output of its own average."""
+
+    student_temperature: float = Field(
+        0.1, gt=0, description="DINO: temperature of the student; it is the model's tau."
+    )
+    teacher_temperature: float = Field(
+        0.04, gt=0, description="DINO: temperature of the teacher (sharpening)."
+    )
+    momentum: float = Field(
+        0.996,
+        ge=0,
+        le=1,
+        description="DINO: how slowly the teacher follows the student; rises to 1 along a cosine.",
+    )
+    centre_momentum: float = Field(
+        0.9, ge=0, lt=1, description="DINO: memory of the average teacher output (centring)."
+    )
+    embedding: int | None = Field(
+        None, ge=1, description="DINO: width of the embedding; None is the number of clusters."
+    )
+
+    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> Dino:
+        return self.model_copy(update={"embedding": self.embedding or settings.n_clusters})
+
+
+class DeepCluster(Section):
+    """The baseline DeepCluster: k-means on the features gives the labels of the next period."""
+
+    period: int | None = Field(
+        None,
+        ge=1,
+        description="DeepCluster: iterations between two rounds of k-means; None is one pass over "
+        "the data, but at least 20.",
+    )
+    components: int = Field(
+        256, ge=1, description="DeepCluster: principal components kept before k-means."
+    )
+
+    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> DeepCluster:
+        passes = math.ceil(shape[0] / min(settings.optimizer.batch_size, shape[0]))
+        return self.model_copy(update={"period": self.period or max(passes, LEAST_PERIOD)})

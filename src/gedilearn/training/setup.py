@@ -1,0 +1,146 @@
+"""What a training works with and never changes: settings, devices, data, views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from gedilearn.data.views import Views, make_views
+from gedilearn.methods.method import Context, Forward, Method
+from gedilearn.methods.priors import Prior
+from gedilearn.models.build import build_model
+from gedilearn.models.energy import EnergyModel
+from gedilearn.registry import METHODS
+from gedilearn.sampling.langevin import Box
+from gedilearn.sections import raised
+from gedilearn.settings import Settings
+from gedilearn.training.environment import data_type
+from gedilearn.training.stages import Stage, trains_bound
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """Data, (groups, n, ...), in the network's units, and all that was decided about it.
+
+    One group serves all results, or each result has its own: seeds of an experiment. `factors`,
+    (results,) each, multiply the weights of terms: the points of a sweep.
+    """
+
+    settings: Settings
+    fabric: Fabric
+    data: Tensor
+    views: Sequence[Views]  # one a group
+    box: Box
+    n_results: int = 1
+    encoder: nn.Module | None = None
+    factors: dict[str, Tensor] | None = None
+
+    @classmethod
+    def make(
+        cls,
+        data: Tensor,
+        settings: Settings,
+        fabric: Fabric,
+        *,
+        encoder: nn.Module | None = None,
+        view_function: Callable[[Tensor], Tensor] | None = None,
+        n_results: int | None = None,
+        factors: dict[str, Tensor] | None = None,
+    ) -> Setup:
+        """From data (n, ...), or, with `n_results`, (groups, n, ...)."""
+        data = data[None] if n_results is None else data
+        data = data.to(fabric.device, data_type(settings.device))
+        points = data.flatten(0, 1)
+        # No pixel is special: one that never changes in the data must not be fixed in chains.
+        box = Box.around(points) if points.dim() == 2 else Box.cube(points)
+        seed, clusters = settings.training.seed, settings.n_clusters
+        views = [make_views(settings.views, own, clusters, seed, view_function) for own in data]
+        box = box.widened(settings.sampler.margin)
+        return cls(settings, fabric, data, views, box, n_results or 1, encoder, factors)
+
+    def seen_by(self, results: Sequence[int]) -> tuple[Tensor, Sequence[Views]]:
+        """The data of these results, (groups, n, ...), with its views."""
+        if len(self.data) == 1 or len(results) == len(self.data):
+            return self.data, self.views
+        return self.data[list(results)], [self.views[k] for k in results]
+
+    def trains_bound(self, result: int) -> bool:
+        """Whether INV and PRIOR both have weight, so that the bound of Proposition 1 is trained.
+
+        Where one is left out, a small gap does not end training: an ablation would then be judged
+        by a term that it does not have.
+        """
+        factors = self.factors or {}
+        both = (factors[name][result] for name in ("inv", "prior") if name in factors)
+        return trains_bound(self.settings) and all(both)
+
+    def network(self, n_members: int) -> EnergyModel:
+        """Freshly initialised."""
+        return build_model(self.settings, tuple(self.data.shape[2:]), n_members, self.encoder)
+
+    def optimised(self, model: EnergyModel, stage: Stage) -> tuple[Forward, torch.optim.Optimizer]:
+        """The model wrapped for the ranks, and a fresh optimiser of its parameters."""
+        adam = torch.optim.Adam(
+            model.parameters(),
+            lr=stage.learning_rate,
+            betas=self.settings.optimizer.betas,
+            fused=self.fabric.device.type in ("cpu", "cuda"),
+        )
+        wrapped: Any = self.fabric.setup(model, adam)
+        forward, optimizer = wrapped
+        return forward, optimizer
+
+    def method(self, stage: Stage, results: Sequence[int], prior: Prior, calm: Calm) -> Method:
+        """The method of a stage with fresh chains and nothing remembered."""
+        settings = self.settings
+        weights = stage.weights.model_copy(
+            update={"energy": raised(stage.weights.energy, calm.extra_energy)}
+        )
+        each = n_contenders(settings, stage)
+        factors = {
+            name: factor[list(results)].to(self.data).repeat_interleave(each)
+            for name, factor in (self.factors or {}).items()
+        }
+        ranks, batch = self.fabric.world_size, settings.optimizer.batch_size
+        context = Context(
+            settings=settings,
+            weights=weights,
+            length=stage.length,
+            n_members=each * len(results),
+            batch_size=min(batch, self.data.shape[1]) // ranks * ranks,
+            prior=prior,
+            box=self.box,
+            factors=factors,
+            calm=calm.factor,
+        )
+        made: Method = METHODS[settings.method].make(context)
+        return made
+
+
+@dataclass(frozen=True)
+class Calm:
+    """How much more calmly training goes on after a number of recoveries from divergence."""
+
+    recoveries: int = 0
+
+    @property
+    def factor(self) -> float:
+        """Multiplies the learning rate and the Langevin step."""
+        return 0.5**self.recoveries
+
+    @property
+    def extra_energy(self) -> float:
+        """Added to the weight of the penalty on energies: 0.01, 0.1, 1, ..."""
+        return 0.01 * 10 ** (self.recoveries - 1) if self.recoveries else 0.0
+
+
+def n_contenders(settings: Settings, stage: Stage) -> int:
+    """How many members compete for a result: all initialisations, until the clusters stand."""
+    return settings.training.n_init if stage.name == "clusters" else 1

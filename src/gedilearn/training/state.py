@@ -1,0 +1,276 @@
+"""The state of a training: one value that is saved, loaded, copied and thinned out.
+
+A checkpoint is a saved state, a resume loads it, a recovery from divergence goes back to a copy,
+and results that are certified early leave by `select`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gedilearn.methods.method import Forward, Method
+from gedilearn.methods.priors import Prior, fixed, make_prior
+from gedilearn.models.energy import EnergyModel
+from gedilearn.training.setup import Calm, Setup, n_contenders
+from gedilearn.training.stages import Stage, density_stage, first_stage
+
+Tree = dict[str, Any]  # nested dicts and lists of tensors and plain values
+
+# What Adam remembers of each entry of a parameter.
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class Batches:
+    """Deals `n` points in batches; each point comes once before any comes again.
+
+    It has a generator of its own, so that all ranks agree; rank r of R takes every R-th point of
+    the joined batch. With no more points than `batch_size` every batch is the whole data set.
+    """
+
+    def __init__(self, n: int, batch_size: int, seed: int, rank: int = 0, ranks: int = 1) -> None:
+        self.size = min(batch_size, n) // ranks * ranks
+        self.rank, self.ranks = rank, ranks
+        self.generator = torch.Generator().manual_seed(seed)
+        self.n = n
+        self.order = torch.empty(0, dtype=torch.long)
+
+    @classmethod
+    def of(cls, setup: Setup) -> Batches:
+        """Those of a training."""
+        training, fabric = setup.settings.training, setup.fabric
+        size, n = setup.settings.optimizer.batch_size, setup.data.shape[1]
+        return cls(n, size, training.seed, fabric.global_rank, fabric.world_size)
+
+    def next(self) -> Tensor:
+        """Indices of this rank's share of the next joined batch."""
+        while len(self.order) < self.size:
+            fresh = torch.randperm(self.n, generator=self.generator)
+            self.order = torch.cat([self.order, fresh])
+        joined, self.order = self.order[: self.size], self.order[self.size :]
+        return joined[self.rank :: self.ranks]
+
+    def state(self) -> Tree:
+        return {"order": self.order, "generator": self.generator.get_state()}
+
+    def restore(self, state: Tree) -> None:
+        self.order = state["order"]
+        self.generator.set_state(state["generator"])
+
+
+@dataclass
+class Kept:
+    """The best so far of the members that compete for one result."""
+
+    member: int = 0
+    state: dict[str, Tensor] | None = None  # its parameters
+    gap: float = math.inf  # under the certifying views
+    settled: bool = False  # whether that ends the search for clusters
+    target: Tensor | None = None  # (clusters,): the prior that it was held against
+
+    def network(self, setup: Setup) -> EnergyModel:
+        """The network itself."""
+        assert self.state is not None
+        model = setup.network(1).to(setup.data)
+        model.load_state_dict(self.state)
+        return model
+
+
+@dataclass(eq=False)
+class TrainState:
+    """Everything that changes while training, between two iterations."""
+
+    stage: Stage
+    results: list[int]  # in training; the members of a result stand side by side
+    model: EnergyModel
+    forward: Forward  # the model, wrapped for the ranks
+    optimizer: Optimizer
+    prior: Prior
+    method: Method  # with its memory and its chains
+    batches: Batches
+    kept: list[Kept]  # of every result
+    iteration: int = 0
+    recoveries: int = 0
+    reported: set[str] = field(default_factory=set)  # findings that stand
+    stopped: str | None = None  # why training ended: 'certified', 'budget' or 'diverged'
+    trouble: str | None = None  # what ended it, if it diverged
+
+    @property
+    def calm(self) -> Calm:
+        return Calm(self.recoveries)
+
+    def contenders(self, result: int) -> list[int]:
+        """The members that compete for a result."""
+        each = self.model.n_members // len(self.results)
+        first = self.results.index(result) * each
+        return list(range(first, first + each))
+
+    # --- how it comes about ------------------------------------------------------------------
+
+    @classmethod
+    def begin(cls, setup: Setup) -> TrainState:
+        """The state before the first iteration."""
+        kept = [Kept() for _ in range(setup.n_results)]
+        stage, prior = first_stage(setup.settings), make_prior(setup.settings.prior)
+        return cls._fresh(setup, stage, prior, Batches.of(setup), kept)
+
+    @classmethod
+    def _fresh(
+        cls,
+        setup: Setup,
+        stage: Stage,
+        prior: Prior,
+        batches: Batches,
+        kept: list[Kept],
+        **more: Any,
+    ) -> TrainState:
+        """At the beginning of a stage: networks, a fresh optimiser, fresh chains.
+
+        The networks are new while clusters are sought; for the density they are the kept ones.
+        """
+        results = more.pop("results", list(range(len(kept))))
+        model = setup.network(n_contenders(setup.settings, stage) * len(results))
+        if stage.name == "density":
+            found = EnergyModel.join([one.network(setup) for one in kept])
+            model.to(setup.data).load_state_dict(found.state_dict())
+            prior = fixed([one.target for one in kept], setup.settings.n_clusters)
+        forward, optimizer = setup.optimised(model, stage)
+        method = setup.method(stage, results, prior, Calm(more.get("recoveries", 0)))
+        return cls(stage, results, model, forward, optimizer, prior, method, batches, kept, **more)
+
+    def enter(self, setup: Setup, stage: Stage) -> TrainState:
+        """The state at the beginning of the next stage, for all results."""
+        more = {name: getattr(self, name) for name in ("iteration", "recoveries", "reported")}
+        return self._fresh(setup, stage, self.prior, self.batches, self.kept, **more)
+
+    def recover(self, setup: Setup, good: Tree | None) -> TrainState:
+        """The last good state, or the beginning, with new random numbers, new chains and more calm.
+
+        The same random numbers would lead to the same divergence.
+        """
+        recoveries = self.recoveries + 1
+        seed = setup.settings.training.seed + 7919 * recoveries + setup.fabric.global_rank
+        if good is None:
+            torch.manual_seed(seed)
+            return self._fresh(
+                setup, self.stage, self.prior, self.batches, self.kept, recoveries=recoveries
+            )
+        back = self.load(setup, copy.deepcopy(good))
+        torch.manual_seed(seed)
+        method = setup.method(back.stage, back.results, back.prior, Calm(recoveries))
+        method.load_state(copy.deepcopy(good["shared"]["method"]))
+        return replace(back, method=method, recoveries=recoveries)
+
+    def select(self, setup: Setup, results: list[int]) -> TrainState:
+        """The state of the members of these results alone; this one is not to be used any more.
+
+        The optimiser, the chains and what the method remembers go on as if the other members had
+        never been there.
+        """
+        members = [member for k in results for member in self.contenders(k)]
+        model = self.model.select(members)
+        forward, optimizer = setup.optimised(model, self.stage)
+        _keep_moments(self.model, self.optimizer, members, model, optimizer)
+        self.method.select(members)
+        if self.prior.state is not None:
+            self.prior.state = self.prior.state[members]
+        return replace(self, results=results, model=model, forward=forward, optimizer=optimizer)
+
+    # --- saving and loading ------------------------------------------------------------------
+
+    def save(self, with_chains: bool = True) -> Tree:
+        """All of it: what the ranks share, and what is this rank's own."""
+        shared = {
+            "stage": self.stage.name,
+            "stage_begin": self.stage.begin,
+            "results": self.results,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "prior": self.prior.state,
+            "method": self.method.state(),
+            "kept": [vars(one) for one in self.kept],
+            "iteration": self.iteration,
+            "recoveries": self.recoveries,
+            "reported": sorted(self.reported),
+            "stopped": self.stopped,
+            "trouble": self.trouble,
+        }
+        own: Tree = {"rng": torch.get_rng_state(), "batches": self.batches.state()}
+        device = next(self.model.parameters()).device
+        if device.type == "cuda":
+            own["cuda_rng"] = torch.cuda.get_rng_state(device)
+        if self.method.chains is not None and with_chains:
+            own["buffer"] = self.method.chains.positions
+        return {"shared": shared, "own": own}
+
+    def copy(self) -> Tree:
+        """A saved state that later iterations do not change, to recover from: without chains."""
+        return copy.deepcopy(self.save(with_chains=False))
+
+    @classmethod
+    def load(cls, setup: Setup, tree: Tree) -> TrainState:
+        """The state that `save` gave; the global generators go on from there too."""
+        shared, own, settings = tree["shared"], tree["own"], setup.settings
+        stage = first_stage(settings)
+        if shared["stage"] == "density":
+            following = density_stage(settings, shared["stage_begin"])
+            assert following is not None
+            stage = following
+        plain = ("results", "iteration", "recoveries", "stopped", "trouble")
+        batches = Batches.of(setup)
+        batches.restore(own["batches"])
+        state = cls._fresh(
+            setup,
+            stage,
+            make_prior(settings.prior),
+            batches,
+            [Kept(**values) for values in shared["kept"]],
+            reported=set(shared["reported"]),
+            **{name: shared[name] for name in plain},
+        )
+        state.model.load_state_dict(shared["model"])
+        state.optimizer.load_state_dict(shared["optimizer"])
+        for parameter, moments in state.optimizer.state.items():
+            for name, moment in moments.items():
+                if moment.shape == parameter.shape:  # fused Adam pairs them as they lie in memory
+                    moments[name] = torch.empty_like(parameter).copy_(moment)
+        state.method.load_state(shared["method"])
+        if shared["prior"] is not None:
+            state.prior.state = shared["prior"].to(setup.data.device)
+        if state.method.chains is not None and "buffer" in own:
+            state.method.chains.positions = own["buffer"].to(setup.data)
+        torch.set_rng_state(own["rng"])
+        if "cuda_rng" in own:
+            torch.cuda.set_rng_state(own["cuda_rng"], setup.fabric.device)
+        return state
+
+
+def _keep_moments(
+    model: EnergyModel,
+    optimizer: Optimizer,
+    members: Sequence[int],
+    chosen: EnergyModel,
+    its_optimizer: Optimizer,
+) -> None:
+    """Let the optimiser of `chosen`, which holds these members of `model`, go on where theirs was.
+
+    Moments are shaped like parameters, so a network that holds them is taken apart in the same way.
+    """
+    for name in MOMENTS:
+        carrier = copy.deepcopy(model)
+        with torch.no_grad():
+            for moment, parameter in zip(carrier.parameters(), model.parameters(), strict=True):
+                moment.copy_(optimizer.state[parameter][name])
+        moments = carrier.select(members).parameters()
+        for own, parameter, moment in zip(
+            chosen.parameters(), model.parameters(), moments, strict=True
+        ):
+            steps = optimizer.state[parameter]["step"]
+            its_optimizer.state[own] |= {"step": steps.clone(), name: moment.detach()}
