@@ -230,7 +230,7 @@ class Fitted:
         """What was asked for, the test images of a fetched set, or else the training data."""
         described = data_section(self.config)
         source = train or described.get("source")
-        test = test or testing_images_of(source)
+        test = test or split_for_testing(source)
         if trained is not None and (test is None or lasting(test) == (source and lasting(source))):
             return trained
         assert test is not None  # without training data, test data was demanded
@@ -255,7 +255,7 @@ class Fitted:
             return read(data, Pictures(size=(height, width)), screen)
 
 
-def testing_images_of(source: str | None) -> str | None:
+def split_for_testing(source: str | None) -> str | None:
     """The test images of the fetched set whose training images `source` names."""
     named = split_of(source) if source is not None and is_name(source) else None
     if named is None or named[1] != "train" or "test" not in SOURCES[named[0]].splits:
