@@ -67,12 +67,11 @@ def describe(
     data: str, label_column: str | None, pictures: Pictures, dataset: Dataset
 ) -> dict[str, Any]:
     """What a config says of its data, so that `load_source` finds and reads it again."""
-    names = dataset.columns
-    each_names_one = names is not None and len(set(names)) == len(names)
+    names = dataset.columns or ()
     described: dict[str, Any] = {
         "source": lasting(data),
         "label_column": label_column,
-        "columns": list(names) if names is not None and each_names_one else None,
+        "columns": list(names) if names and len(set(names)) == len(names) else None,
     }
     if is_folder(data):
         described["size"] = None if pictures.size is None else list(pictures.size)
