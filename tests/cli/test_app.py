@@ -21,7 +21,7 @@ from gedilearn.cli.use import Kind
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.registry import METHODS
-from gedilearn.settings import Device
+from gedilearn.settings import choices
 
 
 def gedi(*arguments: object, code: int = 0):
@@ -111,16 +111,14 @@ def test_an_interruption_says_how_to_continue_what_has_begun(tmp_path):
 
 
 def test_the_options_offer_what_there_is():
-    from gedilearn.assessment import Probe as Probes
-
     from gedilearn.estimator import Score
+    from gedilearn.evaluation import Probe as Probes
 
     assert [probe.value for probe in Probe] == list(get_args(Probes))
     assert [kind.value for kind in Kind] == list(get_args(Score))
     page = gedi("fit", "--help").stdout
     assert f"--method [{'|'.join(METHODS)}]" in page
-    devices = get_args(Device.model_fields["accelerator"].annotation)
-    assert f"--device [{'|'.join(devices)}]" in page
+    assert f"--device [{'|'.join(choices('device.accelerator'))}]" in page
 
 
 def test_settings_are_read_as_yaml():

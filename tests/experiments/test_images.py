@@ -125,7 +125,7 @@ def test_sets_outside_have_an_area_for_every_score(rows):
 
 def test_a_finished_row_is_never_made_again(rows, out, monkeypatch):
     monkeypatch.setattr(loop, "step", lambda *_: pytest.fail("trained again"))
-    monkeypatch.setattr(assessment, "assess", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(evaluation, "evaluate", lambda *_, **__: pytest.fail("measured again"))
     assert again(out) == rows
 
 
