@@ -335,7 +335,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely cluster of each point: (n_samples,)."""
-        return labels_of(self.result_, self._prepare(X))
+        x = self._prepare(X)
+        return labels_of(self.result_, x)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
