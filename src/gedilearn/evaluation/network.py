@@ -11,8 +11,7 @@ import torch
 
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI, Score
-from gedilearn.models.energy import log_density, posterior
-from gedilearn.models.inference import outputs
+from gedilearn.models.energy import log_density, outputs, posterior
 from gedilearn.training.checkpoint import latest, load_tree
 from gedilearn.training.run_directory import RunDirectory
 
