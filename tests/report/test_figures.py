@@ -16,19 +16,23 @@ from gedilearn import GEDI, panels
 from gedilearn.errors import InputError
 from gedilearn.report.figures import clusters_figure, draw_all, training_figure
 from gedilearn.report.run import Run
+from helpers import gedi
 
 TINY = {
     "max_iter": 20,
-    "check_every": 5,
-    "density_iter": 10,
-    "hidden": (16,),
+    "training.check_every": 5,
+    "density.iterations": 10,
+    "network.hidden": (16,),
     "random_state": 0,
     "device": "cpu",
 }
 
 
-def fit(path: Path, x: np.ndarray, n_clusters: int, **settings: object) -> Path:
-    GEDI(n_clusters=n_clusters, run_dir=path, **{**TINY, **settings}).fit(x)  # type: ignore[arg-type]
+def fit(
+    path: Path, x: np.ndarray, n_clusters: int, scaling: str = "standard", **settings: object
+) -> Path:
+    model = gedi(n_clusters=n_clusters, run_dir=path, **{**TINY, **settings})
+    model.set_params(settings=model.settings | {"scaling": scaling}).fit(x)
     return path
 
 

@@ -13,7 +13,7 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI, Score
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.models.inference import outputs
-from gedilearn.training.checkpoint import latest, load_tree
+from gedilearn.training.checkpoint import SHARED_FILE, latest, load_tree, own_file
 from gedilearn.training.run_directory import RunDirectory
 
 Tell = Callable[[str], None]
@@ -73,12 +73,12 @@ def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.nd
     """
     try:
         folder = latest(RunDirectory(run).checkpoints)
-        positions = None if folder is None else load_tree(folder, "rank-0").get("buffer")
+        positions = None if folder is None else load_tree(folder, own_file(0)).get("buffer")
         if folder is None or positions is None or positions.dim() != 5:
             return None
         # Members that still compete have chains each; the model is one of them.
         several = len(positions) > 1
-        member = load_tree(folder, "shared")["kept"][0]["member"] if several else 0
+        member = load_tree(folder, SHARED_FILE)["kept"][0]["member"] if several else 0
     except InputError as error:
         tell(f"without the replay buffer: {error}")
         return None
