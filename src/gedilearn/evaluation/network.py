@@ -35,7 +35,9 @@ def read(model: GEDI, x: np.ndarray) -> Seen:
 
     `predict`, `transform` and `score_samples` would give the same in four passes.
     """
-    parts = [outputs(model.model_, model._prepare(x[piece])) for piece in _pieces(x)]
+    scaled = (model.scaling_.apply(model.validate(x[piece])) for piece in _pieces(x))
+    dtype = model.box_.low.dtype
+    parts = [outputs(model.model_, torch.from_numpy(piece).to(dtype)) for piece in scaled]
     logits = torch.cat([part.logits for part in parts])
     scores = {"log_density": log_density(logits), "confidence": posterior(logits).amax(-1)}
     return Seen(

@@ -1,8 +1,8 @@
 """The report of a run: one HTML file that needs nothing else, from the run directory alone.
 
 Everything that comes from files passes through `_text`: the name of a data file may be markup, and
-a run directory may come from a stranger. A content policy in the page forbids scripts and requests
-all the same.
+a run directory may come from anywhere. A content policy in the page forbids scripts and requests
+as well.
 """
 
 from __future__ import annotations
