@@ -194,17 +194,6 @@ def test_images_are_shown_in_the_row_of_their_cluster(tmp_path: Path, drawn: lis
             np.testing.assert_allclose(tile, image[0], atol=1e-6)
 
 
-def test_twenty_clusters_look_different() -> None:
-    fig = Figure()
-    axes = fig.subplots()
-    panels.scatter(axes, np.zeros((20, 2)), np.arange(20), 20)
-    looks = {
-        (tuple(group.get_facecolor()[0]), group.get_paths()[0].vertices.tobytes())  # type: ignore[union-attr, index]
-        for group in axes.collections
-    }
-    assert len(looks) == 20
-
-
 def test_long_verdicts_and_hostile_names_neither_overlap_nor_fail(
     run: Path, drawn: list[Figure]
 ) -> None:
