@@ -22,16 +22,11 @@ from torch import Tensor, nn
 
 from gedilearn.data.arrays import Scaling, as_numbers, check_enough
 from gedilearn.data.dataset import fingerprint
-from gedilearn.data.views import make_views
 from gedilearn.errors import InputError
-from gedilearn.methods.priors import Fixed
-from gedilearn.models.build import build_model
 from gedilearn.models.energy import gradient_norms, log_density, outputs, posterior
 from gedilearn.presets import preset as preset_values
-from gedilearn.sampling.langevin import Kernel, run
 from gedilearn.sections import Schedule
 from gedilearn.settings import Settings, assign, flat, resolve
-from gedilearn.training.certificate import examine
 from gedilearn.training.environment import check_device
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
@@ -223,7 +218,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             for name, path in NAMED.items()
             if getattr(self, name) is not None and not _is_object(name, getattr(self, name))
         }
-        values = preset_values(self.preset or "default", given.get("method"))
+        values = preset_values(self.preset, given.get("method")) if self.preset else {}
         for path, value in given.items():
             assign(values, path, value)
         if self.random_state is not None or "training.seed" not in given:
@@ -300,7 +295,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             encoder=self._encoder(),
             view_function=self._view_function(),
         )
-        self.adopt(result, scaling, settings, labels_of(result, scaled))
+        self.adopt(result, scaling, result.labels(scaled))
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
@@ -309,12 +304,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             directory.write_summary(self.summary())
         return self
 
-    def adopt(
-        self, result: Result, scaling: Scaling, settings: Settings, labels: np.ndarray
-    ) -> None:
+    def adopt(self, result: Result, scaling: Scaling, labels: np.ndarray) -> None:
         """Become the model that training gave."""
         self.result_ = result
-        self.settings_ = settings
+        self.settings_ = result.settings
         self.scaling_ = scaling
         self.labels_ = labels
         self.model_ = result.model
@@ -335,7 +328,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def predict(self, X: Any) -> np.ndarray:
         """The most likely cluster of each point: (n_samples,)."""
         x = self._prepare(X)
-        return labels_of(self.result_, x)
+        return self.result_.labels(x)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
@@ -379,27 +372,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise InputError(f"n_samples={n_samples}: at least 1 is needed")
         if steps < 0:
             raise InputError(f"steps={steps}: at least 0 are needed")
-        sampler, box = self.settings_.sampler, self.box_
-        kernel = Kernel(
-            sampler.step_size, sampler.noise, sampler.max_move, box if sampler.clamp else None
-        )
-        with torch.random.fork_rng():
-            torch.manual_seed(_seed(random_state))
-            position = box.uniform(1, n_samples)
-            with self.model_.fixed():
-                position = run(position, self.model_.log_density, kernel, steps)[0]
-        return self.scaling_.undo(position.numpy()), labels_of(self.result_, position)
+        position = self.result_.sample(n_samples, steps, _seed(random_state))[0]
+        return self.scaling_.undo(position.numpy()), self.result_.labels(position)
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
         x = self._prepare(X)
-        settings = self.settings_
-        with torch.random.fork_rng():
-            torch.manual_seed(settings.training.seed)
-            seed, function = settings.training.seed, self._view_function()
-            views = make_views(settings.views, x, settings.n_clusters, seed, function)
-            prior = Fixed(None if settings.prior is None else torch.from_numpy(self.prior_))
-            return examine(self.model_, x[None], [views], prior, settings.training.tol)
+        return self.result_.diagnose(x, self._view_function())
 
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
@@ -450,13 +429,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if "encoder" in header["objects"] and "encoder" not in others:
             raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
         model = cls.from_settings(settings, **others)
-        result = Result.read(
-            tensors,
-            header["summary"],
-            lambda point: build_model(settings, point, 1, model._encoder()),
-        )
-        scaling, labels = Scaling.from_json(header["scaling"]), tensors["labels"].numpy()
-        model.adopt(result, scaling, settings, labels)
+        result = Result.read(settings, tensors, header["summary"], model._encoder())
+        scaling = Scaling.from_json(header["scaling"])
+        model.adopt(result, scaling, tensors["labels"].numpy())
         model.n_features_in_ = header["n_features_in"]
         if header["feature_names_in"]:
             model.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
@@ -508,12 +483,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 f"but the model was fitted to {tuple(low.shape)}"
             )
         return torch.from_numpy(self.scaling_.apply(array)).to(low.dtype)
-
-
-def labels_of(result: Result, scaled: Tensor) -> np.ndarray:
-    """The most likely cluster of each point, (n, ...), in the network's units: (n,)."""
-    x = scaled.to(result.box.low.dtype)
-    return outputs(result.model, x).logits.argmax(-1).numpy()
 
 
 def _seed(random_state: Any) -> int:
