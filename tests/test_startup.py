@@ -32,6 +32,8 @@ def loaded(code: str) -> set[str]:
         ["gedi", "--help"],
         ["gedi", "--version"],
         *(["gedi", name, "--help"] for name in ("fit", "resume", "predict", "sample", "demo")),
+        *(["gedi", name, "--help"] for name in ("choose", "evaluate", "report")),
+        ["gedi", "data", "get", "--help"],
         ["gedi", "reproduce", "landscape", "--help"],
     ],
     ids=" ".join,

@@ -30,6 +30,7 @@ SHORT = [
     *("--set", "density.iterations=10"),
     *("--set", "sampler.buffer=400"),
 ]
+CLUSTERS_ONLY = {"density.iterations": 0}
 NAMES = ["width", "height", "depth"]
 
 
@@ -102,8 +103,8 @@ def test_fit_takes_the_next_free_number(table, here):
 
 
 def test_fit_does_what_the_estimator_does(run, points):
-    settings = {"max_iter": 60, "check_every": 30, "buffer_size": 400, "density_iter": 10}
-    labels = GEDI(2, random_state=0, **settings).fit(points).labels_
+    settings = {"training.check_every": 30, "sampler.buffer": 400, "density.iterations": 10}
+    labels = GEDI(2, max_iter=60, random_state=0, settings=settings).fit(points).labels_
     rows = rows_of((run / "labels.csv").read_text())
     assert [int(row["row"]) for row in rows] == list(range(80))
     assert [int(row["cluster"]) for row in rows] == labels.tolist()
@@ -251,7 +252,7 @@ def test_a_model_file_will_do_for_a_run(run, points, here):
 def test_a_model_of_a_data_frame_finds_its_columns(points, here):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(points, columns=NAMES)
-    fitted = GEDI(2, max_iter=30, density_iter=0, random_state=0).fit(frame)
+    fitted = GEDI(2, max_iter=30, random_state=0, settings=CLUSTERS_ONLY).fit(frame)
     fitted.save("m.safetensors")
     frame[NAMES[::-1]].to_csv("x.csv", index=False)
     content = json.loads(gedi("predict", "m.safetensors", "x.csv", "--json").stdout)
@@ -339,7 +340,7 @@ def test_diagnose_of_a_model_file_needs_data(run, points, here):
 
 def test_diagnose_refuses_views_that_no_file_holds(points, here):
     np.save("x.npy", points)
-    GEDI(2, views=lambda x: x, max_iter=5, density_iter=0, run_dir="r").fit(points)
+    GEDI(2, views=lambda x: x, max_iter=5, settings=CLUSTERS_ONLY, run_dir="r").fit(points)
     assert "function as views" in gedi("diagnose", "r", "x.npy", code=2).stderr
 
 

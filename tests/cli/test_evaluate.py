@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gedilearn import GEDI
 from gedilearn.cli import app
-from gedilearn.cli.runs import testing_images_of
+from gedilearn.cli.runs import split_for_testing
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 
@@ -126,7 +126,7 @@ def test_a_fetched_set_is_measured_on_its_test_images(tmp_path, monkeypatch):
     ],
 )
 def test_the_test_images_are_those_of_the_same_set(source, expected):
-    assert testing_images_of(source) == expected
+    assert split_for_testing(source) == expected
 
 
 def test_tables_keep_their_columns_and_labels_are_optional(folder, tmp_path):
@@ -175,9 +175,12 @@ def test_a_model_file_is_measured_on_what_is_given(run, folder, tmp_path):
 
 def test_views_that_were_a_function_leave_out_the_gap_alone(folder, tmp_path):
     x, _ = squares(120, 0)
-    small = {"max_iter": 10, "density_iter": 4, "check_every": 10, "sgld_steps": 2, "width": 8}
+    small = {
+        **{"training.max_iter": 10, "training.check_every": 10, "density.iterations": 4},
+        **{"sampler.steps": 2, "optimizer.batch_size": 30, "network.width": 8},
+    }
     run = tmp_path / "run"
-    GEDI(2, views=lambda x: x.flip(-2), run_dir=run, random_state=0, batch_size=30, **small).fit(x)
+    GEDI(2, views=lambda x: x.flip(-2), run_dir=run, random_state=0, settings=small).fit(x)
     asked = ["--test", folder / "test.npz", "--json", "-q"]
     content = json.loads(gedi("evaluate", run, *CHEAP, *asked).stdout)
     assert "skipped" in content["certificate"] and "nmi" in content["clustering"]

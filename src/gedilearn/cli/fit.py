@@ -95,9 +95,9 @@ def fit(
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
     from gedilearn.cli.runs import Pictures, describe, free_run, read, resume_command
-    from gedilearn.estimator import GEDI, is_images
+    from gedilearn.estimator import GEDI
     from gedilearn.presets import preset as preset_values
-    from gedilearn.settings import assign, build
+    from gedilearn.settings import assign, resolve
     from gedilearn.training.run_directory import RunDirectory
 
     changed = changes(set_)
@@ -117,11 +117,11 @@ def fit(
         assign(values, name, value)
     screen, pictures = Screen(as_json, quiet), Pictures.asked(size, skip_broken)
     dataset = read(data, pictures, screen, label_column=label_column)
-    settings = build(values, is_images(dataset.x))
+    settings = resolve(values, dataset.x.shape)
     run = out or free_run(dataset.name, settings)
     model = GEDI.from_settings(settings, verbose=screen.interactive)
     with interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config):
-        model._fit(dataset.x, run, describe(data, label_column, pictures, dataset))
+        model.fit_run(dataset.x, run, describe(data, label_column, pictures, dataset))
         _finish(model, dataset, run, screen)
 
 
@@ -281,9 +281,9 @@ def settings() -> None:
     """
     import json
 
-    from gedilearn.settings import IMAGES, Settings, known_paths
+    from gedilearn.settings import IMAGES, flat, known_paths, settings_type
 
-    defaults = _flat(Settings().model_dump(mode="json"))
+    defaults = flat(settings_type()().model_dump(mode="json"))
     rows = []
     for path, text in known_paths().items():
         images = json.dumps(IMAGES[path]) if path in IMAGES else ""
@@ -303,19 +303,10 @@ def presets() -> None:
     import json
 
     from gedilearn.presets import ABOUT, PRESETS
+    from gedilearn.settings import flat
 
     rows = []
     for name, values in PRESETS.items():
-        changed = [f"{path}={json.dumps(value)}" for path, value in _flat(values).items()]
+        changed = [f"{path}={json.dumps(value)}" for path, value in flat(values).items()]
         rows.append((name, ABOUT[name], " ".join(changed) or "the defaults of gedi settings"))
     print_list(("preset", "about", "settings"), rows)
-
-
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{inner}": content for inner, content in value.items()}
-        else:
-            flat[name] = value
-    return flat

@@ -67,12 +67,11 @@ def describe(
     data: str, label_column: str | None, pictures: Pictures, dataset: Dataset
 ) -> dict[str, Any]:
     """What a config says of its data, so that `load_source` finds and reads it again."""
-    names = dataset.columns
-    each_names_one = names is not None and len(set(names)) == len(names)
+    names = dataset.columns or ()
     described: dict[str, Any] = {
         "source": lasting(data),
         "label_column": label_column,
-        "columns": list(names) if names is not None and each_names_one else None,
+        "columns": list(names) if names and len(set(names)) == len(names) else None,
     }
     if is_folder(data):
         described["size"] = None if pictures.size is None else list(pictures.size)
@@ -230,7 +229,7 @@ class Fitted:
         """What was asked for, the test images of a fetched set, or else the training data."""
         described = data_section(self.config)
         source = train or described.get("source")
-        test = test or testing_images_of(source)
+        test = test or split_for_testing(source)
         if trained is not None and (test is None or lasting(test) == (source and lasting(source))):
             return trained
         assert test is not None  # without training data, test data was demanded
@@ -255,7 +254,7 @@ class Fitted:
             return read(data, Pictures(size=(height, width)), screen)
 
 
-def testing_images_of(source: str | None) -> str | None:
+def split_for_testing(source: str | None) -> str | None:
     """The test images of the fetched set whose training images `source` names."""
     named = split_of(source) if source is not None and is_name(source) else None
     if named is None or named[1] != "train" or "test" not in SOURCES[named[0]].splits:

@@ -1,4 +1,4 @@
-"""Commands on fitted models: `gedi predict`, `score`, `sample`, `diagnose`, `evaluate`, `report`."""
+"""Commands on fitted models: `predict`, `score`, `sample`, `diagnose`, `evaluate`, `report`."""
 
 from __future__ import annotations
 
