@@ -28,9 +28,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.data.image_views import paper_views
 from gedilearn.models.resnet8 import ResNet8
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 from gedilearn.training.environment import launch
-from gedilearn.training.loop import Trainer
+from gedilearn.training.loop import begin, step
 
 BATCH = 64
 LANGEVIN_STEPS = 20
@@ -49,7 +49,7 @@ def images() -> Tensor:
 
 def make_step(width: int) -> Callable[[], object]:
     """The trainer's step for the paper's network, ready to be called."""
-    settings = build(
+    settings = resolve(
         {
             "n_clusters": width,
             "network": {"head": (2 * width,)},
@@ -66,12 +66,18 @@ def make_step(width: int) -> Callable[[], object]:
             "optimizer": {"batch_size": BATCH, "learning_rate": 1e-6},
             "training": {"max_iter": 1_000_000},
             "device": {"accelerator": "cpu"},
-        }
+        },
+        (POINTS, 3, 32, 32),
     )
-    views = paper_views(flip=True)
-    trainer = Trainer(images(), settings, encoder=ResNet8(3, width), view_function=views)
-    trainer.set_up(launch(settings.device))
-    return trainer.step
+    views = paper_views(0.03, flip=True)
+    setup, state = begin(
+        images(),
+        settings,
+        launch(settings.device),
+        encoder=ResNet8(3, width),
+        view_function=views,
+    )
+    return lambda: step(setup, state)
 
 
 # --- the convolutions alone -------------------------------------------------------------------
@@ -166,7 +172,7 @@ def make_plain(width: int) -> Callable[[], None]:
     """One iteration of Algorithm 1, written straight down."""
     net = PlainNetwork(width)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-6)
-    data, buffer, views = images(), images(), paper_views(flip=True)
+    data, buffer, views = images(), images(), paper_views(0.03, flip=True)
 
     def run() -> None:
         x = data[torch.randint(POINTS, (BATCH,))]
@@ -197,7 +203,7 @@ def make_plain(width: int) -> Callable[[], None]:
 
 def make_views() -> Callable[[], object]:
     """The views of one batch."""
-    views, x = paper_views(flip=True), images()[:BATCH]
+    views, x = paper_views(0.03, flip=True), images()[:BATCH]
     return lambda: views(x)
 
 

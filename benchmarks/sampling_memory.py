@@ -21,10 +21,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gedilearn.models.build import build_model
-from gedilearn.sampling.buffer import ReplayBuffer
-from gedilearn.sampling.chains import PersistentChains
+from gedilearn.sampling.chains import PersistentChains, ReplayBuffer
 from gedilearn.sampling.langevin import Box, Kernel
-from gedilearn.settings import Network, Settings
+from gedilearn.settings import resolve
 
 MEMBERS = 2
 BATCH = 20_000  # large, so that tensors outweigh everything else
@@ -74,7 +73,9 @@ def measure(steps: int, exact: bool) -> int:
     """Bytes by which drawing one batch raises the peak; to be called in a fresh process."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = build_model(Settings(network=Network(features=2, head=(4,))), (2,), MEMBERS)
+    model = build_model(
+        resolve({"network": {"features": 2, "head": (4,)}}, (100, 2)), (2,), MEMBERS
+    )
     box = Box(-torch.ones(2), torch.ones(2))
     buffer = ReplayBuffer(MEMBERS, BATCH, 0.05, box.uniform)
     chains = PersistentChains(buffer, Kernel(0.005, 0.1, None, box), steps)

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from gedilearn.data.toy import moons
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 from gedilearn.training.environment import launch
-from gedilearn.training.loop import Trainer
+from gedilearn.training.loop import begin, step
 
 BATCH = 400
 POINTS = 2_000
@@ -29,7 +29,7 @@ TARGET = 1.5  # largest ratio, with 8 members
 
 def make_step(members: int) -> Callable[[], object]:
     """The trainer's step for the paper's toy network, ready to be called."""
-    settings = build(
+    settings = resolve(
         {
             "network": {"hidden": (100, 100), "features": 2, "head": (4,)},
             "views": {"kind": "noise"},
@@ -38,12 +38,12 @@ def make_step(members: int) -> Callable[[], object]:
             "optimizer": {"batch_size": BATCH},
             "training": {"n_init": members, "max_iter": 1_000_000},
             "device": {"accelerator": "cpu"},
-        }
+        },
+        (POINTS, 2),
     )
     data = torch.as_tensor(moons(POINTS).x, dtype=torch.float32)
-    trainer = Trainer((data - data.mean(0)) / data.std(0), settings)
-    trainer.set_up(launch(settings.device))
-    return trainer.step
+    setup, state = begin((data - data.mean(0)) / data.std(0), settings, launch(settings.device))
+    return lambda: step(setup, state)
 
 
 def make_products(members: int) -> Callable[[], None]:

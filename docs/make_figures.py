@@ -20,6 +20,7 @@ from PIL import Image
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
+from gedilearn import panels
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.graph import draw
@@ -27,10 +28,11 @@ from gedilearn.data.toy import moons
 from gedilearn.data.views import Views, WalkViews, make_views
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.energy import EnergyModel, posterior
-from gedilearn.report import panels
-from gedilearn.settings import Settings, build
+from gedilearn.settings import Settings, resolve
 from gedilearn.training.certificate import REPEATS, measure
-from gedilearn.training.loop import Result, Trainer
+from gedilearn.training.loop import Result, train
+from gedilearn.training.setup import Setup
+from gedilearn.training.state import TrainState
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
@@ -79,29 +81,27 @@ def watch(data: Dataset, *changes: dict[str, Any], seed: int = SEED) -> Watched:
         values |= change
     x = torch.from_numpy(Scaling.fit(data.x).apply(data.x))
     grid = torch.from_numpy(_grid(x)[0])
-    settings = build(values)
-    walk = make_views(Settings().views, x, settings.n_clusters, seed)
+    settings = resolve(values, data.x.shape)
+    walk = make_views(resolve({}, x.shape).views, x, settings.n_clusters, seed)
     moments: list[Moment] = []
 
-    class Watching(Trainer):
-        def step(self) -> dict[str, Tensor]:
-            terms = super().step()
-            if self.iteration == 1 or self.iteration % EVERY == 0:
-                with torch.random.fork_rng():
-                    gap = float(measure(self.model, self.data, self.views, self.prior).gap[0])
-                    walked = float(measure(self.model, self.data, [walk], self.prior).gap[0])
-                progress = self.stage.view_progress(self.iteration)
-                own = self.views[0]
-                steps = own.steps(progress) if isinstance(own, WalkViews) else 0
-                surface = _surface(self.model, grid)
-                moments.append(Moment(self.iteration, steps, gap, walked, surface))
-            return terms
+    def look(setup: Setup, state: TrainState) -> None:
+        if state.iteration != 1 and state.iteration % EVERY:
+            return
+        model, prior = state.model, state.prior
+        with torch.random.fork_rng():
+            gap = float(measure(model, setup.data, setup.views, prior).gap[0])
+            walked = float(measure(model, setup.data, [walk], prior).gap[0])
+        progress = state.stage.view_progress(state.iteration)
+        used.append(setup.views[0])
+        steps = used[0].steps(progress) if isinstance(used[0], WalkViews) else 0
+        moments.append(Moment(state.iteration, steps, gap, walked, _surface(model, grid)))
 
-    trainer = Watching(x, settings)
-    result = trainer.fit()
+    used: list[Views] = []
+    (result,) = train(x, settings, on_step=look)
     labels = _predict(result.model, x).argmax(1)
     nmi = float(normalized_mutual_info_score(data.y, labels))
-    return Watched(data, x, trainer.views[0], result, moments, nmi)
+    return Watched(data, x, used[0], result, moments, nmi)
 
 
 @torch.no_grad()
@@ -278,7 +278,7 @@ def _save(fig: Any, path: Path) -> None:
 
 def gap_under_walks(run: Watched) -> float:
     """A clustering that was trained with other views, held against the long walk."""
-    views = make_views(Settings().views, run.x, 2, SEED)
+    views = make_views(resolve({}, run.x.shape).views, run.x, 2, SEED)
     torch.manual_seed(SEED)
     return float(measure(run.result.model, run.x[None], [views], Fixed(), repeats=REPEATS).gap[0])
 

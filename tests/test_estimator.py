@@ -21,12 +21,18 @@ from torch import nn
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
-from gedilearn.estimator import PARAMETERS, _look_up
-from gedilearn.settings import BASELINES, IMAGES, Settings, known_paths
+from gedilearn.estimator import NAMED
+from gedilearn.settings import IMAGES, Settings, flat, known_paths, resolve
+from helpers import gedi
 
-QUICK = dict(
-    max_iter=60, check_every=30, density_iter=10, batch_size=64, buffer_size=100, random_state=0
-)
+QUICK = {
+    "max_iter": 60,
+    "training.check_every": 30,
+    "density.iterations": 10,
+    "optimizer.batch_size": 64,
+    "sampler.buffer": 100,
+    "random_state": 0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +45,9 @@ def fitted(moons: tuple[np.ndarray, np.ndarray]) -> GEDI:
     return GEDI(n_clusters=2, random_state=0).fit(moons[0])
 
 
-@parametrize_with_checks([GEDI(max_iter=100, check_every=50, density_iter=10)])
+@parametrize_with_checks(
+    [gedi(max_iter=100, **{"training.check_every": 50, "density.iterations": 10})]
+)
 def test_scikit_learns_own_checks(estimator: GEDI, check) -> None:
     check(estimator)
 
@@ -138,8 +146,14 @@ def test_the_diagnosis_of_new_data_tells_a_certified_from_a_foreign_set(fitted: 
 
 def test_the_best_of_several_initialisations_has_the_smallest_gap(tmp_path: Path) -> None:
     X, _ = make_moons(300, noise=0.05, random_state=0)
-    settings = QUICK | dict(views="noise", view_noise=0.1, tol=0.0, max_iter=90, density_iter=0)
-    model = GEDI(n_clusters=2, n_init=4, run_dir=tmp_path / "run", **settings).fit(X)
+    settings = QUICK | {
+        "views": "noise",
+        "views.noise": 0.1,
+        "training.tol": 0.0,
+        "max_iter": 90,
+        "density.iterations": 0,
+    }
+    model = gedi(n_clusters=2, n_init=4, run_dir=tmp_path / "run", **settings).fit(X)
     rows = [json.loads(s) for s in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(len(row["gap"]) == 4 for row in rows)
     assert model.certificate_gap_ == min(min(row["gap"]) for row in rows)
@@ -147,7 +161,9 @@ def test_the_best_of_several_initialisations_has_the_smallest_gap(tmp_path: Path
 
 def test_an_uneven_split_cannot_be_certified_under_a_uniform_prior() -> None:
     X, _ = make_blobs([400, 100], centers=[[0, 0], [6, 6]], cluster_std=0.5, random_state=0)
-    model = GEDI(n_clusters=2, random_state=0, max_iter=400, density_iter=0, w_gen=0.0).fit(X)
+    model = gedi(
+        n_clusters=2, random_state=0, max_iter=400, w_gen=0.0, **{"density.iterations": 0}
+    ).fit(X)
     assert not model.converged_ and model.stopped_ == "budget"
 
 
@@ -163,7 +179,9 @@ def test_an_uneven_split_is_certified_under_a_given_or_estimated_prior(prior) ->
 def test_a_run_that_diverges_says_so() -> None:
     X, _ = make_moons(200, random_state=0)
     with pytest.warns(RuntimeWarning, match="diverged after 2 recoveries"):
-        model = GEDI(**QUICK | dict(learning_rate=1e30, max_recoveries=2)).fit(X)
+        model = gedi(**QUICK | {"optimizer.learning_rate": 1e30, "training.max_recoveries": 2}).fit(
+            X
+        )
     assert model.stopped_ == "diverged" and not model.converged_ and model.n_recoveries_ == 2
     assert "not finite" in model.verdict_
 
@@ -173,89 +191,128 @@ def test_a_run_that_diverges_says_so() -> None:
 
 def test_the_same_seed_gives_the_same_model_and_another_one_another(moons) -> None:
     X, _ = moons
-    first, second = (GEDI(**QUICK).fit(X).predict_proba(X) for _ in range(2))
-    other = GEDI(**QUICK | {"random_state": 1}).fit(X).predict_proba(X)
+    first, second = (gedi(**QUICK).fit(X).predict_proba(X) for _ in range(2))
+    other = gedi(**QUICK | {"random_state": 1}).fit(X).predict_proba(X)
     np.testing.assert_array_equal(first, second)
     assert np.abs(first - other).max() > 1e-3
 
 
 def test_tensors_frames_and_lists_are_taken(moons) -> None:
     X = moons[0][:80]
-    expected = GEDI(**QUICK).fit(X).predict_proba(X)
+    expected = gedi(**QUICK).fit(X).predict_proba(X)
     for same in (torch.from_numpy(X), pd.DataFrame(X, columns=["a", "b"]), X.tolist()):
-        model = GEDI(**QUICK).fit(same)
+        model = gedi(**QUICK).fit(same)
         np.testing.assert_allclose(model.predict_proba(same), expected)
     frame = pd.DataFrame(X, columns=["a", "b"])
-    assert GEDI(**QUICK).fit(frame).feature_names_in_.tolist() == ["a", "b"]
+    assert gedi(**QUICK).fit(frame).feature_names_in_.tolist() == ["a", "b"]
 
 
 def test_it_works_in_pipelines_clones_and_grid_search(moons) -> None:
     X = moons[0][:120]
-    pipeline = make_pipeline(MinMaxScaler(), GEDI(**QUICK))
+    pipeline = make_pipeline(MinMaxScaler(), gedi(**QUICK))
     assert pipeline.fit_predict(X).shape == (120,)
     assert pipeline.set_output(transform="pandas").fit_transform(X).columns[0] == "gedi0"
-    search = GridSearchCV(GEDI(**QUICK), {"w_inv": [1.0, 50.0]}, cv=2).fit(X)
+    grid = {"w_inv": [1.0, 50.0], "settings__sampler.steps": [1, 2]}
+    search = GridSearchCV(gedi(**QUICK), grid, cv=2).fit(X)
     assert search.best_params_["w_inv"] in (1.0, 50.0)
-    copied = clone(GEDI(n_clusters=3, encoder=nn.Linear(2, 4), hidden=(7,)))
-    assert copied.get_params()["hidden"] == (7,)
+    steps = search.best_params_["settings__sampler.steps"]
+    assert search.best_estimator_.settings_.sampler.steps == steps
+    assert search.best_estimator_.settings_.optimizer.batch_size == 64  # the others stay
+    copied = clone(GEDI(3, encoder=nn.Linear(2, 4), settings={"network.hidden": (7,)}))
+    assert copied.get_params()["settings__network.hidden"] == (7,)
+    with pytest.raises(InputError, match=r"unknown setting 'network\.hiden'"):
+        copied.set_params(**{"settings__network.hiden": (7,)}).fit(X)
 
 
 def test_every_argument_is_documented_with_its_default_and_reaches_a_setting() -> None:
     arguments = inspect.signature(GEDI.__init__).parameters
-    known = known_paths()
+    assert len(arguments) == 17  # self, and those that people change
     for name, parameter in arguments.items():
-        if name == "self":
-            continue
-        assert f"    {name} : default {parameter.default!r}\n" in GEDI.__doc__
-    objects = {"self", "method_options", "random_state", "run_dir", "verbose"}
-    assert set(arguments) - objects == set(PARAMETERS)
-    others = {path for path in known if path.split(".")[0] not in BASELINES}
-    assert others - set(PARAMETERS.values()) == {"training.seed"}
+        if name != "self":
+            assert f"    {name} : default {parameter.default!r}\n" in GEDI.__doc__
+    objects = {"self", "preset", "random_state", "run_dir", "verbose", "settings"}
+    assert set(arguments) - objects == set(NAMED)
+    assert set(NAMED.values()) <= set(known_paths())
 
 
 def test_settings_reach_the_network_and_come_back() -> None:
-    model = GEDI(hidden=(8, 6), features=3, head=(5,), activation="silu", temperature=0.5)
+    network = {"hidden": (8, 6), "features": 3, "head": (5,), "activation": "silu"}
+    values = {f"network.{name}": value for name, value in network.items()}
     X = np.random.default_rng(0).normal(size=(60, 4))
-    model.set_params(**QUICK).fit(X)
+    model = gedi(**QUICK, **values, **{"network.temperature": 0.5}).fit(X)
     assert model.model_.encoder.widths == (4, 8, 6, 3)
     assert model.model_.head.widths == (3, 5, 2)
     assert model.model_.temperature == 0.5
-    again = GEDI.from_settings(model.settings_)
-    for name, path in PARAMETERS.items():
-        left_open = path in IMAGES and getattr(model, name) == "auto"
-        assert left_open or getattr(again, name) == getattr(model, name), name
-    assert again._settings() == model.settings_.model_copy(
-        update={"training": again._settings().training}
+    assert GEDI.from_settings(model.settings_).resolve(X.shape) == model.settings_
+
+
+def test_every_setting_can_be_given_by_its_dotted_name() -> None:
+    wanted = resolve({}, (50, 2))
+    given = flat(wanted.model_dump())
+    assert GEDI(settings=given).resolve((50, 2)) == wanted
+    for path, value in given.items():
+        assert flat(GEDI(settings={path: value}).resolve((50, 2)).model_dump())[path] == value
+
+
+def test_an_argument_goes_before_settings_and_these_before_the_preset() -> None:
+    assert GEDI(preset="paper/toy").resolve((50, 2)).training.max_iter == 20_000
+    changed = {"training.max_iter": 7}
+    assert GEDI(preset="paper/toy", settings=changed).resolve((50, 2)).training.max_iter == 7
+    model = GEDI(preset="paper/toy", settings=changed, max_iter=8)
+    assert model.resolve((50, 2)).training.max_iter == 8
+    assert GEDI(preset="paper/toy", method="jem").resolve((50, 2)).sampler.steps == 10
+    assert GEDI(settings={"training.seed": 5}).resolve((50, 2)).training.seed == 5
+    assert GEDI(random_state=6, settings={"training.seed": 5}).resolve((5, 2)).training.seed == 6
+
+
+def test_a_preset_is_fitted() -> None:
+    X, _ = make_moons(60, noise=0.05, random_state=0)
+    model = GEDI(preset="paper/toy", max_iter=10, settings={"density.iterations": 5}).fit(X)
+    assert model.settings_.network.head == (4,) and model.labels_.shape == (60,)
+
+
+def test_what_is_left_open_is_settled_by_the_shape_of_the_data() -> None:
+    vectors, images = GEDI().resolve((50, 2)), GEDI().resolve((50, 1, 8, 8))
+    assert (vectors.views.kind, vectors.network.encoder, vectors.device.threads) == (
+        "walk",
+        "mlp",
+        1,
     )
+    assert (images.views.kind, images.network.encoder, images.network.width) == ("grey", "conv", 32)
+    assert GEDI().resolve((50, 3, 8, 8)).views.kind == "colour"
+    assert GEDI(encoder="resnet8").resolve((50, 3, 8, 8)).network.width == 128
+    assert GEDI(3, method="swav").resolve((50, 2)).own.embedding == 3
+    long = {"optimizer.batch_size": 10}
+    assert GEDI(method="deepcluster", settings=long).resolve((1000, 2)).own.period == 100
+    with pytest.raises(InputError, match="'mlp' needs vectors"):
+        GEDI(encoder="mlp").resolve((50, 1, 8, 8))
 
 
 def test_images_have_defaults_of_their_own_and_what_is_given_stays() -> None:
     X = np.random.default_rng(0).normal(size=(20, 1, 8, 8))
-    given = dict(w_inv=50.0, max_iter=3, density_iter=2, batch_size=20, sgld_steps=1)
-    settings = GEDI(**given, width=2, random_state=0).fit(X).settings_
-    flat = {path: _look_up(settings.model_dump(), path) for path in IMAGES}
-    named = {PARAMETERS[name]: value for name, value in given.items()}
-    assert flat == {path: named.get(path, value) for path, value in IMAGES.items()}
-    assert GEDI(**QUICK).fit(X[:, 0, 0]).settings_.weights.inv == Settings().weights.inv
+    given = {"weights.inv": 50.0, "density.iterations": 2, "optimizer.batch_size": 20}
+    given |= {"sampler.steps": 1}
+    model = gedi(**given, max_iter=3, random_state=0, **{"network.width": 2}).fit(X)
+    used = flat(model.settings_.model_dump())
+    assert {path: used[path] for path in IMAGES} == IMAGES | given
+    assert gedi(**QUICK).fit(X[:, 0, 0]).settings_.weights.inv == Settings().weights.inv
 
 
 def test_every_default_of_images_is_a_known_setting_that_differs_from_that_of_vectors() -> None:
     assert set(IMAGES) <= set(known_paths())
+    defaults = flat(Settings().model_dump())
     for path, value in IMAGES.items():
-        assert _look_up(Settings().model_dump(), path) != value, path
-    for name, parameter in inspect.signature(GEDI.__init__).parameters.items():
-        if PARAMETERS.get(name) in IMAGES:
-            assert parameter.default == "auto", name
+        assert defaults[path] != value, path
 
 
 def test_any_module_may_be_the_encoder_and_is_not_changed(moons) -> None:
     X, _ = moons
     encoder = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 3))
     before = [p.clone() for p in encoder.parameters()]
-    model = GEDI(encoder=encoder, n_init=2, **QUICK).fit(X)
+    model = gedi(encoder=encoder, n_init=2, **QUICK).fit(X)
     assert model.transform(X).shape == (500, 3)
     assert all(torch.equal(a, b) for a, b in zip(before, encoder.parameters(), strict=True))
-    wrong = GEDI(encoder=nn.Linear(5, 3), **QUICK)
+    wrong = gedi(encoder=nn.Linear(5, 3), **QUICK)
     with pytest.raises(InputError, match=r"encoder does not take points of shape \(2,\)"):
         wrong.fit(X)
 
@@ -268,17 +325,24 @@ def test_a_function_may_be_the_views(moons) -> None:
         seen.append(x.shape)
         return x + 0.1 * torch.randn_like(x)
 
-    GEDI(views=views, **QUICK).fit(X)
+    gedi(views=views, **QUICK).fit(X)
     assert (64, 2) in seen
     with pytest.raises(InputError, match="must return a tensor of the batch's shape"):
-        GEDI(views=lambda x: x[:3], **QUICK).fit(X)
+        gedi(views=lambda x: x[:3], **QUICK).fit(X)
 
 
 def test_images_are_clustered_scored_and_sampled() -> None:
     rng = np.random.default_rng(0)
     X = rng.integers(0, 255, size=(60, 1, 8, 8)).astype(np.uint8)
-    model = GEDI(
-        n_clusters=3, **QUICK | dict(max_iter=10, check_every=5, density_iter=4, batch_size=20)
+    model = gedi(
+        n_clusters=3,
+        **QUICK
+        | {
+            "max_iter": 10,
+            "training.check_every": 5,
+            "density.iterations": 4,
+            "optimizer.batch_size": 20,
+        },
     ).fit(X)
     assert model.predict(X).shape == (60,)
     assert model.score_samples(X, kind="gradient_norm").shape == (60,)
@@ -311,7 +375,7 @@ def test_a_saved_model_comes_back_with_all_it_knew(tmp_path: Path, moons, fitted
 def test_a_model_with_its_own_encoder_asks_for_it_again(tmp_path: Path, moons) -> None:
     X, _ = moons
     encoder = nn.Sequential(nn.Linear(2, 8), nn.Tanh())
-    model = GEDI(encoder=encoder, **QUICK).fit(X)
+    model = gedi(encoder=encoder, **QUICK).fit(X)
     model.save(tmp_path / "m.safetensors")
     with pytest.raises(InputError, match="encoder"):
         GEDI.load(tmp_path / "m.safetensors")
@@ -344,7 +408,7 @@ def test_a_damaged_or_foreign_model_file_is_one_clear_line(tmp_path: Path, fitte
         (np.random.rand(20, 2), {"w_inv": "much"}, "w_inv='much'"),
         (np.random.rand(20, 2), {"prior": (0.5, 0.6)}, "sum to 1"),
         (np.random.rand(20, 2), {"prior": (0.2, 0.2, 0.6)}, "3 entries for n_clusters=2"),
-        (np.random.rand(20, 2), {"buffer_size": 10}, "buffer_size=10"),
+        (np.random.rand(20, 2), {"sampler.buffer": 10}, "sampler.buffer=10"),
         (np.random.rand(20, 2), {"views": "grey"}, "needs images"),
         (np.random.rand(20, 2), {"device": "abacus"}, "abacus"),
         (np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 4.0]]), {}, "row 1"),
@@ -354,13 +418,13 @@ def test_a_damaged_or_foreign_model_file_is_one_clear_line(tmp_path: Path, fitte
 )
 def test_bad_input_is_one_line_that_names_it(X: np.ndarray, arguments: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("(", r"\(")) as caught:
-        GEDI(**QUICK | arguments).fit(X)
+        gedi(**QUICK | arguments).fit(X)
     assert "\n" not in str(caught.value)
 
 
 def test_duplicates_and_constant_columns_are_no_trouble() -> None:
     X, _ = make_moons(100, noise=0.05, random_state=0)
     doubled = np.hstack([np.vstack([X, X, X]), np.full((300, 1), 7.0)])
-    model = GEDI(**QUICK).fit(doubled)
+    model = gedi(**QUICK).fit(doubled)
     assert np.isfinite(model.score_samples(doubled)).all()
-    assert model.scaling_.constant_columns == (2,)
+    assert (model.sample(3, random_state=0)[0][:, 2] == 7).all()

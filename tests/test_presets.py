@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from gedilearn.models.resnet8 import ResNet8
-from gedilearn.presets import METHODS, PRESETS, preset, small_iterations
-from gedilearn.settings import IMAGES, assign, build
+from gedilearn.presets import CHANGES, PRESETS, preset, small_iterations
+from gedilearn.settings import IMAGES, assign, flat, resolve
 from gedilearn.training.environment import launch
-from gedilearn.training.loop import Trainer
+from gedilearn.training.loop import begin, step
 
 SETS = ("svhn", "cifar10", "cifar100")
+SHAPE = (100, 3, 32, 32)
 OF_IMAGES = [f"{scale}/{data}" for scale in ("paper", "small") for data in SETS]
 FIVE = ("jem", "barlow", "swav", "no-gen", "gedi")
 
@@ -46,7 +47,7 @@ def value(settings, path):
 
 @pytest.mark.parametrize("column", range(3), ids=SETS)
 def test_the_papers_presets_hold_the_printed_values(column):
-    settings = build(preset(f"paper/{SETS[column]}"), images=True)
+    settings = resolve(preset(f"paper/{SETS[column]}"), SHAPE)
     found = {path: value(settings, path) for path in PRINTED}
     assert found == {path: values[column] for path, values in PRINTED.items()}
     assert settings.n_clusters == PRINTED["network.width"][column]
@@ -70,23 +71,29 @@ def test_a_preset_of_images_leaves_nothing_to_the_defaults_of_images(name):
     values = PRESETS[name]
     unsaid = [p for p in IMAGES if p.split(".")[1] not in values.get(p.split(".")[0], {})]
     assert unsaid == []
-    assert build(values, images=True) == build(values)
+    given = {path: flat(values)[path] for path in IMAGES}
+    used = flat(resolve(values, SHAPE).model_dump())
+    assert {path: used[path] for path in IMAGES} == given
 
 
 @pytest.mark.parametrize("data", SETS)
 def test_at_the_papers_scale_jem_alone_has_views_of_its_own(data):
-    base = build(preset(f"paper/{data}"))
+    base = resolve(preset(f"paper/{data}"), SHAPE)
     for method in FIVE:
-        found = build(preset(f"paper/{data}", method))
+        found = resolve(preset(f"paper/{data}", method), SHAPE)
         kind = "noise" if method == "jem" else "paper"
         views = base.views.model_copy(update={"kind": kind})
         assert found == base.model_copy(update={"method": method, "views": views})
 
 
 def test_scaled_down_there_are_as_many_clusters_as_classes():
-    found = [build(preset(f"small/{data}")).n_clusters for data in SETS]
+    found = [resolve(preset(f"small/{data}"), SHAPE).n_clusters for data in SETS]
     assert found == [10, 10, 100]
-    assert [build(preset(f"small/{data}")).views.flip for data in SETS] == [False, True, True]
+    assert [resolve(preset(f"small/{data}"), SHAPE).views.flip for data in SETS] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def images_seen(method, density, monkeypatch):
@@ -95,8 +102,9 @@ def images_seen(method, density, monkeypatch):
     assign(values, "network.width", 4)
     if density:  # the stage of GEN, from the start
         assign(values, "density.iterations", 0)
-    trainer = Trainer(torch.rand(80, 3, 8, 8) * 2 - 1, build(values))
-    trainer.set_up(launch(trainer.settings.device))
+    x = torch.rand(80, 3, 8, 8) * 2 - 1
+    settings = resolve(values, tuple(x.shape))
+    setup, state = begin(x, settings, launch(settings.device))
     seen = []
     forward = ResNet8.forward
 
@@ -106,8 +114,8 @@ def images_seen(method, density, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(ResNet8, "forward", counting)
-        trainer.iteration = 1
-        trainer.step()
+        state.iteration = 1
+        step(setup, state)
     trained = sum(n for n, learning in seen if learning)
     return trained, sum(n for n, _ in seen) - trained
 
@@ -119,10 +127,10 @@ def test_scaled_down_all_methods_have_equal_compute(monkeypatch):
 
     spent = {}
     for method in FIVE:
-        settings = build(preset("small/cifar10", method))
+        settings = resolve(preset("small/cifar10", method), SHAPE)
         assert settings.training.tol == 0  # none ends early
         spent[method] = settings.training.max_iter * passes(method, False)
-    gen = build(preset("small/cifar10", "gedi")).density.iterations
+    gen = resolve(preset("small/cifar10", "gedi"), SHAPE).density.iterations
     spent["gedi"] += gen * passes("gedi", True)
     assert gen > 100
     most = max(spent.values())
@@ -134,7 +142,7 @@ def test_the_stages_of_gedi_share_the_compute_and_other_methods_have_one():
     clusters, density = small_iterations("gedi")
     assert clusters < small_iterations("no-gen")[0] and density < small_iterations("jem")[0]
     assert [small_iterations(m)[1] for m in FIVE if m != "gedi"] == [0, 0, 0, 0]
-    assert "gedi" not in METHODS["small/svhn"]
+    assert "gedi" not in CHANGES["small/svhn"]
     assert preset("small/svhn", "gedi") == preset("small/svhn") | {"method": "gedi"}
 
 

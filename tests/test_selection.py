@@ -14,6 +14,7 @@ from gedilearn import GEDI, Choice, choose_n_clusters
 from gedilearn.data.graph import neighbour_graph
 from gedilearn.errors import InputError
 from gedilearn.selection import _order, _words, slow_modes
+from helpers import gedi
 
 CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
 
@@ -82,7 +83,7 @@ def test_the_same_seed_gives_the_same_choice_and_stability_is_that_of_two_separa
     assert [row["n_clusters"] for row in seen] == [2, 3]
     seeds = np.random.RandomState(5).randint(2**31 - 1, size=2).tolist()
     labels = [
-        GEDI(3, w_gen=0.0, max_iter=100, random_state=s, n_neighbors=k).fit(x).labels_
+        gedi(3, w_gen=0.0, max_iter=100, random_state=s, **{"views.n_neighbors": k}).fit(x).labels_
         for s, k in zip(seeds, (10, 7), strict=True)
     ]
     assert b.rows[1]["stability"] == pytest.approx(adjusted_rand_score(*labels))

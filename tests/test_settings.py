@@ -4,7 +4,8 @@ import pytest
 
 from gedilearn.errors import InputError
 from gedilearn.presets import PRESETS, preset
-from gedilearn.settings import Settings, assign, at, build, known_paths
+from gedilearn.sections import at
+from gedilearn.settings import assign, flat, known_paths, nested, resolve, settings_type
 
 
 def test_a_number_is_a_constant_schedule() -> None:
@@ -18,12 +19,12 @@ def test_a_schedule_is_linear_between_its_points_and_flat_outside() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_valid_and_survives_its_own_json(name: str) -> None:
-    settings = build(preset(name))
-    assert Settings.model_validate_json(settings.model_dump_json()) == settings
+    settings = resolve(preset(name), (100, 2))
+    assert settings_type().model_validate_json(settings.model_dump_json()) == settings
 
 
 def test_the_literal_preset_holds_the_papers_values() -> None:
-    settings = build(preset("paper/toy-literal"))
+    settings = resolve(preset("paper/toy-literal"), (100, 2))
     assert settings.training.max_iter == 20_000 and settings.optimizer.batch_size == 400
     assert settings.optimizer.learning_rate == 1e-3
     assert settings.optimizer.betas == (0.9, 0.999)
@@ -48,7 +49,7 @@ def test_the_literal_preset_holds_the_papers_values() -> None:
 )
 def test_a_wrong_value_is_named_in_one_line(values: dict, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
-        build(values)
+        resolve(values, (100, 2))
     assert "\n" not in str(caught.value)
 
 
@@ -61,3 +62,16 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 def test_every_setting_says_what_it_means() -> None:
     assert all(len(text) > 10 for text in known_paths().values())
+
+
+def test_dotted_and_nested_values_are_two_forms_of_one_thing() -> None:
+    values = {"n_clusters": 3, "sampler": {"steps": 2, "noise": 0.1}, "swav": {"queue": 5}}
+    assert nested(flat(values)) == values
+    with pytest.raises(InputError, match=r"did you mean 'sampler.steps'"):
+        nested({"sampler.step": 2})
+
+
+def test_settled_settings_stay_as_they_are() -> None:
+    for shape in ((100, 2), (100, 1, 8, 8), (100, 3, 16, 16)):
+        once = resolve({}, shape)
+        assert resolve(once.model_dump(), shape) == once

@@ -13,10 +13,14 @@ class InputError(ValueError):
     """
 
 
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like this one, or None when none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return near[0] if near else None
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """' (did you mean ...?)' with the nearest known name, or the known names when none is near."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if near:
-        return f" (did you mean {near[0]!r}?)"
-    return f" (known: {', '.join(names)})"
+    near = closest(name, names)
+    return f" (did you mean {near!r}?)" if near else f" (known: {', '.join(names)})"

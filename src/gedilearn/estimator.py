@@ -26,10 +26,10 @@ from gedilearn.data.arrays import Scaling, as_numbers
 from gedilearn.data.dataset import fingerprint
 from gedilearn.data.views import make_views
 from gedilearn.errors import InputError
-from gedilearn.evaluation.inference import gradient_norms, outputs
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
+from gedilearn.models.inference import gradient_norms, outputs
 from gedilearn.presets import preset as preset_values
 from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.sections import Schedule

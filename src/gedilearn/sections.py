@@ -5,15 +5,12 @@ Methods with settings of their own state them beside their code, as a `Section` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from gedilearn.errors import InputError
 from gedilearn.registry import SAMPLERS, VIEWS
-
-if TYPE_CHECKING:
-    from gedilearn.settings import Settings
 
 
 def is_images(shape: tuple[int, ...]) -> bool:
@@ -62,8 +59,8 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def resolved(self: Self, settings: Settings, shape: tuple[int, ...]) -> Self:
-        """The section for data of this shape: what was left open has its value."""
+    def resolved(self: Self, settings: Any, shape: tuple[int, ...]) -> Self:
+        """The section for data of this shape, in these `Settings`: nothing is left open."""
         return self
 
 
@@ -98,7 +95,7 @@ class Network(Section):
         1.0, gt=0, description="The temperature tau that divides the logits."
     )
 
-    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> Network:
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Network:
         if not is_images(shape):
             return self.model_copy(update={"encoder": "mlp"})
         if self.encoder == "mlp":
@@ -146,7 +143,7 @@ class Views(Section):
     def _known(cls, kind: str) -> str:
         return kind if kind == AUTO else VIEWS.check(kind)
 
-    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> Views:
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Views:
         if self.kind != AUTO:
             return self
         grey = len(shape) > 1 and shape[1] == 1
@@ -306,7 +303,7 @@ class Device(Section):
         "32-true", description="'32-true', '64-true' or 'bf16-mixed'."
     )
 
-    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> Device:
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Device:
         if self.threads is None and not is_images(shape):
             return self.model_copy(update={"threads": 1})
         return self

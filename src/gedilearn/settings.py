@@ -63,6 +63,10 @@ class Settings(Section):
     training: Training = Training()
     device: Device = Device()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied between processes as plain values: the class itself is made when it is needed."""
+        return _validated, (self.model_dump(),)
+
     @property
     def own(self) -> Any:
         """The section of the method, if it has settings of its own."""
@@ -144,7 +148,7 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
     if is_images(shape):
         values = _with_image_defaults(values)
     try:
-        settings = settings_type().model_validate(values)
+        settings = _validated(values)
     except ValidationError as error:
         raise InputError(_one_line(error)) from None
     sections = {name: getattr(settings, name) for name in type(settings).model_fields}
@@ -160,6 +164,10 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
 def settings_type() -> type[Settings]:
     """`Settings` with a section for every registered method that has settings of its own."""
     return _with_sections(tuple((name, OPTIONS[name]) for name in OPTIONS))
+
+
+def _validated(values: dict[str, Any]) -> Settings:
+    return settings_type().model_validate(values)
 
 
 @lru_cache(maxsize=4)

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from gedilearn import GEDI
 from gedilearn.cli import app
-from gedilearn.data.files import load
+from gedilearn.data.load import load
 from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, Settings, known_paths
 from gedilearn.training.run_directory import RunDirectory

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from gedilearn import GEDI
 from gedilearn.cli import app
 from gedilearn.cli.runs import Pictures
-from gedilearn.data.files import load
-from gedilearn.data.images import read_images
+from gedilearn.data.image_folder import read_images
+from gedilearn.data.load import load
 from gedilearn.errors import InputError
 from gedilearn.training.run_directory import RunDirectory
 

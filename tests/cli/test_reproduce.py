@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gedilearn import assessment
+from gedilearn import evaluation
 from gedilearn.cli import app
 from gedilearn.cli.reproduce import Scale
 from gedilearn.cli.reproduce import reproduce as reproduce_app
@@ -28,7 +28,7 @@ SHORT = [
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GEDI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(assessment, "assess", partial(assessment.assess, frechet=False))
+    monkeypatch.setattr(evaluation, "evaluate", partial(evaluation.evaluate, frechet=False))
 
 
 def reproduce(*arguments):

@@ -296,7 +296,6 @@ def test_shapes_types_and_the_longest_walk() -> None:
     [
         (np.zeros(5), {}, "shape"),
         (np.zeros((1, 2)), {}, "shape"),
-        (np.array([[0.0], [np.nan]]), {}, "NaN"),
         (np.eye(4), {"n_neighbors": 0}, "n_neighbors=0"),
         (np.eye(4), {"width": 1}, "width=1"),
         (np.eye(4), {"max_levels": 0}, "max_levels=0"),

@@ -10,8 +10,8 @@ from gedilearn.errors import InputError
 
 ALL = {
     "grey": grey_views(0.05),
-    "paper": paper_views(flip=True),
-    "colour": colour_views(),
+    "paper": paper_views(0.03, flip=True),
+    "colour": colour_views(0.03, flip=True),
 }
 every_view = pytest.mark.parametrize("view", ALL.values(), ids=ALL)
 
@@ -85,10 +85,10 @@ def test_half_of_the_images_are_mirrored_when_asked_and_none_otherwise() -> None
         out = view(x)
         return (out[..., :16].mean((1, 2, 3)) > out[..., 16:].mean((1, 2, 3))).float().mean().item()
 
-    assert mirrored(paper_views(flip=False)) == 0
-    assert mirrored(colour_views(flip=False)) == 0
-    assert mirrored(paper_views(flip=True)) == pytest.approx(0.5, abs=0.06)
-    assert mirrored(colour_views(flip=True)) == pytest.approx(0.5, abs=0.06)
+    assert mirrored(paper_views(0.03, flip=False)) == 0
+    assert mirrored(colour_views(0.03, flip=False)) == 0
+    assert mirrored(paper_views(0.03, flip=True)) == pytest.approx(0.5, abs=0.06)
+    assert mirrored(colour_views(0.03, flip=True)) == pytest.approx(0.5, abs=0.06)
 
 
 def test_mirrored_crops_are_exact_mirror_images() -> None:
@@ -110,7 +110,7 @@ def test_images_turn_grey_in_all_channels_with_the_probability_asked_for() -> No
     share = is_grey(paper_views(flip=True, noise=0, grey_p=0.5)(x)).float().mean().item()
     assert share == pytest.approx(0.5, abs=0.05)
     assert not is_grey(paper_views(flip=True, noise=0, grey_p=0)(x)).any()
-    share = is_grey(colour_views(noise=0)(x)).float().mean().item()
+    share = is_grey(colour_views(noise=0, flip=True)(x)).float().mean().item()
     assert share == pytest.approx(0.2, abs=0.04)
 
 
@@ -142,9 +142,9 @@ def test_brightness_changes_by_at_most_40_percent_of_the_scale_from_black_to_whi
 @pytest.mark.parametrize("noise", [0.03, 0.1])
 def test_noise_has_the_deviation_asked_for(noise: float) -> None:
     x = torch.zeros(64, 3, 16, 16)
-    for view in (grey_views(noise), paper_views(True, noise, 0), paper_views(False, noise, 0)):
+    for view in (grey_views(noise), paper_views(noise, True, 0), paper_views(noise, False, 0)):
         assert view(x).std().item() == pytest.approx(noise, rel=0.02)
-    assert colour_views(0)(torch.ones(4, 3, 8, 8)).std(dim=(2, 3)).max() < 1e-6
+    assert colour_views(0, flip=True)(torch.ones(4, 3, 8, 8)).std(dim=(2, 3)).max() < 1e-6
 
 
 def test_a_view_that_changes_nothing_gives_the_image_itself() -> None:
@@ -211,12 +211,12 @@ def test_zooms_show_from_half_of_the_area_to_all_of_it() -> None:
 def test_photographs_are_jittered_in_four_cases_of_five() -> None:
     colour = torch.tensor([0.5, -0.3, -0.5])
     x = colour[:, None, None].expand(1000, 3, 8, 8)
-    out = colour_views(noise=0)(x)
+    out = colour_views(noise=0, flip=True)(x)
     share = ((out - x).abs().amax((1, 2, 3)) > 1e-4).float().mean().item()
     assert share == pytest.approx(1 - 0.2 * 0.8, abs=0.04)  # unless left alone by jitter and grey
 
 
 def test_images_too_small_to_be_padded_are_refused_in_one_line() -> None:
     with pytest.raises(InputError, match=r"images of 4x9 cannot be padded") as error:
-        paper_views(flip=True)(images(height=4, width=9))
+        paper_views(0.03, flip=True)(images(height=4, width=9))
     assert "\n" not in str(error.value)

@@ -11,14 +11,14 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import make_moons
 
 from gedilearn.data.dataset import fingerprint
-from gedilearn.data.digits import digits
-from gedilearn.data.files import BUILTIN, load
+from gedilearn.data.load import load
 from gedilearn.data.toy import (
     ANISOTROPIC,
     BLOBS_4,
     BLOBS_7,
     Blobs,
     circles,
+    digits,
     moons,
     most_likely_moon,
     moved,
@@ -28,6 +28,7 @@ from gedilearn.data.toy import (
     stretched,
 )
 from gedilearn.errors import InputError
+from gedilearn.registry import DATA_SETS
 
 
 def test_moons_without_noise_lie_on_two_half_circles():
@@ -174,8 +175,8 @@ def test_digits_are_1797_vectors_of_64_pixels():
 
 
 def test_builtin_names_load_what_their_makers_make():
-    assert set(BUILTIN) == {"moons", "circles", "digits"}
-    for name, maker in BUILTIN.items():
+    assert set(DATA_SETS) == {"moons", "circles", "digits"}
+    for name, maker in {"moons": moons, "circles": circles, "digits": digits}.items():
         data = load(name)
         assert data.name == name
         assert data.source == "built-in"
@@ -184,7 +185,7 @@ def test_builtin_names_load_what_their_makers_make():
 
 def test_importing_the_readers_imports_no_heavy_library():
     code = (
-        "import sys, gedilearn.data.files\n"
+        "import sys, gedilearn.data.load\n"
         "heavy = {'sklearn', 'pyarrow', 'PIL', 'torch', 'pandas'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or None)"
     )

@@ -7,7 +7,8 @@ from sklearn.datasets import make_circles
 
 from gedilearn.data.views import NoiseViews, WalkViews, make_views, reined_in
 from gedilearn.errors import InputError
-from gedilearn.settings import Views, build
+from gedilearn.sections import Views
+from gedilearn.settings import resolve
 
 
 def test_noise_has_the_asked_deviation() -> None:
@@ -31,14 +32,14 @@ def test_noise_may_follow_the_progress_and_certifies_with_its_first_value() -> N
 )
 def test_noise_that_makes_no_sense_is_refused(kind: str, noise: object) -> None:
     with pytest.raises(InputError, match=r"^views\.noise="):
-        build({"views": {"kind": kind, "noise": noise}})
+        resolve({"views": {"kind": kind, "noise": noise}}, (60, 2))
 
 
 @pytest.fixture(scope="module")
 def rings() -> tuple[torch.Tensor, np.ndarray, WalkViews]:
     x, y = make_circles(400, factor=0.4, noise=0.03, random_state=0)
     data = torch.tensor(x, dtype=torch.float32)
-    views = make_views(Views(walk_noise=0.0), data, 2, seed=0)
+    views = make_views(Views(kind="walk", walk_noise=0.0), data, 2, seed=0)
     assert isinstance(views, WalkViews)
     return data, y, views
 
@@ -75,7 +76,7 @@ def test_a_long_walk_forgets_where_on_the_ring_it_began(rings) -> None:
 
 def test_the_noise_of_a_walk_has_the_neighbours_length_in_any_dimension() -> None:
     data = torch.randn(300, 50)
-    views = make_views(Views(walk_noise=0.5), data, 2, seed=0)
+    views = make_views(Views(kind="walk", walk_noise=0.5), data, 2, seed=0)
     assert isinstance(views, WalkViews)
     index = torch.arange(300).repeat(20)
     torch.manual_seed(1)
@@ -87,12 +88,12 @@ def test_the_noise_of_a_walk_has_the_neighbours_length_in_any_dimension() -> Non
 def test_image_views_keep_shape_and_range_and_differ_from_image_to_image() -> None:
     ramp = torch.linspace(-1, 1, 64).view(1, 1, 8, 8)
     x = ramp.expand(6, 1, 8, 8).contiguous()
-    view = make_views(Views(noise=0.0), x, 2, seed=0).draw(torch.arange(6), x, 0.0)
+    view = make_views(Views(kind="grey", noise=0.0), x, 2, seed=0).draw(torch.arange(6), x, 0.0)
     assert view.shape == x.shape and view.abs().max() <= 1
     assert (view[0] - view[1]).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("kind", ["auto", "paper", "colour"])
+@pytest.mark.parametrize("kind", ["paper", "colour"])
 def test_colour_images_are_mirrored_only_if_asked_for(kind: str) -> None:
     # Dark on the left, bright on the right: mirrored, the order is the other way round.
     x = torch.linspace(-0.8, 0.8, 32).expand(64, 3, 32, 32).contiguous()

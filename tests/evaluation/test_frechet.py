@@ -14,8 +14,8 @@ from scipy.linalg import sqrtm
 from torch import Tensor
 
 from gedilearn.errors import InputError
-from gedilearn.evaluation import efficientnet, frechet, inception
-from gedilearn.evaluation.efficientnet import EfficientNetLite0
+from gedilearn.evaluation import frechet
+from gedilearn.evaluation.feature_networks import EfficientNetLite0, Inception
 from gedilearn.evaluation.frechet import FrechetResult, extractor, features, frechet_distance
 
 pytest.importorskip("torchmetrics.image.fid", reason="needs pip install 'gedi-learn[frechet]'")
@@ -206,7 +206,7 @@ def test_too_few_images_are_refused():
 
 
 def test_only_inception_features_are_called_fid():
-    assert FrechetResult(1.0, 0.5, inception.SPACE, 10).title == "FID"
+    assert FrechetResult(1.0, 0.5, Inception.space, 10).title == "FID"
     other = FrechetResult(1.0, 0.5, EfficientNetLite0().space, 10)
     assert other.title == "Frechet distance in EfficientNet-Lite0 features"
     assert FrechetResult(1.0, 0.5, EfficientNetLite0(64).space, 10).title.endswith("at 64 pixels")
@@ -218,7 +218,7 @@ def test_only_inception_features_are_called_fid():
 @pytest.fixture
 def nothing_at_hand(monkeypatch, tmp_path) -> Path:
     monkeypatch.setenv("GEDI_CACHE", str(tmp_path))
-    monkeypatch.setattr(efficientnet, "PACKAGE", "a_package_that_is_not_there")
+    monkeypatch.setattr(EfficientNetLite0, "package", "a_package_that_is_not_there")
     return tmp_path
 
 
@@ -232,19 +232,19 @@ def test_without_any_weights_the_way_out_is_one_line(nothing_at_hand):
 
 def test_inception_is_taken_from_a_path_or_from_the_cache(nothing_at_hand, monkeypatch):
     loaded = []
-    monkeypatch.setattr(inception.Inception, "load", lambda path: loaded.append(path))
+    monkeypatch.setattr(Inception, "load", lambda path: loaded.append(path))
     extractor("given.pth")
-    for name in inception.FILES:
+    for name in Inception.files:
         path = nothing_at_hand / "inception" / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
         extractor()
         path.unlink()
-    assert loaded == ["given.pth", *(nothing_at_hand / "inception" / n for n in inception.FILES)]
+    assert loaded == ["given.pth", *(nothing_at_hand / "inception" / n for n in Inception.files)]
 
 
 def test_a_wrong_file_in_the_cache_is_an_error_and_no_silent_change_of_space(nothing_at_hand):
-    path = nothing_at_hand / "inception" / inception.FILES[0]
+    path = nothing_at_hand / "inception" / Inception.files[0]
     path.parent.mkdir()
     path.write_bytes(b"half a download")
     with pytest.raises(InputError, match="is not the weight file"):
@@ -256,7 +256,7 @@ def test_a_wrong_file_in_the_cache_is_an_error_and_no_silent_change_of_space(not
 
 def compare_blurred_and_noisy(n: int, size: int) -> tuple[float, float, float]:
     path = Path(DATA or "") / "cifar-10-batches-bin" / "test_batch.bin"
-    weights = efficientnet.installed_weights()
+    weights = EfficientNetLite0.installed_weights()
     if DATA is None or not path.is_file():
         pytest.skip("needs GEDI_TEST_DATA, a folder with cifar-10-batches-bin/test_batch.bin")
     if weights is None:
@@ -283,5 +283,5 @@ def test_blurred_images_are_farther_than_real_ones_and_noise_is_farthest():
 
 @pytest.mark.slow
 def test_blurred_images_and_noise_stand_clear_of_the_floor_at_full_size():
-    floor, blurred, noise = compare_blurred_and_noisy(500, efficientnet.SIZE)
+    floor, blurred, noise = compare_blurred_and_noisy(500, EfficientNetLite0.trained_size)
     assert 2 * floor < blurred < noise / 1.5

@@ -9,8 +9,7 @@ from rich.console import Console
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from gedilearn import GEDI
-from gedilearn.data.digits import digits
-from gedilearn.data.toy import circles, moons
+from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
 from gedilearn.experiments import demo
 

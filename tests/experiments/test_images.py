@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
-from gedilearn import GEDI, assessment
+from gedilearn import GEDI, evaluation
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.experiments import images
@@ -51,7 +51,7 @@ OTHERS = {"svhn, first 30": coloured(30, 2)}
 def small_measurements(tmp_path, monkeypatch):
     """No cache, and no Frechet distance, which is slow and not ours."""
     monkeypatch.setenv("GEDI_CACHE", str(tmp_path / "no-cache"))
-    monkeypatch.setattr(assessment, "assess", partial(assessment.assess, frechet=False))
+    monkeypatch.setattr(evaluation, "evaluate", partial(evaluation.evaluate, frechet=False))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def out(tmp_path_factory):
 def rows(out):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GEDI_CACHE", str(out / "no-cache"))
-        patch.setattr(assessment, "assess", partial(assessment.assess, frechet=False))
+        patch.setattr(evaluation, "evaluate", partial(evaluation.evaluate, frechet=False))
         return images.run("cifar10", "small", [0], None, OTHERS, out, sets=SETS, **ASKED)
 
 
@@ -125,7 +125,7 @@ def test_sets_outside_have_an_area_for_every_score(rows):
 
 def test_a_finished_row_is_never_made_again(rows, out, monkeypatch):
     monkeypatch.setattr(loop, "step", lambda *_: pytest.fail("trained again"))
-    monkeypatch.setattr(assessment, "assess", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(evaluation, "evaluate", lambda *_, **__: pytest.fail("measured again"))
     assert again(out) == rows
 
 

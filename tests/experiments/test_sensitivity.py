@@ -12,12 +12,11 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gedilearn import together
+from gedilearn import panels, together
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity, toy_tables
 from gedilearn.experiments.sensitivity import EXPERIMENT
-from gedilearn.report import panels
 from gedilearn.settings import resolve
 
 SHORT = {

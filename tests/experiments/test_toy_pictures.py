@@ -11,13 +11,12 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import normalized_mutual_info_score
 from typer.testing import CliRunner
 
-from gedilearn import together
+from gedilearn import panels, together
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy
 from gedilearn.experiments import toy_pictures as pictures
-from gedilearn.report import panels
 
 SHORT = {
     "optimizer.batch_size": 40,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from gedilearn import panels
 from gedilearn.experiments import toy, toy_tables
 from gedilearn.experiments.toy_tables import EXPERIMENT
-from gedilearn.report import panels
 
 
 def made_up(nmi, seed=0, **others):

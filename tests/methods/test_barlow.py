@@ -11,15 +11,15 @@ from gedilearn.methods.barlow import BarlowTwins, cross_correlation, redundancy
 from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 
 
 def make(members: int = 2, temperature: float = 1.0, **options: object) -> tuple:
     network = {"hidden": (8,), "head": (6,), "temperature": temperature}
-    settings = build(
-        {"method": "barlow", "n_clusters": 3, "network": network, "barlow": dict(options)}
+    settings = resolve(
+        {"method": "barlow", "n_clusters": 3, "network": network, "barlow": dict(options)}, (60, 2)
     )
-    return build_model(settings, (2,), members).double(), BarlowTwins(settings.barlow)
+    return build_model(settings, (2,), members).double(), BarlowTwins(settings.own)
 
 
 def test_correlations_equal_numpys() -> None:

@@ -13,15 +13,15 @@ from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.mlp import MLP
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 
 DATA = torch.randn(1, 40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 def make(length: int = 100, **options: int) -> tuple[EnergyModel, DeepCluster]:
     values = {"method": "deepcluster", "n_clusters": 3, "network": {"hidden": (8,), "head": (6,)}}
-    settings = build(values | {"deepcluster": options})
-    method = DeepCluster(settings.deepcluster, seed=5, length=length)
+    settings = resolve(values | {"deepcluster": options}, (60, 2))
+    method = DeepCluster(settings.own, seed=5, length=length)
     return build_model(settings, (2,), n_members=2).double(), method
 
 

@@ -13,13 +13,13 @@ from gedilearn.methods.dino import DINO
 from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 
 
 def make(**options: float) -> tuple[EnergyModel, DINO]:
     values = {"method": "dino", "n_clusters": 3, "network": {"hidden": (8,), "head": (6,)}}
-    settings = build(values | {"dino": {"embedding": 4, **options}})
-    return build_model(settings, (2,), n_members=2).double(), DINO(settings.dino)
+    settings = resolve(values | {"dino": {"embedding": 4, **options}}, (60, 2))
+    return build_model(settings, (2,), n_members=2).double(), DINO(settings.own)
 
 
 def make_batch(n: int = 10) -> Batch:
@@ -31,7 +31,8 @@ def cosines(model: EnergyModel, batch: Batch) -> np.ndarray:
     """What the head gives before any temperature: (2, members, n, clusters)."""
     with torch.no_grad():
         views = (model.encoder(x.expand(2, -1, -1)) for x in (batch.x, batch.view))
-        return np.stack([model.head(features).numpy() for features in views])
+        embeddings = (model.head.embed(features) for features in views)
+        return np.stack([model.head.compare(z).numpy() for z in embeddings])
 
 
 def shares(scores: np.ndarray) -> np.ndarray:

@@ -12,15 +12,17 @@ from gedilearn.methods.method import Batch
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, Output
-from gedilearn.sampling.buffer import ReplayBuffer
-from gedilearn.sampling.chains import PersistentChains
+from gedilearn.sampling.chains import PersistentChains, ReplayBuffer
 from gedilearn.sampling.langevin import Box, Kernel
-from gedilearn.settings import Weights, build
+from gedilearn.sections import Weights
+from gedilearn.settings import resolve
 
 
 def parts(weights: Weights, n_chains: int | None = None) -> tuple[EnergyModel, GEDI, Batch]:
     torch.manual_seed(0)
-    model = build_model(build({"n_clusters": 3, "network": {"hidden": (8,)}}), (2,), n_members=2)
+    model = build_model(
+        resolve({"n_clusters": 3, "network": {"hidden": (8,)}}, (60, 2)), (2,), n_members=2
+    )
     x, view = torch.randn(1, 10, 2), torch.randn(1, 10, 2)
     box = Box.around(x[0])
     buffer = ReplayBuffer(2, 40, 0.05, box.uniform)

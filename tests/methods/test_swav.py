@@ -9,12 +9,12 @@ from torch import Tensor
 
 from gedilearn.errors import InputError
 from gedilearn.methods.method import Batch
+from gedilearn.methods.options import SwAV as Options
 from gedilearn.methods.swav import SwAV, sinkhorn
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
-from gedilearn.settings import SwAV as Options
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 
 
 def plain_sinkhorn(scores: np.ndarray, epsilon: float, iterations: int) -> np.ndarray:
@@ -27,8 +27,8 @@ def plain_sinkhorn(scores: np.ndarray, epsilon: float, iterations: int) -> np.nd
 
 def make(**options: float) -> tuple[EnergyModel, SwAV]:
     values = {"method": "swav", "n_clusters": 3, "network": {"hidden": (8,), "head": (6,)}}
-    settings = build(values | {"swav": {"embedding": 4, **options}})
-    return build_model(settings, (2,), n_members=2).double(), SwAV(settings.swav)
+    settings = resolve(values | {"swav": {"embedding": 4, **options}}, (60, 2))
+    return build_model(settings, (2,), n_members=2).double(), SwAV(settings.own)
 
 
 def make_batch(n: int = 10, progress: float = 0.5) -> Batch:

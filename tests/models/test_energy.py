@@ -16,7 +16,8 @@ from gedilearn.models.energy import EnergyModel, log_density, log_posterior, pos
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
 from gedilearn.models.resnet8 import ResNet8
-from gedilearn.settings import Network, Settings
+from gedilearn.sections import Network
+from gedilearn.settings import Settings, resolve
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,12 @@ def _seed() -> None:
 
 
 def settings(n_clusters: int, **network: object) -> Settings:
-    return Settings(n_clusters=n_clusters, network=Network(**network))  # type: ignore[arg-type]
+    return resolve({"n_clusters": n_clusters, "network": network}, (60, 3))
+
+
+def of_images(n_clusters: int, method: str = "gedi", **network: object) -> Settings:
+    values = {"n_clusters": n_clusters, "method": method, "network": network}
+    return resolve(values, (60, 3, 32, 32))
 
 
 def encoder() -> nn.Sequential:
@@ -178,7 +184,7 @@ def test_settings_become_these_layers(
 
 
 def test_images_get_a_convolutional_encoder_whose_points_do_not_depend_on_each_other() -> None:
-    model = build_model(settings(4), (3, 8, 8), 2)
+    model = build_model(of_images(4), (3, 8, 8), 2)
     x = torch.randn(2, 6, 3, 8, 8)
     logits = model(x).logits
     assert logits.shape == (2, 6, 4)
@@ -233,7 +239,7 @@ def test_an_encoder_without_parameters_is_accepted() -> None:
     ("network", "shape", "own", "words"),
     [
         (Network(hidden=()), (3,), None, r"network\.hidden=\(\)"),
-        (Network(), (1, 3, 9), None, "at least 4x4"),
+        (Network(width=4), (1, 3, 9), None, "at least 4x4"),
         (Network(), (5,), encoder(), r"does not take points of shape \(5,\)"),
         (Network(), (3,), "resnet", "encoder must be a torch.nn.Module, got str"),
     ],
@@ -247,12 +253,12 @@ def test_what_cannot_be_built_is_refused_in_one_line(
 
 
 def test_images_get_the_encoder_and_the_width_of_the_settings() -> None:
-    small = build_model(settings(4), (1, 28, 28), 1)
+    small = build_model(of_images(4), (1, 28, 28), 1)
     assert isinstance(small.encoder.networks[0], SmallConvNet) and small.n_features == 96
-    paper = build_model(settings(4, encoder="resnet8", width=8), (3, 32, 32), 2)
+    paper = build_model(of_images(4, encoder="resnet8", width=8), (3, 32, 32), 2)
     assert isinstance(paper.encoder.networks[1], ResNet8) and paper.n_features == 8
     with pytest.raises(InputError, match="resnet8"):
-        build_model(settings(4, encoder="resnet8"), (3, 7, 7), 1)
-    normalised = Settings(n_clusters=4, method="swav", network=Network(encoder="resnet8", width=8))
+        build_model(of_images(4, encoder="resnet8"), (3, 7, 7), 1)
+    normalised = of_images(4, "swav", encoder="resnet8", width=8)
     kinds = {type(layer) for layer in build_model(normalised, (3, 32, 32), 1).modules()}
     assert torch.nn.BatchNorm2d in kinds

@@ -10,7 +10,7 @@ from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.mlp import MLP
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 
 
 def make(members: int = 3) -> PrototypeHead:
@@ -19,15 +19,19 @@ def make(members: int = 3) -> PrototypeHead:
 
 def model_of(method: str, members: int) -> EnergyModel:
     network = {"hidden": (8,), "head": (6,), "temperature": 0.5}
-    settings = build({"method": method, "n_clusters": 3, "network": network})
+    settings = resolve({"method": method, "n_clusters": 3, "network": network}, (60, 2))
     model = build_model(settings, (2,), members)
     model(torch.randn(members, 20, 2))  # moments of batches, where there are norms
     return model.eval()
 
 
+def cosines(head: PrototypeHead, features: torch.Tensor) -> torch.Tensor:
+    return head.compare(head.embed(features))
+
+
 def test_it_gives_cosines_between_projections_and_prototypes() -> None:
     head, x = make().eval(), torch.randn(3, 7, 5)
-    got = head(x).detach().numpy()
+    got = cosines(head, x).detach().numpy()
     projected = head.projector(x).detach().numpy()
     prototypes = head.prototypes.detach().numpy()
     for k in range(3):
@@ -52,21 +56,21 @@ def test_prototypes_start_with_length_one_and_come_back_to_it() -> None:
 
 def test_selected_and_joined_heads_give_what_their_members_give() -> None:
     head, x = make(), torch.randn(3, 7, 5)
-    head(x)
+    cosines(head, x)
     head.eval()
-    expected = head(x)
+    expected = cosines(head, x)
     chosen = head.select([2, 0])
     assert chosen.n_members == 2 and not chosen.training and not chosen.projector.training
-    torch.testing.assert_close(chosen(x[[2, 0]]), expected[[2, 0]])
+    torch.testing.assert_close(cosines(chosen, x[[2, 0]]), expected[[2, 0]])
     joined = chosen.join([head.select([1])])
-    torch.testing.assert_close(joined(x[[2, 0, 1]]), expected[[2, 0, 1]])
+    torch.testing.assert_close(cosines(joined, x[[2, 0, 1]]), expected[[2, 0, 1]])
     assert joined.prototypes.data_ptr() != chosen.prototypes.data_ptr()
     assert head.double().select([1]).prototypes.dtype == torch.float64
 
 
 def test_gradients_of_prototypes_count_and_are_scaled_member_by_member() -> None:
     head = make()
-    head(torch.randn(3, 7, 5)).square().sum().backward()
+    cosines(head, torch.randn(3, 7, 5)).square().sum().backward()
     before = [p.grad.clone() for p in head.parameters() if p.grad is not None]
     squares = torch.tensor([sum(float(g[k].square().sum()) for g in before) for k in range(3)])
     torch.testing.assert_close(head.gradient_squares(), squares)
@@ -92,7 +96,7 @@ def test_joined_models_give_what_each_gives(method: str) -> None:
 
 
 def test_an_encoder_of_the_users_is_joined_too() -> None:
-    settings = build({"method": "swav", "n_clusters": 3})
+    settings = resolve({"method": "swav", "n_clusters": 3}, (60, 2))
     encoder = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.BatchNorm1d(5))
     models = [build_model(settings, (2,), 1, encoder) for _ in range(2)]
     for model in models:

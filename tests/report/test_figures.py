@@ -12,11 +12,10 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from sklearn.decomposition import PCA
 
-from gedilearn import GEDI
+from gedilearn import GEDI, panels
 from gedilearn.errors import InputError
-from gedilearn.report import panels
 from gedilearn.report.figures import clusters_figure, draw_all, training_figure
-from gedilearn.report.reading import Run
+from gedilearn.report.run import Run
 
 TINY = {
     "max_iter": 20,

@@ -25,26 +25,22 @@ from safetensors.torch import load_file  # noqa: E402
 from gedilearn import GEDI  # noqa: E402
 
 X, _ = make_moons(200, noise=0.1, random_state=0)
-SETTINGS = dict(
-    n_clusters=2,
-    n_init=2,
-    batch_size=64,
-    buffer_size=200,
-    max_iter=200,
-    density_iter=60,
-    sgld_steps=2,
-    check_every=10,
-    checkpoint_every=0,
-    tol=0.0,
-    random_state=5,
-)
+SETTINGS = {
+    "optimizer.batch_size": 64,
+    "sampler.buffer": 200,
+    "sampler.steps": 2,
+    "density.iterations": 60,
+    "training.check_every": 10,
+    "training.checkpoint_every": 0,
+    "training.tol": 0.0,
+}
 
 
 def fit_or_resume(run: Path) -> None:
     if (run / "config.yaml").exists():
         GEDI.resume(run, X)
     else:
-        GEDI(**SETTINGS, run_dir=run).fit(X)
+        GEDI(2, n_init=2, max_iter=200, random_state=5, run_dir=run, settings=SETTINGS).fit(X)
 
 
 def in_child(run: Path, seconds: float | None) -> bool:

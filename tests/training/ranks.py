@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from gedilearn.settings import build
+from gedilearn.settings import resolve
+from gedilearn.training import loop
 from gedilearn.training.environment import launch
-from gedilearn.training.loop import Trainer
+from gedilearn.training.state import TrainState
 
 torch.set_num_threads(1)
 
@@ -34,11 +35,11 @@ class TwoViews:
         return next(self.turns)(x)
 
 
-def step(method: str, devices: int) -> tuple[Trainer, dict[str, Tensor]]:
-    """A trainer of two members after one step, and its terms."""
+def step(method: str, devices: int) -> tuple[bool, TrainState, dict[str, Tensor]]:
+    """Whether this is rank 0, the state of two members after one step, and its terms."""
     torch.manual_seed(0)
     data = torch.randn(64, 3)
-    settings = build(
+    settings = resolve(
         {
             "method": method,
             "n_clusters": 3,
@@ -47,19 +48,20 @@ def step(method: str, devices: int) -> tuple[Trainer, dict[str, Tensor]]:
             "optimizer": {"batch_size": 32},
             "training": {"n_init": 2},
             "device": {"accelerator": "cpu", "devices": devices},
-        }
+        },
+        tuple(data.shape),
     )
-    trainer = Trainer(data, settings, view_function=TwoViews())
-    trainer.set_up(launch(settings.device))
-    return trainer, trainer.step()
+    fabric = launch(settings.device)
+    setup, state = loop.begin(data, settings, fabric, view_function=TwoViews())
+    return fabric.global_rank == 0, state, loop.step(setup, state)
 
 
-def results(trainer: Trainer, terms: dict[str, Tensor]) -> dict[str, Tensor]:
+def results(state: TrainState, terms: dict[str, Tensor]) -> dict[str, Tensor]:
     """Gradients, terms, moments of batches, and what the method remembers that has no order."""
-    found = {name: p.grad for name, p in trainer.model.named_parameters()}
+    found = {name: p.grad for name, p in state.model.named_parameters()}
     found |= {f"term.{name}": term for name, term in terms.items()}
-    found |= dict(trainer.model.named_buffers())
-    remembered = trainer.method.state()
+    found |= dict(state.model.named_buffers())
+    remembered = state.method.state()
     found |= {name: remembered[name] for name in ("centre", "labels") if name in remembered}
     return {name: tensor.contiguous().clone() for name, tensor in found.items()}
 
@@ -69,9 +71,8 @@ def main(out: str, devices: int, methods: list[str]) -> None:
     atexit.register(say_what_still_runs, f"{out}.{devices}")
     tensors: dict[str, Tensor] = {}
     for method in methods:
-        trainer, terms = step(method, devices)
-        first = trainer.fabric.global_rank == 0
-        tensors |= {f"{method}/{name}": t for name, t in results(trainer, terms).items()}
+        first, state, terms = step(method, devices)
+        tensors |= {f"{method}/{name}": t for name, t in results(state, terms).items()}
     if first:
         save_file(tensors, out)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from gedilearn.training.batches import Batches
+from gedilearn.training.state import Batches
 
 
 def test_every_point_comes_once_before_any_comes_again() -> None:

@@ -12,28 +12,29 @@ from sklearn.datasets import make_moons
 
 from gedilearn import GEDI
 from gedilearn.sampling.langevin import Box
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 from gedilearn.training.environment import launch
 from gedilearn.training.guard import outside
-from gedilearn.training.loop import Trainer
+from gedilearn.training.loop import begin, step
+from helpers import gedi
 
 X, _ = make_moons(200, noise=0.05, random_state=0)
 # Chains that hardly move and nothing that holds the energies: GEN runs away.
-WILD = dict(
-    batch_size=50,
-    buffer_size=1000,
-    sgld_steps=1,
-    sgld_step_size=1e-5,
-    sgld_noise=1e-3,
-    w_energy=0.0,
-    w_gen=50.0,
-    learning_rate=0.01,
-    density_iter=0,
-    check_every=10,
-    max_iter=400,
-    tol=0.0,
-    random_state=0,
-)
+WILD = {
+    "optimizer.batch_size": 50,
+    "sampler.buffer": 1000,
+    "sampler.steps": 1,
+    "sampler.step_size": 1e-5,
+    "sampler.noise": 1e-3,
+    "weights.energy": 0.0,
+    "w_gen": 50.0,
+    "optimizer.learning_rate": 0.01,
+    "density.iterations": 0,
+    "training.check_every": 10,
+    "max_iter": 400,
+    "training.tol": 0.0,
+    "random_state": 0,
+}
 
 
 def events(run: Path) -> list[dict]:
@@ -41,7 +42,7 @@ def events(run: Path) -> list[dict]:
 
 
 def test_a_runaway_is_recovered_from_and_the_events_say_how(tmp_path: Path) -> None:
-    model = GEDI(**WILD, run_dir=tmp_path / "run").fit(X)
+    model = gedi(**WILD, run_dir=tmp_path / "run").fit(X)
     recovered = [e for e in events(tmp_path / "run") if e["kind"] == "recovered"]
     assert 1 <= len(recovered) == model.n_recoveries_ <= 5
     assert recovered[0]["iteration"] < recovered[0]["diverged_at"]
@@ -51,7 +52,7 @@ def test_a_runaway_is_recovered_from_and_the_events_say_how(tmp_path: Path) -> N
 
 def test_stopping_instead_keeps_the_best_finite_state(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="diverged"):
-        model = GEDI(**WILD, on_divergence="stop", run_dir=tmp_path / "run").fit(X)
+        model = gedi(**WILD, run_dir=tmp_path / "run", **{"training.on_divergence": "stop"}).fit(X)
     assert model.stopped_ == "diverged" and model.n_recoveries_ == 0
     assert "training diverged" in model.verdict_
     assert events(tmp_path / "run")[-1]["kind"] == "diverged"
@@ -61,7 +62,9 @@ def test_stopping_instead_keeps_the_best_finite_state(tmp_path: Path) -> None:
 
 def test_recoveries_are_bounded() -> None:
     with pytest.warns(RuntimeWarning, match="after 3 recoveries"):
-        model = GEDI(**WILD | dict(learning_rate=1e20, max_recoveries=3)).fit(X)
+        model = gedi(**WILD | {"optimizer.learning_rate": 1e20, "training.max_recoveries": 3}).fit(
+            X
+        )
     assert model.n_recoveries_ == 3
 
 
@@ -76,22 +79,32 @@ def test_chains_far_outside_the_data_are_counted() -> None:
 
 
 def test_a_healthy_run_is_left_alone() -> None:
-    model = GEDI(2, random_state=0, max_iter=100, density_iter=100, n_init=2).fit(X)
+    model = gedi(2, random_state=0, max_iter=100, n_init=2, **{"density.iterations": 100}).fit(X)
     assert model.n_recoveries_ == 0
 
 
 def test_a_recovery_does_not_make_a_method_forget() -> None:
-    settings = build({"method": "dino", "optimizer": {"batch_size": 50}})
-    trainer = Trainer(torch.from_numpy(X).float(), settings)
-    trainer.set_up(launch(settings.device))
+    settings = resolve({"method": "dino", "optimizer": {"batch_size": 50}}, X.shape)
+    setup, state = begin(torch.from_numpy(X).float(), settings, launch(settings.device))
     for _ in range(3):
-        trainer.iteration += 1
-        trainer.step()
-    trainer.guard.keep()
-    centre = trainer.method.state()["centre"].clone()
-    trainer.iteration += 1
-    trainer.step()
-    assert not torch.equal(trainer.method.state()["centre"], centre)
-    assert trainer.guard.recover("a test") and trainer.iteration == 3
-    torch.testing.assert_close(trainer.method.state()["centre"], centre)
-    assert trainer.method.state()["teacher"] is not None
+        state.iteration += 1
+        step(setup, state)
+    good = state.copy()
+    centre = state.method.state()["centre"].clone()
+    state.iteration += 1
+    step(setup, state)
+    assert not torch.equal(state.method.state()["centre"], centre)
+    back = state.recover(setup, good)
+    assert back.iteration == 3 and back.recoveries == 1
+    torch.testing.assert_close(back.method.state()["centre"], centre)
+    assert back.method.state()["teacher"] is not None
+
+
+def test_a_recovery_without_a_good_state_begins_again_with_other_numbers() -> None:
+    settings = resolve({"optimizer": {"batch_size": 50}}, X.shape)
+    setup, state = begin(torch.from_numpy(X).float(), settings, launch(settings.device))
+    state.iteration = 5
+    back = state.recover(setup, None)
+    assert back.iteration == 0 and back.recoveries == 1
+    before, after = (one.model.state_dict() for one in (state, back))
+    assert not any(torch.equal(before[name], after[name]) for name in before)

@@ -17,12 +17,18 @@ from sklearn.datasets import make_moons
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
+from helpers import gedi
 
 HERE = Path(__file__).parent
 X, _ = make_moons(150, noise=0.1, random_state=0)
-SMALL = dict(
-    batch_size=50, buffer_size=100, check_every=10, density_iter=0, tol=0.0, random_state=1
-)
+SMALL = {
+    "optimizer.batch_size": 50,
+    "sampler.buffer": 100,
+    "training.check_every": 10,
+    "density.iterations": 0,
+    "training.tol": 0.0,
+    "random_state": 1,
+}
 
 
 def test_killed_at_random_moments_and_resumed_the_weights_are_bit_identical(tmp_path: Path) -> None:
@@ -36,7 +42,7 @@ def test_killed_at_random_moments_and_resumed_the_weights_are_bit_identical(tmp_
 
 def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    straight = GEDI(**SMALL, max_iter=300, run_dir=tmp_path / "straight").fit(X)
+    straight = gedi(**SMALL, max_iter=300, run_dir=tmp_path / "straight").fit(X)
 
     def interrupt() -> None:
         while not (tmp_path / "run" / "metrics.jsonl").exists():
@@ -46,7 +52,7 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(tmp_path: Path) ->
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        GEDI(**SMALL, max_iter=300, run_dir=tmp_path / "run").fit(X)
+        gedi(**SMALL, max_iter=300, run_dir=tmp_path / "run").fit(X)
     thread.join()
     assert not (tmp_path / "run" / "model.safetensors").exists()
     resumed = GEDI.resume(tmp_path / "run", X)
@@ -57,7 +63,7 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(tmp_path: Path) ->
 
 
 def test_a_finished_run_is_read_back_without_training(tmp_path: Path) -> None:
-    first = GEDI(**SMALL, max_iter=40, run_dir=tmp_path / "run").fit(X)
+    first = gedi(**SMALL, max_iter=40, run_dir=tmp_path / "run").fit(X)
     before = load_file(tmp_path / "run" / "model.safetensors")
     again = GEDI.resume(tmp_path / "run", X)
     after = load_file(tmp_path / "run" / "model.safetensors")
@@ -66,7 +72,7 @@ def test_a_finished_run_is_read_back_without_training(tmp_path: Path) -> None:
 
 
 def test_other_data_is_refused(tmp_path: Path) -> None:
-    GEDI(**SMALL, max_iter=20, run_dir=tmp_path / "run").fit(X)
+    gedi(**SMALL, max_iter=20, run_dir=tmp_path / "run").fit(X)
     with pytest.raises(InputError, match="other data"):
         GEDI.resume(tmp_path / "run", X + 1)
 
@@ -75,5 +81,5 @@ def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    GEDI(**SMALL, max_iter=20).fit(X)
+    gedi(**SMALL, max_iter=20).fit(X)
     assert torch.equal(torch.rand(3), expected)

@@ -6,12 +6,18 @@ from pathlib import Path
 import pytest
 from sklearn.datasets import make_moons
 
-from gedilearn import GEDI
-from gedilearn.settings import build
+from gedilearn.settings import resolve
 from gedilearn.training.stages import density_stage, first_stage
+from helpers import gedi
 
 X, _ = make_moons(400, noise=0.05, random_state=0)
-SMALL = dict(batch_size=50, buffer_size=100, check_every=20, random_state=1, max_iter=60)
+SMALL = {
+    "optimizer.batch_size": 50,
+    "sampler.buffer": 100,
+    "training.check_every": 20,
+    "random_state": 1,
+    "max_iter": 60,
+}
 
 
 def rows(run: Path) -> list[dict]:
@@ -19,7 +25,7 @@ def rows(run: Path) -> list[dict]:
 
 
 def test_gen_waits_for_the_clusters_and_then_trains_the_kept_member_alone(tmp_path: Path) -> None:
-    GEDI(**SMALL, n_init=3, density_iter=40, run_dir=tmp_path / "run").fit(X)
+    gedi(**SMALL, n_init=3, run_dir=tmp_path / "run", **{"density.iterations": 40}).fit(X)
     first, second = rows(tmp_path / "run")[:3], rows(tmp_path / "run")[3:]
     assert {row["stage"] for row in first} == {"clusters"}
     assert {row["stage"] for row in second} == {"density"}
@@ -28,13 +34,13 @@ def test_gen_waits_for_the_clusters_and_then_trains_the_kept_member_alone(tmp_pa
 
 
 def test_without_a_density_stage_all_terms_train_together(tmp_path: Path) -> None:
-    GEDI(**SMALL, density_iter=0, run_dir=tmp_path / "run").fit(X)
+    gedi(**SMALL, run_dir=tmp_path / "run", **{"density.iterations": 0}).fit(X)
     assert all({"gen", "inv", "prior"} <= row.keys() for row in rows(tmp_path / "run"))
 
 
 def test_metrics_can_be_read_by_tensorboard(tmp_path: Path) -> None:
     loading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    GEDI(**SMALL, w_gen=0.0, tensorboard=True, run_dir=tmp_path / "run").fit(X)
+    gedi(**SMALL, w_gen=0.0, run_dir=tmp_path / "run", **{"training.tensorboard": True}).fit(X)
     events = loading.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     shown = [(event.step, event.value) for event in events.Scalars("best_gap")]
@@ -44,7 +50,7 @@ def test_metrics_can_be_read_by_tensorboard(tmp_path: Path) -> None:
 
 
 def test_the_learning_rate_of_the_density_falls_to_zero() -> None:
-    settings = build({"density": {"iterations": 10, "learning_rate": 0.5}})
+    settings = resolve({"density": {"iterations": 10, "learning_rate": 0.5}}, X.shape)
     stage = density_stage(settings, begin=100)
     assert stage is not None
     rates = [stage.rate(i) for i in range(101, 111)]
@@ -53,19 +59,19 @@ def test_the_learning_rate_of_the_density_falls_to_zero() -> None:
 
 
 def test_no_weight_for_gen_means_no_density_stage() -> None:
-    assert density_stage(build({"weights": {"gen": 0.0}}), 0) is None
+    assert density_stage(resolve({"weights": {"gen": 0.0}}, X.shape), 0) is None
 
 
 def test_a_certificate_is_not_given_up_for_the_density() -> None:
     # INV and PRIOR without weight cannot hold the clusters while GEN trains.
-    careless = dict(density_w_inv=0.0, density_w_prior=0.0, density_learning_rate=0.05)
-    model = GEDI(2, random_state=0, density_iter=100, **careless).fit(X)
+    careless = {"density.inv": 0.0, "density.prior": 0.0, "density.learning_rate": 0.05}
+    model = gedi(2, random_state=0, **careless, **{"density.iterations": 100}).fit(X)
     assert model.converged_ and model.stopped_ == "certified"
 
 
 def test_the_learning_rate_warms_up_and_falls_along_a_cosine() -> None:
     optimizer = {"learning_rate": 0.5, "schedule": "cosine", "warmup": 3}
-    stage = first_stage(build({"optimizer": optimizer, "training": {"max_iter": 100}}))
+    stage = first_stage(resolve({"optimizer": optimizer, "training": {"max_iter": 100}}, X.shape))
     assert [stage.rate(i) / 0.5 for i in (1, 2)] == pytest.approx([0.25, 0.5], rel=1e-3)
     assert stage.rate(51) == pytest.approx(0.25)
     assert 0 < stage.rate(100) < 0.001

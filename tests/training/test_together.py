@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,23 @@ from sklearn.metrics import adjusted_rand_score
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
-from gedilearn.estimator import fit_together
-from gedilearn.methods import gedi
+from gedilearn.methods import gedi as gedi_family
 from gedilearn.methods.deepcluster import DeepCluster
 from gedilearn.methods.method import share
-from gedilearn.settings import BASELINES, WITHOUT, Settings, build
+from gedilearn.models.build import build_model
+from gedilearn.registry import METHODS, OPTIONS
+from gedilearn.settings import Settings, resolve
+from gedilearn.together import fit_together
+from gedilearn.training import loop
 from gedilearn.training.environment import launch
-from gedilearn.training.guard import Guard
-from gedilearn.training.loop import Trainer
+from gedilearn.training.journal import Journal
+from gedilearn.training.loop import begin, check, look, step, train
+from gedilearn.training.setup import Setup
+from gedilearn.training.state import TrainState
+from helpers import gedi
 
 SETS = [make_moons(120, noise=0.05, random_state=seed)[0] for seed in (0, 1)]
-METHODS = [*WITHOUT, *BASELINES]
+BASELINES = list(OPTIONS)
 
 
 def make_settings(**sections: Any) -> Settings:
@@ -34,7 +41,18 @@ def make_settings(**sections: Any) -> Settings:
         "optimizer": {"batch_size": 60},
         "training": {"max_iter": 60, "check_every": 20, "tol": 0.0},
     }
-    return build(values | sections)
+    return resolve(values | sections, SETS[0].shape)
+
+
+def begun(data: torch.Tensor, settings: Settings, **more: Any) -> tuple[Setup, TrainState]:
+    return begin(data, settings, launch(settings.device), **more)
+
+
+def steps(setup: Setup, state: TrainState, number: int) -> dict[str, torch.Tensor]:
+    for _ in range(number):
+        state.iteration += 1
+        terms = step(setup, state)
+    return terms
 
 
 def test_each_data_set_gets_an_estimator_of_its_own() -> None:
@@ -97,29 +115,22 @@ def test_a_member_of_a_sweep_trains_as_it_would_alone() -> None:
     x = torch.from_numpy(SETS[0]).float()
     quiet = {"views": {"kind": "noise", "noise": 0.0}, "method": "no-gen"}
     factors = {"inv": torch.tensor([1.0, 0.0, 3.0]), "prior": torch.tensor([1.0, 2.0, 0.5])}
-    sweep = Trainer(
+    setup, sweep = begun(
         x[None],
         make_settings(**quiet, weights={"inv": 5.0, "prior": 4.0}),
         n_results=3,
         factors=factors,
     )
-    device = launch(sweep.settings.device)
-    sweep.set_up(device)
     starts = [sweep.model.select([k]).state_dict() for k in range(3)]
-    for _ in range(3):
-        sweep.iteration += 1
-        sweep.step()
+    steps(setup, sweep, 3)
     for k, start in enumerate(starts):
         weights = {
             "inv": 5 * float(factors["inv"][k]),
             "prior": 4 * float(factors["prior"][k]),
         }
-        alone = Trainer(x, make_settings(**quiet, weights=weights))
-        alone.set_up(device)
+        its_setup, alone = begun(x, make_settings(**quiet, weights=weights))
         alone.model.load_state_dict(start)
-        for _ in range(3):
-            alone.iteration += 1
-            alone.step()
+        steps(its_setup, alone, 3)
         mine = sweep.model.select([k]).state_dict()
         for name, value in alone.model.state_dict().items():
             torch.testing.assert_close(mine[name], value, rtol=1e-4, atol=1e-6)
@@ -129,33 +140,40 @@ def test_a_member_of_a_sweep_trains_as_it_would_alone() -> None:
 def test_results_that_diverge_at_once_are_still_those_of_their_own_members(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Guard, "reason", lambda *_: "all is lost")
+    monkeypatch.setattr(loop, "divergence", lambda *_: "all is lost")
     data = torch.stack([torch.from_numpy(x).float() for x in SETS])
     training = {"max_iter": 20, "check_every": 20, "on_divergence": "stop"}
-    trainer = Trainer(data, make_settings(training=training), n_results=2)
-    results = trainer.fit_all()
+    seen: list[TrainState] = []
+    settings = make_settings(training=training)
+    results = train(data, settings, n_results=2, on_step=lambda _, state: seen.append(state))
     for k, result in enumerate(results):
         assert result.stopped == "diverged"
-        expected = trainer.model.select([k]).state_dict()
+        expected = seen[-1].model.select([k]).state_dict()
         for name, value in result.model.state_dict().items():
             assert torch.equal(value, expected[name])
 
 
 def test_a_certificate_does_not_hide_a_later_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reason(guard: Guard, *_: Any) -> str | None:
-        return "all is lost" if guard.trainer.stage.name == "density" else None
+    def divergence(setup: Setup, state: TrainState, *_: Any) -> str | None:
+        return "all is lost" if state.stage.name == "density" else None
 
-    monkeypatch.setattr(Guard, "reason", reason)
-    easy = dict(tol=10.0, max_iter=20, check_every=10, density_iter=10, on_divergence="stop")
+    monkeypatch.setattr(loop, "divergence", divergence)
+    easy = {
+        "training.tol": 10.0,
+        "max_iter": 20,
+        "training.check_every": 10,
+        "density.iterations": 10,
+        "training.on_divergence": "stop",
+    }
     with pytest.warns(RuntimeWarning, match="all is lost"):
-        model = GEDI(**easy, random_state=0).fit(SETS[0])
+        model = gedi(**easy, random_state=0).fit(SETS[0])
     assert model.converged_ and model.stopped_ == "diverged"
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_fits_and_comes_back_from_its_file(method: str, tmp_path: Path) -> None:
-    short = dict(max_iter=60, check_every=20, density_iter=10)
-    model = GEDI(method=method, **short, random_state=0).fit(SETS[0])
+    short = {"max_iter": 60, "training.check_every": 20, "density.iterations": 10}
+    model = gedi(method=method, **short, random_state=0).fit(SETS[0])
     assert model.labels_.shape == (120,) and np.isfinite(model.certificate_gap_)
     model.save(tmp_path / "model.safetensors")
     loaded = GEDI.load(tmp_path / "model.safetensors")
@@ -165,10 +183,15 @@ def test_every_method_fits_and_comes_back_from_its_file(method: str, tmp_path: P
 
 
 def test_barlow_with_k_means_comes_back_with_the_same_clusters(tmp_path: Path) -> None:
-    options = {"assign": "kmeans"}
-    short = dict(max_iter=40, check_every=20, random_state=0, temperature=0.3)
+    options = {"barlow.assign": "kmeans"}
+    short = {
+        "max_iter": 40,
+        "training.check_every": 20,
+        "random_state": 0,
+        "network.temperature": 0.3,
+    }
     run = tmp_path / "run"
-    model = GEDI(method="barlow", method_options=options, **short, run_dir=run).fit(SETS[0])
+    model = gedi(method="barlow", **options, **short, run_dir=run).fit(SETS[0])
     assert len(np.unique(model.labels_)) == 2
     assert model.converged_ == (model.stopped_ == "certified")
     loaded = GEDI.load(run / "model.safetensors")
@@ -180,9 +203,15 @@ def test_barlow_with_k_means_comes_back_with_the_same_clusters(tmp_path: Path) -
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
 @pytest.mark.parametrize("method", BASELINES)
 def test_baselines_train_in_other_precisions(method: str, precision: str) -> None:
-    options = {"swav": {"queue": 100, "queue_from": 0.0}}.get(method)
-    short = dict(max_iter=6, check_every=6, hidden=(8,), batch_size=60, random_state=0)
-    model = GEDI(method=method, method_options=options, precision=precision, **short)
+    options = {"swav.queue": 100, "swav.queue_from": 0.0} if method == "swav" else {}
+    short = {
+        "max_iter": 6,
+        "training.check_every": 6,
+        "network.hidden": (8,),
+        "optimizer.batch_size": 60,
+        "random_state": 0,
+    }
+    model = gedi(method=method, **options, **short, **{"device.precision": precision})
     assert model.fit(SETS[0]).stopped_ != "diverged"
     assert (model.predict(SETS[0]) == model.labels_).all()
 
@@ -192,8 +221,14 @@ def test_a_model_in_double_precision_can_do_all_that_others_can(
     shape: tuple[int, ...], tmp_path: Path
 ) -> None:
     x = np.random.default_rng(0).uniform(size=(30, *shape))
-    short = dict(max_iter=4, check_every=2, density_iter=2, sgld_steps=2, random_state=0)
-    model = GEDI(precision="64-true", **short).fit(x)
+    short = {
+        "max_iter": 4,
+        "training.check_every": 2,
+        "density.iterations": 2,
+        "sampler.steps": 2,
+        "random_state": 0,
+    }
+    model = gedi(**short, **{"device.precision": "64-true"}).fit(x)
     model.save(tmp_path / "model.safetensors")
     loaded = GEDI.load(tmp_path / "model.safetensors")
     assert np.isfinite(model.score(x)) and model.score(x) == loaded.score(x)
@@ -206,47 +241,46 @@ def test_a_model_in_double_precision_can_do_all_that_others_can(
 @pytest.mark.parametrize(
     ("method", "options"),
     [
-        ("swav", {"queue": 90, "queue_from": 0.0}),
-        ("dino", {"momentum": 0.9}),
-        ("deepcluster", {"period": 15}),
+        ("swav", {"swav.queue": 90, "swav.queue_from": 0.0}),
+        ("dino", {"dino.momentum": 0.9}),
+        ("deepcluster", {"deepcluster.period": 15}),
     ],
 )
 def test_a_crash_and_a_resume_end_in_the_same_weights(
     method: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = dict(
-        method=method,
-        method_options=options,
-        hidden=(16,),
-        n_init=2,
-        batch_size=50,
-        max_iter=60,
-        check_every=10,
-        checkpoint_every=0,
-        tol=0.0,
-        random_state=1,
-    )
-    straight = GEDI(**small, run_dir=tmp_path / "straight").fit(SETS[0])
-    step = Trainer.step
+    small = {
+        "method": method,
+        **options,
+        "network.hidden": (16,),
+        "n_init": 2,
+        "optimizer.batch_size": 50,
+        "max_iter": 60,
+        "training.check_every": 10,
+        "training.checkpoint_every": 0,
+        "training.tol": 0.0,
+        "random_state": 1,
+    }
+    straight = gedi(**small, run_dir=tmp_path / "straight").fit(SETS[0])
 
-    def fragile(trainer: Trainer) -> dict[str, torch.Tensor]:
-        if trainer.iteration == 37:
+    def fragile(setup: Setup, state: TrainState) -> dict[str, torch.Tensor]:
+        if state.iteration == 37:
             raise RuntimeError("power cut")
-        return step(trainer)
+        return step(setup, state)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "step", fragile)
+        patch.setattr(loop, "step", fragile)
         with pytest.raises(RuntimeError, match="power cut"):
-            GEDI(**small, run_dir=tmp_path / "run").fit(SETS[0])
-    steps = []
+            gedi(**small, run_dir=tmp_path / "run").fit(SETS[0])
+    iterations = []
 
-    def counted(trainer: Trainer) -> dict[str, torch.Tensor]:
-        steps.append(trainer.iteration)
-        return step(trainer)
+    def counted(setup: Setup, state: TrainState) -> dict[str, torch.Tensor]:
+        iterations.append(state.iteration)
+        return step(setup, state)
 
-    monkeypatch.setattr(Trainer, "step", counted)
+    monkeypatch.setattr(loop, "step", counted)
     resumed = GEDI.resume(tmp_path / "run", SETS[0])
-    assert steps == list(range(31, 61))
+    assert iterations == list(range(31, 61))
     expected = straight.model_.state_dict()
     for name, value in resumed.model_.state_dict().items():
         assert torch.equal(value, expected[name]), name
@@ -257,10 +291,15 @@ def test_initialisations_compete_for_their_own_result_alone() -> None:
     data = torch.stack([torch.from_numpy(x).float() for x in SETS])
     training = {"max_iter": 40, "check_every": 20, "tol": 0.0, "n_init": 3}
     settings = make_settings(training=training, weights={"gen": 0.0})
+    seen: list[torch.Tensor] = []
+
+    def watch(setup: Setup, state: TrainState) -> None:
+        if state.stopped is not None:
+            seen.append(look(setup, state).gap)
+
     # Views that equal the points leave no chance in the measurement.
-    trainer = Trainer(data, settings, view_function=lambda x: x, n_results=2)
-    results = trainer.fit_all()
-    gaps = trainer._measure().gap
+    results = train(data, settings, n_results=2, view_function=lambda x: x, on_step=watch)
+    (gaps,) = seen
     assert len(gaps) == 6
     for own, result in zip((gaps[:3], gaps[3:]), results, strict=True):
         assert result.diagnosis.gap == pytest.approx(float(own.min()), rel=1e-5)
@@ -268,7 +307,7 @@ def test_initialisations_compete_for_their_own_result_alone() -> None:
 
 
 def test_members_of_one_group_have_its_data() -> None:
-    model = Trainer(torch.zeros(1, 4, 2), make_settings(), n_results=1)._network(6)
+    model = build_model(make_settings(), (2,), n_members=6)
     shared = share(torch.arange(2.0).view(2, 1, 1), model)
     assert shared.flatten().tolist() == [0, 0, 0, 1, 1, 1]
 
@@ -286,19 +325,15 @@ def test_results_that_remain_go_on_as_if_none_had_left(method: str, prior: str |
         views={"kind": "noise", "noise": 0.0},
         training={"max_iter": 100, "tol": 1e-9, "n_init": 2},
     )
-    trainers = [Trainer(data, settings, n_results=3) for _ in range(2)]
-    for trainer in trainers:
-        trainer.set_up(launch(settings.device))
-        for iteration in range(1, 13):
-            trainer.iteration = iteration
-            trainer.step()
-            if trainer is trainers[1] and iteration == 6:
-                trainer.kept[1].settled = True
-                trainer._let_go()
-    full, narrowed = trainers
-    assert narrowed.active.results == [0, 2]
-    assert [narrowed._contenders(k) for k in (0, 2)] == [[0, 1], [2, 3]]
-    gaps, expected = narrowed._measure().gap, full._measure().gap[[0, 1, 4, 5]]
+    setup, full = begun(data, settings, n_results=3)
+    steps(setup, full, 12)
+    setup, whole = begun(data, settings, n_results=3)
+    steps(setup, whole, 6)
+    narrowed = whole.select(setup, [0, 2])
+    steps(setup, narrowed, 6)
+    assert narrowed.results == [0, 2]
+    assert [narrowed.contenders(k) for k in (0, 2)] == [[0, 1], [2, 3]]
+    gaps, expected = look(setup, narrowed).gap, look(setup, full).gap[[0, 1, 4, 5]]
     torch.testing.assert_close(gaps, expected, rtol=1e-4, atol=1e-5)
     state = narrowed.method.judged(narrowed.model).state_dict()
     others = full.method.judged(full.model).select([0, 1, 4, 5]).state_dict()
@@ -310,23 +345,31 @@ def test_what_belongs_to_single_members_stays_theirs_when_others_leave() -> None
     x = torch.from_numpy(SETS[0]).float()
     factors = {"inv": torch.tensor([1.0, 2.0, 3.0])}
     settings = make_settings(density={"iterations": 0}, training={"max_iter": 9, "tol": 1e-9})
-    trainer = Trainer(x[None], settings, n_results=3, factors=factors)
-    trainer.set_up(launch(settings.device))
-    trainer.iteration = 1
-    trainer.step()
-    assert trainer.method.chains is not None
-    chains = trainer.method.chains.buffer.positions.clone()
-    trainer.kept[0].settled = True
-    trainer._let_go()
-    assert isinstance(trainer.method, gedi.GEDI)
-    assert trainer.method.factors["inv"].tolist() == [2.0, 3.0]
-    assert torch.equal(trainer.method.chains.buffer.positions, chains[1:])
-    trainer.iteration = 2
-    assert all(len(term) == 2 for term in trainer.step().values())
-    labels = DeepCluster(settings.deepcluster, 0, 9)
+    setup, state = begun(x[None], settings, n_results=3, factors=factors)
+    steps(setup, state, 1)
+    assert state.method.chains is not None
+    chains = state.method.chains.positions.clone()
+    state = state.select(setup, [1, 2])
+    assert isinstance(state.method, gedi_family.GEDI) and state.method.chains is not None
+    assert state.method.factors["inv"].tolist() == [2.0, 3.0]
+    assert torch.equal(state.method.chains.positions, chains[1:])
+    assert all(len(term) == 2 for term in steps(setup, state, 1).values())
+    labels = DeepCluster(make_settings(method="deepcluster").own, 0, 9)
     labels.labels = torch.tensor([[0, 1], [1, 0], [1, 1]])
     labels.select([2, 0])
     assert labels.labels.tolist() == [[1, 1], [0, 1]]
+
+
+def test_a_saved_state_comes_back_whole() -> None:
+    x = torch.from_numpy(SETS[0]).float()
+    setup, state = begun(x, make_settings(prior="auto", training={"max_iter": 9, "n_init": 2}))
+    steps(setup, state, 3)
+    tree = copy.deepcopy(state.save())
+    expected = [steps(setup, state, 1)["inv"] for _ in range(3)]
+    again = TrainState.load(setup, tree)
+    assert again.iteration == 3
+    for term in expected:
+        assert torch.equal(steps(setup, again, 1)["inv"], term)
 
 
 def test_results_end_their_training_when_they_are_certified() -> None:
@@ -341,13 +384,11 @@ def test_results_end_their_training_when_they_are_certified() -> None:
     )
     members: list[int] = []
 
-    class Counted(Trainer):
-        def step(self) -> dict[str, torch.Tensor]:
-            members.append(self.model.n_members)
-            return super().step()
+    def watch(setup: Setup, state: TrainState) -> None:
+        members.append(state.model.n_members)
 
     data = torch.from_numpy(np.stack([blobs, 1e-4 * generator.normal(size=(120, 2))])).float()
-    first, second = Counted(data, settings, n_results=2).fit_all()
+    first, second = train(data, settings, n_results=2, on_step=watch)
     assert (first.stopped, second.stopped) == ("certified", "budget")
     assert members[0] == 2 and members[-1] == 1 and len(members) == 400
     assert first.diagnosis.gap < 0.01 < second.diagnosis.gap
@@ -357,36 +398,29 @@ def test_results_end_their_training_when_they_are_certified() -> None:
 def test_the_density_is_learnt_under_the_prior_of_the_kept_clusters(prior: Any) -> None:
     data = torch.stack([torch.from_numpy(x).float() for x in SETS])
     settings = make_settings(prior=prior, training={"max_iter": 60, "n_init": 3, "tol": 0.0})
-    trainer = Trainer(data, settings, n_results=2)
-    trainer.set_up(launch(settings.device))
-    while trainer.stage.name == "clusters":
-        trainer.iteration += 1
-        terms = trainer.step()
-        if trainer.iteration % 20 == 0:
-            trainer._check(terms)
-    targets = torch.stack([kept.target for kept in trainer.kept if kept.target is not None])
+    setup, state = begun(data, settings, n_results=2)
+    while state.stage.name == "clusters":
+        terms = steps(setup, state, 1)
+        if state.iteration % 20 == 0:
+            state, _ = check(setup, state, terms, None, Journal(None))
+    targets = torch.stack([kept.target for kept in state.kept if kept.target is not None])
     assert targets.shape == (2, 2)
-    held = trainer.prior.training(torch.zeros(2, 5, 2), progress=0.01)
+    held = state.prior.training(torch.zeros(2, 5, 2), progress=0.01)
     assert held is not None and torch.equal(held, targets)
-    trainer.iteration += 1
-    assert trainer.step()["prior"].shape == (2,)
+    assert steps(setup, state, 1)["prior"].shape == (2,)
 
 
 def test_a_recovery_after_some_have_left_keeps_the_factors_of_those_who_stay() -> None:
     x = torch.from_numpy(SETS[0]).float()
     settings = make_settings(density={"iterations": 0}, training={"max_iter": 9, "tol": 1e-9})
     factors = {"inv": torch.tensor([1.0, 2.0, 3.0])}
-    trainer = Trainer(x[None], settings, n_results=3, factors=factors)
-    trainer.set_up(launch(settings.device))
-    trainer.iteration = 1
-    trainer.step()
-    trainer.kept[1].settled = True
-    trainer._let_go()
-    trainer.guard.keep()
-    assert trainer.guard.recover("the energies run away")
-    assert isinstance(trainer.method, gedi.GEDI)
-    assert trainer.method.factors["inv"].tolist() == [1.0, 3.0]
-    assert trainer.step()["gen"].shape == (2,)
+    setup, state = begun(x[None], settings, n_results=3, factors=factors)
+    steps(setup, state, 1)
+    state = state.select(setup, [0, 2])
+    state = state.recover(setup, state.copy())
+    assert state.results == [0, 2] and isinstance(state.method, gedi_family.GEDI)
+    assert state.method.factors["inv"].tolist() == [1.0, 3.0]
+    assert steps(setup, state, 1)["gen"].shape == (2,)
 
 
 @pytest.mark.parametrize("method", ["gedi", "no-gen", "no-inv", "no-unif", "jem"])
@@ -394,8 +428,7 @@ def test_a_gap_ends_the_search_only_where_both_its_terms_are_trained(method: str
     """With this tolerance every state would do."""
     settings = make_settings(method=method, training={"max_iter": 60, "check_every": 20, "tol": 99})
     data = torch.stack([torch.from_numpy(x).float() for x in SETS])
-    trainer = Trainer(data, settings, n_results=2)
-    results = trainer.fit_all()
+    results = train(data, settings, n_results=2)
     whole = {"gedi": 20 + 10, "no-gen": 20, "no-inv": 60 + 10, "no-unif": 60 + 10, "jem": 60}
     assert {result.iterations for result in results} == {whole[method]}
     assert {result.stopped for result in results} == {"certified"}  # in the end, if not before
@@ -407,6 +440,7 @@ def test_points_of_a_sweep_without_one_of_the_terms_are_trained_to_the_end() -> 
     )
     factors = {"inv": torch.tensor([1.0, 0.0, 1.0]), "prior": torch.tensor([1.0, 1.0, 0.0])}
     x = torch.from_numpy(SETS[0]).float()
-    trainer = Trainer(x[None], settings, n_results=3, factors=factors)
-    trainer.fit_all()
-    assert trainer.active.results == [1, 2] and trainer.iteration == 60
+    seen: list[TrainState] = []
+    watch = {"on_step": lambda _, state: seen.append(state)}
+    train(x[None], settings, n_results=3, factors=factors, **watch)
+    assert seen[-1].results == [1, 2] and seen[-1].iteration == 60

@@ -49,10 +49,10 @@ def get(
     """
     import json
 
-    from gedilearn.data import cache
+    from gedilearn.data import published
 
     screen = Screen(as_json, quiet)
-    path = cache.get(name, directory, screen.message)
+    path = published.get(name, directory, screen.message)
     if screen.json:
         described = json.loads((path / "set.json").read_text(encoding="utf-8"))
         screen.content(described | {"path": str(path)})
@@ -65,7 +65,7 @@ def list_sets(as_json: AsJson = False) -> None:
     \b
     gedi data list
     """
-    from gedilearn.data.cache import cache_root, is_cached
+    from gedilearn.data.published import cache_root, is_cached
     from gedilearn.data.sources import SOURCES, SPLITS
 
     screen, sets, rows = Screen(as_json), [], []

@@ -172,7 +172,7 @@ def choose(
     except InputError as error:
         raise InputError(str(error).replace("max_clusters=", "--max ")) from None
     if files:
-        from gedilearn.report.choice import choice_figure
+        from gedilearn.report.figures import choice_figure
 
         write_text(files[0], json_text(choice.to_json(), indent=1) + "\n", new=True)
         choice_figure(choice, files[1])

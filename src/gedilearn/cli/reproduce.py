@@ -420,7 +420,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _read_images(source: str) -> Any:
-    from gedilearn.data.files import load
+    from gedilearn.data.load import load
 
     dataset = load(source)
     if dataset.x.ndim != 4:

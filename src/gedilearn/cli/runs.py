@@ -12,8 +12,8 @@ from typing import Any
 from gedilearn.cli.output import Screen
 from gedilearn.data.arrays import as_numbers
 from gedilearn.data.dataset import Dataset, fingerprint
-from gedilearn.data.files import is_folder, is_name, load
-from gedilearn.data.images import Broken, SkippedImages
+from gedilearn.data.image_folder import Broken, SkippedImages
+from gedilearn.data.load import is_folder, is_name, load
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI

@@ -236,7 +236,7 @@ def evaluate(
     gedi evaluate gedi-runs/mnist-1 --ood svhn:test
     gedi evaluate gedi-runs/points-1 --test more.csv --ood others=elsewhere.csv --samples 0
     """
-    from gedilearn.assessment import assess, read_buffer, sentences, table
+    from gedilearn import evaluation
     from gedilearn.cli.runs import Fitted
     from gedilearn.training.modelfile import load_model
 
@@ -244,7 +244,7 @@ def evaluate(
     out = out or fitted.file.parent / "evaluation"
     trained = fitted.read_train(train, test, screen)
     tested = fitted.read_test(trained, train, test, screen)
-    result = assess(
+    result = evaluation.evaluate(
         fitted.model,
         trained,
         tested,
@@ -255,14 +255,16 @@ def evaluate(
         weights=inception,
         # Views that were a function are in no file.
         certificate="views" not in load_model(fitted.file)[1]["objects"],
-        buffer=read_buffer(run, fitted.model, screen.message) if run.is_dir() else None,
+        buffer=evaluation.read_buffer(run, fitted.model, screen.message) if run.is_dir() else None,
         out=out,
         tell=screen.message,
     )
     if screen.json:
         screen.content(result)
         return
-    screen.table(("measure", "value", "beside it"), table(result), sentences(result))
+    screen.table(
+        ("measure", "value", "beside it"), evaluation.table(result), evaluation.sentences(result)
+    )
     screen.message(f"written in {out}: {', '.join(result['files'])}")
 
 

@@ -1,4 +1,4 @@
-"""Arrays from strangers: are they numbers, are they finite, and how to scale them."""
+"""Arrays as they come from users: are they finite numbers, and how to scale them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from gedilearn.errors import InputError
 
 CHANNELS = (1, 3, 4)
 LARGEST = 1e300  # twice this is still finite, so differences of two values never overflow
+PYTHON_OBJECTS = (
+    "holds Python objects, which only pickle can read, and pickle can run code; save plain "
+    "numbers, e.g. x.astype(float)"
+)
 _CHUNK_VALUES = 2**22
 
 
@@ -68,10 +72,7 @@ def as_numbers(x: np.ndarray, where: str) -> np.ndarray:
     """
     kind = x.dtype.kind
     if kind == "O":
-        raise InputError(
-            f"{where}: holds Python objects, which only pickle can read, and pickle can run code; "
-            "save plain numbers, e.g. x.astype(float)"
-        )
+        raise InputError(f"{where}: {PYTHON_OBJECTS}")
     if kind == "c":
         raise InputError(f"{where}: complex numbers; give real and imaginary part as columns")
     if kind not in "biuf":
@@ -147,13 +148,12 @@ class Scaling:
 
     Attributes
     ----------
-    offset, scale: float64, shape (d,) for vectors and (1, 1, 1) for images
-    constant_columns: columns without any spread; their scale is 1, so they map to 0
+    offset, scale: float64, shape (d,) for vectors and (1, 1, 1) for images; the scale of columns
+        without any spread is 1, so they map to 0
     """
 
     offset: np.ndarray
     scale: np.ndarray
-    constant_columns: tuple[int, ...]
 
     @classmethod
     def of(cls, x: np.ndarray, kind: str) -> Scaling:
@@ -162,11 +162,7 @@ class Scaling:
 
     @classmethod
     def fit(cls, x: np.ndarray) -> Scaling:
-        """Measure vectors (n, d) or images (n, c, h, w)."""
-        if x.dtype.kind not in "biuf":
-            raise InputError(f"x: dtype {x.dtype} is not real numbers; encode it as numbers")
-        _check_shape(x.shape, "x")
-        check_finite(x, "x")
+        """Measure vectors (n, d) or images (n, c, h, w), as `as_numbers` lets them pass."""
         low, high = x.min(axis=0), x.max(axis=0)
         largest = max(abs(float(low.min())), abs(float(high.max())))
         if largest > LARGEST:
@@ -181,15 +177,15 @@ class Scaling:
     def identity(cls, x: np.ndarray) -> Scaling:
         """No scaling at all, for data like ``x``."""
         shape = x.shape[1:] if x.ndim == 2 else (1, 1, 1)
-        return cls(np.zeros(shape), np.ones(shape), ())
+        return cls(np.zeros(shape), np.ones(shape))
 
     @classmethod
     def _fit_range(cls, low: float, high: float) -> Scaling:
         shape = (1, 1, 1)
         half = (high - low) / 2
         if half < np.finfo(np.float64).tiny:
-            return cls(np.full(shape, low), np.ones(shape), ())
-        return cls(np.full(shape, low + half), np.full(shape, half), ())
+            return cls(np.full(shape, low), np.ones(shape))
+        return cls(np.full(shape, low + half), np.full(shape, half))
 
     @classmethod
     def _fit_columns(cls, x: np.ndarray) -> Scaling:
@@ -210,7 +206,6 @@ class Scaling:
         return cls(
             offset=np.where(varies, first + spread * mean, first),
             scale=np.where(varies, scale, 1.0),
-            constant_columns=tuple(np.flatnonzero(~varies).tolist()),
         )
 
     def apply(self, x: np.ndarray) -> np.ndarray:
@@ -241,13 +236,7 @@ class Scaling:
 
     def to_json(self) -> str:
         """JSON text; Python writes floats with as many digits as an exact round trip needs."""
-        return json.dumps(
-            {
-                "offset": self.offset.tolist(),
-                "scale": self.scale.tolist(),
-                "constant_columns": list(self.constant_columns),
-            }
-        )
+        return json.dumps({"offset": self.offset.tolist(), "scale": self.scale.tolist()})
 
     @classmethod
     def from_json(cls, text: str) -> Scaling:
@@ -256,14 +245,13 @@ class Scaling:
             fields = json.loads(text)
             offset = np.array(fields["offset"], dtype=np.float64)
             scale = np.array(fields["scale"], dtype=np.float64)
-            constant = tuple(_as_index(item, len(offset)) for item in fields["constant_columns"])
         except (ValueError, TypeError, KeyError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"scaling: not written by Scaling.to_json ({reason})") from error
         sound = np.isfinite(offset).all() and np.isfinite(scale).all() and (scale > 0).all()
         if offset.shape != scale.shape or offset.ndim not in (1, 3) or not sound:
             raise InputError("scaling: offset and scale must match, be finite, and scale positive")
-        return cls(offset, scale, constant)
+        return cls(offset, scale)
 
     def _check_fits(self, x: np.ndarray) -> None:
         if self.offset.ndim == 3:
@@ -277,9 +265,3 @@ class Scaling:
     def _chunks(self, x: np.ndarray) -> Iterable[slice]:
         # One vector or one image has no rows to walk along.
         return row_chunks(x) if x.ndim > self.offset.ndim else (slice(None),)
-
-
-def _as_index(item: object, columns: int) -> int:
-    if not isinstance(item, int) or not 0 <= item < columns:
-        raise ValueError(f"constant column {item!r} of {columns}")
-    return item

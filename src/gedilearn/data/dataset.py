@@ -1,13 +1,16 @@
-"""What every reader returns, and the fingerprint that ties a run to its data."""
+"""What every reader returns, how its errors read, and the fingerprint of the data of a run."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from gedilearn.data.arrays import row_chunks
+from gedilearn.data.arrays import as_numbers, row_chunks
 from gedilearn.errors import InputError
 
 
@@ -31,6 +34,39 @@ class Dataset:
     y: np.ndarray | None
     columns: tuple[str, ...] | None
     source: str
+
+    @classmethod
+    def checked(
+        cls,
+        path: Path,
+        x: np.ndarray,
+        y: np.ndarray | None = None,
+        columns: tuple[str, ...] | None = None,
+        key: str = "",
+    ) -> Dataset:
+        """What was read from `path`, or from the array `key` in it, with the numbers checked."""
+        x = as_numbers(x, f"{path}[{key}]" if key else str(path))
+        return cls(path.stem, x, y, columns, str(path))
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever a parser throws at unexpected bytes becomes one line that names the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except PermissionError as error:
+        raise InputError(
+            f"{error.filename or path}: permission denied; make it readable"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text; save it with UTF-8 encoding") from error
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{path}: cannot be read, perhaps truncated or corrupt ({reason})"
+        ) from error
 
 
 def fingerprint(x: np.ndarray) -> str:

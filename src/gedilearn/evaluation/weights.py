@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gedilearn.data.reading import reading
+from gedilearn.data.dataset import reading
 from gedilearn.errors import InputError
 
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
+from gedilearn import panels
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.digits import digits
-from gedilearn.data.toy import circles, moons
+from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
 from gedilearn.evaluation.clustering import clustering_scores
 from gedilearn.experiments.runner import Row
 from gedilearn.experiments.table import Column, Table, label, statistic
-from gedilearn.report import panels
 from gedilearn.report.page import write_report
 from gedilearn.settings import Settings
 from gedilearn.training.run_directory import plain

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gedilearn.data.cache import is_cached, open_set
 from gedilearn.data.dataset import Dataset, fingerprint
-from gedilearn.data.digits import digits
+from gedilearn.data.published import is_cached, open_set
+from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
 from gedilearn.experiments.runner import Row, Tell, adjusted, chosen, collect, outcome
 from gedilearn.presets import preset
@@ -27,8 +27,8 @@ from gedilearn.settings import resolve
 from gedilearn.training.run_directory import RunDirectory, plain, read_config
 
 if TYPE_CHECKING:
-    from gedilearn.assessment.measuring import Probe
     from gedilearn.estimator import GEDI
+    from gedilearn.evaluation.fitted_model import Probe
 
 SCALES = ("paper", "small", "default")
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
@@ -122,7 +122,7 @@ def shuffled_patches(x: np.ndarray, parts: int = PARTS, seed: int = 0) -> np.nda
 
 @dataclass(frozen=True)
 class Measuring:
-    """How a trained model is measured, see `assessment.assess`."""
+    """How a trained model is measured, see `evaluation.evaluate`."""
 
     samples: int = 500
     steps: int = 500
@@ -296,13 +296,13 @@ NOTHING: Row = dict.fromkeys(
 
 
 def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row:
-    from gedilearn import assessment
+    from gedilearn import evaluation
 
     measuring, out = work.measuring, None
     if work.out is not None:
         out = work.out / "evaluations" / name
         out.mkdir(parents=True, exist_ok=True)
-    found = assessment.assess(
+    found = evaluation.evaluate(
         model,
         work.train,
         work.test,
@@ -311,7 +311,7 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
         steps=measuring.steps,
         probe=measuring.probe,
         weights=measuring.weights,
-        buffer=assessment.read_buffer(run_folder, model, work.say) if run_folder else None,
+        buffer=evaluation.read_buffer(run_folder, model, work.say) if run_folder else None,
         out=out,
         tell=work.say,
     )
@@ -325,7 +325,7 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
     }
 
 
-# Where in what `assess` gives the figures of a row are.
+# Where in what `evaluate` gives the figures of a row are.
 FIGURES = {
     **{name: f"clustering.{name}" for name in ("nmi", "ami", "ari", "accuracy", "clusters_used")},
     "batchwise_nmi": "clustering.batchwise_nmi.nmi",

@@ -150,7 +150,7 @@ def _seeds(rows: Sequence[Row]) -> str:
 
 def figure(rows: Sequence[Row], path: Path) -> Path:
     """Heat maps of the NMI, yellow where it is perfect, and of the gap, yellow where it is 0."""
-    from gedilearn.report import panels
+    from gedilearn import panels
 
     found = maps(rows)
     inv, prior = axes_of(rows)

@@ -18,7 +18,7 @@ import numpy as np
 
 from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.digits import digits
+from gedilearn.data.toy import digits
 from gedilearn.evaluation.clustering import clustering_scores, nmi
 from gedilearn.experiments.runner import FRESH, N_POINTS, Row, Tell, chosen, collect, one_thread
 from gedilearn.experiments.table import (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gedilearn import panels
 from gedilearn.errors import InputError
 from gedilearn.evaluation.clustering import classes_of_clusters, nmi
 from gedilearn.experiments.runner import FRESH, N_POINTS, chosen, shortened
@@ -25,7 +26,6 @@ from gedilearn.experiments.toy import (
     train,
     values_of,
 )
-from gedilearn.report import panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -140,7 +140,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def figure(rows: Sequence[Row], path: Path) -> Path:
     """NMI by method: a point a seed, the paper's mean and deviation beside them."""
-    from gedilearn.report import panels
+    from gedilearn import panels
 
     there = {r["data"] for r in rows}
     data = [name for name in SETS if name in there]

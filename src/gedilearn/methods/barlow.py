@@ -45,23 +45,23 @@ class BarlowTwins(Method):
 
     two_views = True
 
-    def __init__(self, used: Options) -> None:
-        self.used = used
+    def __init__(self, options: Options) -> None:
+        self.options = options
 
     @classmethod
     def shape(cls, settings: Settings) -> Shape:
-        used: Options = settings.own
-        return Shape(used.batch_norm)
+        options: Options = settings.own
+        return Shape(options.batch_norm)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass a view, each with its own batch statistics, as published."""
         a, b = (gather(forward(share(x, model)).logits) for x in (batch.x, batch.view))
-        loss = redundancy(cross_correlation(a, b), self.used.off_diagonal)
-        return {"redundancy": self.used.scale * loss}
+        loss = redundancy(cross_correlation(a, b), self.options.off_diagonal)
+        return {"redundancy": self.options.scale * loss}
 
     def conclude(self, model: EnergyModel, data: Tensor) -> bool:
         """Build the clusters of k-means into the last layer, if they are asked for."""
-        if self.used.assign == "argmax":
+        if self.options.assign == "argmax":
             return False
         from sklearn.cluster import KMeans
 

@@ -37,8 +37,8 @@ class DeepCluster(Method):
     The classifier needs a period to learn new labels, so none are given in the last one.
     """
 
-    def __init__(self, used: Options, seed: int, length: int) -> None:
-        self.used = used
+    def __init__(self, options: Options, seed: int, length: int) -> None:
+        self.options = options
         self.seed = seed
         self.length = length  # iterations of the stage
         self.labels: Tensor | None = None  # (members, n)
@@ -46,13 +46,13 @@ class DeepCluster(Method):
     @classmethod
     def make(cls, context: Context) -> DeepCluster:
         settings = context.settings
-        used: Options = settings.own
-        return cls(used, settings.training.seed, context.length)
+        options: Options = settings.own
+        return cls(options, settings.training.seed, context.length)
 
     def begin(
         self, model: EnergyModel, optimizer: torch.optim.Optimizer, data: Tensor, batch: Batch
     ) -> None:
-        period = self.used.period
+        period = self.options.period
         assert period is not None
         due = (batch.iteration - 1) % period == 0 and batch.iteration + period <= self.length + 1
         if self.labels is None or due:
@@ -82,7 +82,7 @@ class DeepCluster(Method):
             return self.labels  # training has diverged: the guard will say so
         assert isinstance(model.head, MLP)
         n_clusters = model.head.widths[-1]
-        labels = [pseudo_labels(own, n_clusters, self.used.components, seed) for own in features]
+        labels = [pseudo_labels(own, n_clusters, self.options.components, seed) for own in features]
         return torch.from_numpy(np.stack(labels)).to(data.device)
 
     def select(self, members: Sequence[int]) -> None:

@@ -35,16 +35,16 @@ class DINO(Method):
 
     two_views = True
 
-    def __init__(self, used: Options) -> None:
-        self.used = used
+    def __init__(self, options: Options) -> None:
+        self.options = options
         self.teacher: EnergyModel | None = None
         self.centre: Tensor | None = None  # (members, 1, clusters)
         self._pending: dict[str, Any] | None = None  # of a checkpoint, until the network is known
 
     @classmethod
     def shape(cls, settings: Settings) -> Shape:
-        used: Options = settings.own
-        return Shape(embedding=used.embedding, temperature=used.student_temperature)
+        options: Options = settings.own
+        return Shape(embedding=options.embedding, temperature=options.student_temperature)
 
     def judged(self, model: EnergyModel) -> EnergyModel:
         if self.teacher is None:
@@ -60,7 +60,7 @@ class DINO(Method):
         student = self._by_view(forward(both).logits, n)
         with torch.no_grad():
             output = self._by_view(teacher(both).logits, n) * model.temperature
-            target = posterior((output - self._centred(output)) / self.used.teacher_temperature)
+            target = posterior((output - self._centred(output)) / self.options.teacher_temperature)
         crossed = -(target.flip(0) * log_posterior(student)).sum(-1)
         return {"distillation": crossed.mean((0, -1))}
 
@@ -68,7 +68,7 @@ class DINO(Method):
         assert isinstance(model.head, PrototypeHead)
         model.head.normalise()
         rise = (1 - math.cos(math.pi * progress)) / 2
-        momentum = self.used.momentum + (1 - self.used.momentum) * rise
+        momentum = self.options.momentum + (1 - self.options.momentum) * rise
         with torch.no_grad():
             followed = self.judged(model).state_dict()
             for name, value in model.state_dict().items():
@@ -86,7 +86,7 @@ class DINO(Method):
         now = output.mean((0, 2))[:, None]
         # A checkpoint comes without its device.
         used = torch.zeros_like(now) if self.centre is None else self.centre.to(now)
-        memory = self.used.centre_momentum
+        memory = self.options.centre_momentum
         self.centre = memory * used + (1 - memory) * now
         return used
 

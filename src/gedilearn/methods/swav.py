@@ -53,14 +53,14 @@ class SwAV(Method):
 
     two_views = True
 
-    def __init__(self, used: Options) -> None:
-        self.used = used
+    def __init__(self, options: Options) -> None:
+        self.options = options
         self.queue: Tensor | None = None  # (2, members, n, d), newest last
 
     @classmethod
     def shape(cls, settings: Settings) -> Shape:
-        used: Options = settings.own
-        return Shape(used.batch_norm, used.embedding, used.temperature)
+        options: Options = settings.own
+        return Shape(options.batch_norm, options.embedding, options.temperature)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass over both views, which therefore share batch statistics, as in SwAV's code."""
@@ -71,9 +71,9 @@ class SwAV(Method):
         assert out.embedding is not None
         logits = torch.stack([gather(half) for half in torch.split(out.logits, n, dim=1)])
         scores = logits.detach() * model.temperature  # (2, members, batch, clusters)
-        if self.used.queue:
+        if self.options.queue:
             scores = self._with_queue(head, out.embedding.detach(), scores, batch.progress)
-        assignments = sinkhorn(scores, self.used.epsilon, self.used.iterations)
+        assignments = sinkhorn(scores, self.options.epsilon, self.options.iterations)
         assignments = assignments[..., -logits.shape[-2] :, :]
         swapped = -(assignments.flip(0) * log_posterior(logits)).sum(-1)
         return {"swap": swapped.mean((0, -1))}
@@ -81,7 +81,7 @@ class SwAV(Method):
     def before_step(self, model: EnergyModel, progress: float) -> None:
         """Freeze the prototypes at the beginning, if asked for."""
         assert isinstance(model.head, PrototypeHead)
-        if progress <= self.used.freeze and model.head.prototypes.grad is not None:
+        if progress <= self.options.freeze and model.head.prototypes.grad is not None:
             model.head.prototypes.grad.zero_()
 
     def after_step(self, model: EnergyModel, progress: float) -> None:
@@ -94,11 +94,11 @@ class SwAV(Method):
         """Scores of the queue before those of the batch; the batch then joins the queue."""
         half = embedding.shape[1] // 2
         new = torch.stack([gather(part) for part in torch.split(embedding, half, dim=1)])
-        old, size = self.queue, self.used.queue
+        old, size = self.queue, self.options.queue
         if old is not None:
             old = old.to(new)  # a checkpoint comes without its device
         self.queue = (new if old is None else torch.cat([old, new], dim=-2))[..., -size:, :]
-        if old is None or old.shape[-2] < size or progress < self.used.queue_from:
+        if old is None or old.shape[-2] < size or progress < self.options.queue_from:
             return scores
         with torch.no_grad():
             past = torch.stack([head.compare(view) for view in old])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gedilearn.report.figures import draw_all
-from gedilearn.report.reading import Run, number
+from gedilearn.report.run import Run, number
 from gedilearn.settings import build
 from gedilearn.writing import write_text
 
@@ -54,7 +54,9 @@ CAPTIONS = {
     "clusters.png": "The clusters of the data",
 }
 
-Cell = tuple[str, str]  # a CSS class, and finished HTML
+# A column of a table: its title and the class of its cells.
+Column = tuple[str, str]
+TEXT, NUMBER, LONG, STATE = "", "number", "long", "state"
 
 
 def write_report(run: Path) -> Path:
@@ -88,9 +90,8 @@ def write_report(run: Path) -> Path:
         f"<title>{_text(read.name)}: gedi-learn report</title>\n<style>{STYLE}</style>\n"
         "</head>\n<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
     )
-    path = read.path / "report.html"
-    write_text(path, page)
-    return path
+    write_text(read.files.report, page)
+    return read.files.report
 
 
 def _verdict(summary: dict[str, Any], tolerance: float) -> str:
@@ -137,55 +138,36 @@ def _verdict(summary: dict[str, Any], tolerance: float) -> str:
 def _findings(findings: Sequence[dict[str, Any]]) -> str:
     rows = []
     for f in findings:
-        ok = bool(f.get("ok"))
-        evidence = f" (evidence of {f['mode']})" if f.get("mode") and not ok else ""
+        evidence = f" (evidence of {f['mode']})" if f.get("mode") and not f.get("ok") else ""
+        state = "ok" if f.get("ok") else "not ok"
+        words = f"{f.get('words', '')}{evidence}"
         rows.append(
-            [
-                ("", _text(f.get("name"))),
-                ("number", _number(f.get("value"))),
-                ("number", _number(f.get("threshold"))),
-                ("good" if ok else "bad", "ok" if ok else "not ok"),
-                ("long", _text(f"{f.get('words', '')}{evidence}")),
-            ]
+            (f.get("name"), _number(f.get("value")), _number(f.get("threshold")), state, words)
         )
-    return _table(["finding", "number", "threshold", "", "in words"], rows)
+    numbers = [("number", NUMBER), ("threshold", NUMBER)]
+    return _table([("finding", TEXT), *numbers, ("", STATE), ("in words", LONG)], rows)
 
 
 def _sizes(sizes: list[int]) -> str:
     total = max(sum(sizes), 1)
-    rows = [
-        [("", str(k)), ("number", str(size)), ("number", f"{size / total:.1%}")]
-        for k, size in enumerate(sizes)
-    ]
-    return _table(["cluster", "points", "share"], rows)
+    rows = [(k, size, f"{size / total:.1%}") for k, size in enumerate(sizes)]
+    return _table([("cluster", TEXT), ("points", NUMBER), ("share", NUMBER)], rows)
 
 
 def _events(events: Iterable[dict[str, Any]]) -> str:
+    columns = [("time", TEXT), ("iteration", NUMBER), ("kind", TEXT), ("message", LONG)]
     ordered = sorted(events, key=lambda event: str(event.get("time", "")))  # a stable sort
-    rows = [
-        [
-            ("", _text(event.get("time", ""))),
-            ("number", _text(event.get("iteration", ""))),
-            ("", _text(event.get("kind", ""))),
-            ("long", _text(event.get("message", ""))),
-        ]
-        for event in ordered
-    ]
-    return _table(["time", "iteration", "kind", "message"], rows)
+    return _table(columns, [[event.get(name, "") for name, _ in columns] for event in ordered])
 
 
 def _settings(used: dict[str, Any], images: bool) -> str:
     defaults = _flat(json.loads(build({}, images).model_dump_json()))
     rows = [
-        [
-            ("", _text(name)),
-            ("long", _text(json.dumps(value))),
-            ("long", _text(json.dumps(defaults[name]) if name in defaults else "unknown")),
-        ]
+        (name, json.dumps(value), json.dumps(defaults[name]) if name in defaults else "unknown")
         for name, value in _flat(used).items()
         if name not in defaults or value != defaults[name]
     ]
-    return _table(["setting", "value", "default"], rows)
+    return _table([("setting", TEXT), ("value", LONG), ("default", LONG)], rows)
 
 
 def _facts(read: Run, summary: dict[str, Any]) -> str:
@@ -198,21 +180,28 @@ def _facts(read: Run, summary: dict[str, Any]) -> str:
     facts |= {f"data: {name}": value for name, value in read.data.items()}
     if read.config.get("objects"):
         facts["given as objects"] = read.config["objects"]
-    return _table(["", ""], [[("", _text(k)), ("long", _text(v))] for k, v in facts.items()])
+    return _table([("", TEXT), ("", LONG)], list(facts.items()))
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> str:
+    """A table of whatever the cells are, as text."""
     if not rows:
         return "<p>None.</p>"
-    classes = [kind if kind == "number" else "" for kind, _ in rows[0]]
-    titles = "".join(
-        f'<th scope="col" class="{kind}">{_text(name)}</th>'
-        for name, kind in zip(head, classes, strict=True)
+    titles = (
+        f'<th scope="col" class="{kind if kind == NUMBER else TEXT}">{_text(name)}</th>'
+        for name, kind in columns
     )
-    lines = ("".join(f'<td class="{kind}">{html}</td>' for kind, html in row) for row in rows)
+    kinds = [kind for _, kind in columns]
+    lines = ("".join(map(_cell, kinds, row)) for row in rows)
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    top = f"<thead><tr>{titles}</tr></thead>" if any(head) else ""
+    top = f"<thead><tr>{''.join(titles)}</tr></thead>" if any(name for name, _ in columns) else ""
     return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>'
+
+
+def _cell(kind: str, value: Any) -> str:
+    if kind == STATE:
+        kind = "good" if value == "ok" else "bad"
+    return f'<td class="{kind}">{_text(value)}</td>'
 
 
 def _image(path: Path) -> str:

@@ -18,7 +18,9 @@ from gedilearn.training.state import TrainState
 class Journal:
     """Written by the first process alone: `run` is None elsewhere, or when nobody wants it."""
 
-    def __init__(self, run: RunDirectory | None, verbose: bool, tensorboard: bool) -> None:
+    def __init__(
+        self, run: RunDirectory | None, verbose: bool = False, tensorboard: bool = False
+    ) -> None:
         self.run = run
         self.tensorboard = tensorboard
         self.progress = _progress_bar() if verbose else None

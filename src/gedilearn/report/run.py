@@ -1,6 +1,6 @@
-"""Reads a run directory for figures and pages; it may come from a stranger, so nothing is trusted.
+"""What a run directory says, for figures and pages.
 
-Damage ends in one line that names the file.
+It may come from anywhere, so nothing in it is trusted: damage ends in one line that names the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gedilearn.errors import InputError
-from gedilearn.training.run_directory import read_config, read_lines
+from gedilearn.training.run_directory import RunDirectory, read_config, read_lines
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
@@ -34,17 +34,19 @@ class Curves:
 class Run:
     """The readable part of a run directory."""
 
-    path: Path
+    files: RunDirectory
     config: dict[str, Any]
     summary: dict[str, Any] | None  # None while training has not finished
     events: list[dict[str, Any]]
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
-        path = Path(path)
-        config = read_config(path)
-        events = _rows(path / "events.jsonl")
-        return cls(path, config, _summary(path), events)
+        files, config = RunDirectory(path), read_config(path)
+        return cls(files, config, _summary(files), _rows(files.events))
+
+    @property
+    def path(self) -> Path:
+        return self.files.path
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -80,8 +82,9 @@ class Run:
     def finished(self) -> dict[str, Any]:
         """The summary, or one line that says how to get one."""
         if self.summary is None:
+            name = self.files.summary.name
             raise InputError(
-                f"{self.path} has no summary.json: finish the training with gedi resume {self.path}"
+                f"{self.path} has no {name}: finish the training with gedi resume {self.path}"
             )
         return self.summary
 
@@ -92,7 +95,7 @@ class Run:
 
     def curves(self) -> Curves:
         """Terms and gaps, member by member."""
-        file = self.path / "metrics.jsonl"
+        file = self.files.metrics
         rows = _rows(file)
         if not rows:
             raise InputError(
@@ -113,9 +116,7 @@ class Run:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        file = self.path / "preview.safetensors"
-        if not file.exists():
-            raise InputError(f"{file} is missing: finish the training with gedi resume {self.path}")
+        file = self._existing(self.files.preview)
         try:
             content = load_file(file)
             points, labels = content["points"], content["labels"]
@@ -127,17 +128,19 @@ class Run:
 
     @property
     def has_whole_model(self) -> bool:
-        """Whether model.safetensors needs nothing else: an encoder of its own is in no file."""
+        """Whether the model file needs nothing else: an encoder of the user's is in no file."""
         return "encoder" not in (self.config.get("objects") or [])
 
     def model(self) -> GEDI:
         """The fitted model."""
-        file = self.path / "model.safetensors"
-        if not file.exists():
-            raise InputError(f"{file} is missing: finish the training with gedi resume {self.path}")
         from gedilearn.estimator import GEDI
 
-        return GEDI.load(file)
+        return GEDI.load(self._existing(self.files.model))
+
+    def _existing(self, file: Path) -> Path:
+        if not file.exists():
+            raise InputError(f"{file} is missing: finish the training with gedi resume {self.path}")
+        return file
 
 
 def number(value: Any) -> float:
@@ -154,8 +157,8 @@ def one_line(text: Any, width: int = 90) -> str:
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
-def _summary(path: Path) -> dict[str, Any] | None:
-    file = path / "summary.json"
+def _summary(files: RunDirectory) -> dict[str, Any] | None:
+    file = files.summary
     if not file.exists():
         return None
     try:
@@ -166,7 +169,7 @@ def _summary(path: Path) -> dict[str, Any] | None:
             return _dict(summary)
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise InputError(f"{file} is damaged: write it anew with gedi resume {path}")
+    raise InputError(f"{file} is damaged: write it anew with gedi resume {files.path}")
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:

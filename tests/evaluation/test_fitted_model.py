@@ -1,4 +1,4 @@
-"""`assess` against direct calls and other libraries, on drawn 8x8 images and on vectors."""
+"""`evaluate` against direct calls and other libraries, on drawn 8x8 images and on vectors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from gedilearn import GEDI
-from gedilearn.assessment import assess, markdown, read_buffer, table
-from gedilearn.assessment.matching import matched, value_range
-from gedilearn.assessment.reading import evenly
+from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
-from gedilearn.evaluation import frechet
+from gedilearn.evaluation import evaluate, frechet, markdown, read_buffer, table
+from gedilearn.evaluation.images import converted
 
 CHEAP = {"n_samples": 0, "probe": "none"}
 
@@ -82,7 +81,7 @@ def pairs(inside: np.ndarray, outside: np.ndarray) -> float:
 
 
 def test_clusters_are_scored_over_the_whole_test_set(model, train, test):
-    part = assess(model, train, test, **CHEAP)["clustering"]
+    part = evaluate(model, train, test, **CHEAP)["clustering"]
     labels = model.predict(test.x)
     assert part["nmi"] == pytest.approx(normalized_mutual_info_score(test.y, labels))
     assert part["ami"] == pytest.approx(adjusted_mutual_info_score(test.y, labels))
@@ -93,7 +92,7 @@ def test_clusters_are_scored_over_the_whole_test_set(model, train, test):
 
 
 def test_the_batchwise_nmi_comes_with_its_chance_level(model, test):
-    part = assess(model, None, test, **CHEAP)["clustering"]["batchwise_nmi"]
+    part = evaluate(model, None, test, **CHEAP)["clustering"]["batchwise_nmi"]
     labels = model.predict(test.x)
     scores = [normalized_mutual_info_score(test.y[s : s + 64], labels[s : s + 64]) for s in (0, 64)]
     assert part["nmi"] == pytest.approx(np.mean(scores)) and part["batch_size"] == 64
@@ -101,17 +100,17 @@ def test_the_batchwise_nmi_comes_with_its_chance_level(model, test):
 
 
 def test_the_certificate_is_that_of_diagnose(model, test):
-    part = assess(model, None, test, **CHEAP)["certificate"]
+    part = evaluate(model, None, test, **CHEAP)["certificate"]
     seen = model.diagnose(test.x)
     assert part["gap"] == pytest.approx(seen.gap) and part["verdict"] == seen.verdict
     assert part["certified"] == seen.certified and part["n"] == 150
-    without = assess(model, None, test, certificate=False, **CHEAP)
+    without = evaluate(model, None, test, certificate=False, **CHEAP)
     assert set(without["certificate"]) == {"skipped"}
 
 
 def test_points_outside_are_told_apart_as_by_looking_at_every_pair(model, train, test, colour):
-    part = assess(model, train, test, others={"c": colour}, **CHEAP)["ood"]["c"]
-    x, changes = matched(colour.x, (1, 8, 8), (0.0, 255.0))
+    part = evaluate(model, train, test, others={"c": colour}, **CHEAP)["ood"]["c"]
+    x, changes = converted(colour.x, (1, 8, 8), (0.0, 255.0))
     assert part["changes"] == changes
     assert part["n_inside"] == 150 and part["n_outside"] == 70
     for kind, numbers in part["scores"].items():
@@ -126,7 +125,7 @@ def test_trivial_scores_take_the_better_direction_and_say_which(model, train, te
     rng = np.random.default_rng(3)
     bright = unlabelled("bright", rng.integers(180, 256, (40, 1, 8, 8), dtype=np.uint8))
     black = unlabelled("black", np.zeros((40, 1, 8, 8), dtype=np.uint8))
-    ood = assess(model, train, test, others={"bright": bright, "black": black}, **CHEAP)["ood"]
+    ood = evaluate(model, train, test, others={"bright": bright, "black": black}, **CHEAP)["ood"]
     assert ood["bright"]["trivial"]["mean_pixel"]["direction"] == "lower inside"
     assert ood["black"]["trivial"]["mean_pixel"]["direction"] == "higher inside"
     assert ood["black"]["trivial"]["nonzero_share"]["auroc"] == 1.0
@@ -138,15 +137,19 @@ def test_trivial_scores_take_the_better_direction_and_say_which(model, train, te
 
 
 def test_at_most_so_many_points_are_used_and_the_result_says_how_many(model, train, test, colour):
-    result = assess(model, train, test, others={"c": colour}, most=50, n_samples=0)
+    result = evaluate(model, train, test, others={"c": colour}, most=50, n_samples=0)
     assert result["ood"]["c"]["n_inside"] == result["ood"]["c"]["n_outside"] == 50
     assert result["certificate"]["n"] == 50 and result["clustering"]["n"] == 150
     assert result["probe"]["linear"]["n_train"] == result["probe"]["knn"]["n_train"] == 50
-    assert evenly(10, 4).tolist() == [0, 2, 5, 7] and evenly(3, 4).tolist() == [0, 1, 2]
+    assert evenly_spaced(10, 4).tolist() == [0, 2, 5, 7] and evenly_spaced(3, 4).tolist() == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_the_probe_reads_the_model_s_features(model, train, test):
-    part = assess(model, train, test, n_samples=0)["probe"]
+    part = evaluate(model, train, test, n_samples=0)["probe"]
     features = [model.transform(data.x) for data in (train, test)]
     c = part["linear"]["settings"]["C"]
     judge = make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=1000))
@@ -159,7 +162,7 @@ def test_the_probe_reads_the_model_s_features(model, train, test):
 
 
 def test_the_paper_s_probe_uses_all_training_points(model, train, test):
-    part = assess(model, train, test, probe="paper", most=40, n_samples=0)["probe"]
+    part = evaluate(model, train, test, probe="paper", most=40, n_samples=0)["probe"]
     assert part["linear"]["n_train"] == 300 and part["linear"]["settings"]["epochs"] == 100
     assert part["knn"]["n_train"] == 40
 
@@ -182,7 +185,7 @@ def test_samples_are_compared_with_real_images_in_the_pixels_of_a_file(
 ):
     network = MeanOfRows()
     monkeypatch.setattr(frechet, "extractor", lambda path: network)
-    result = assess(model, train, test, n_samples=30, steps=2, probe="none", out=tmp_path)
+    result = evaluate(model, train, test, n_samples=30, steps=2, probe="none", out=tmp_path)
     part = result["frechet"]
     assert part["title"] == "Frechet distance in means of rows" and part["n"] == 30
     assert part["distance"] > 0 and part["floor"] > 0
@@ -197,17 +200,17 @@ def test_without_a_network_the_distance_says_what_to_install(model, test, monkey
         raise InputError("no network for features: pip install something")
 
     monkeypatch.setattr(frechet, "extractor", missing)
-    part = assess(model, None, test, n_samples=4, steps=1, probe="none")["frechet"]
+    part = evaluate(model, None, test, n_samples=4, steps=1, probe="none")["frechet"]
     assert part == {"skipped": "no network for features: pip install something"}
     with pytest.raises(InputError, match="pip install"):
-        assess(model, None, test, n_samples=4, steps=1, weights=Path("given.pth"))
+        evaluate(model, None, test, n_samples=4, steps=1, weights=Path("given.pth"))
 
 
 def test_the_folder_holds_pictures_numbers_and_a_table(model, train, test, colour, run, tmp_path):
     asked = {"n_samples": 30, "steps": 1, "frechet": False, "probe": "none"}
     buffer = read_buffer(run, model)
     out = tmp_path / "new" / "folder"
-    result = assess(model, train, test, others={"c": colour}, buffer=buffer, out=out, **asked)
+    result = evaluate(model, train, test, others={"c": colour}, buffer=buffer, out=out, **asked)
     assert sorted(result["files"]) == sorted(path.name for path in out.iterdir())
     assert {"roc.png", "samples.png", "nearest.png", "buffer.png"} < set(result["files"])
     assert json.loads((out / "evaluation.json").read_text()) == result
@@ -220,7 +223,7 @@ def test_the_folder_holds_pictures_numbers_and_a_table(model, train, test, colou
         distances = np.sqrt(((train.x[:, 0] - sample) ** 2).sum((1, 2)))
         assert np.sqrt(((like - sample) ** 2).sum()) <= distances.min() + 1  # pixels are rounded
     assert (pixels[30:38, 100:] == 255).all()  # the second rows hold ten
-    again = assess(model, train, test, out=out, **CHEAP)
+    again = evaluate(model, train, test, out=out, **CHEAP)
     assert sorted(path.name for path in out.iterdir()) == again["files"]
 
 
@@ -243,16 +246,16 @@ def test_a_run_without_a_whole_checkpoint_has_no_buffer(model, tmp_path):
 
 
 def test_it_is_said_when_the_test_data_is_the_training_data(model, train, test):
-    result = assess(model, train, train, n_samples=0)
+    result = evaluate(model, train, train, n_samples=0)
     assert result["data"]["test_is_train"] and "which is the training data" in markdown(result)
     assert "the test data is the training data" in result["probe"]["skipped"]
-    other = assess(model, train, test, **CHEAP)
+    other = evaluate(model, train, test, **CHEAP)
     assert not other["data"]["test_is_train"]
     assert "which is the training data" not in markdown(other)
 
 
 def test_without_labels_nothing_is_held_against_them(model, train, test):
-    result = assess(model, train, unlabelled("plain", test.x), n_samples=0)
+    result = evaluate(model, train, unlabelled("plain", test.x), n_samples=0)
     assert result["clustering"]["skipped"] == "plain has no labels"
     assert result["clustering"]["clusters_used"] == len(set(model.predict(test.x)))
     assert "labels" in result["probe"]["skipped"] and "nmi" not in result["clustering"]
@@ -263,7 +266,7 @@ def test_energies_that_are_not_finite_are_named_and_do_not_end_it(model, train, 
     with torch.no_grad():
         for parameter in broken.model_.parameters():
             parameter.fill_(torch.nan)
-    result = assess(broken, train, test, others={"c": colour}, n_samples=4, steps=1)
+    result = evaluate(broken, train, test, others={"c": colour}, n_samples=4, steps=1)
     numbers = result["ood"]["c"]
     assert "NaN or infinite" in numbers["scores"]["log_density"]["skipped"]
     assert "auroc" in numbers["trivial"]["mean_pixel"]
@@ -284,7 +287,7 @@ def test_vectors_have_everything_but_pictures_of_images(points, tmp_path):
     model, data = points
     far = unlabelled("far", 3 * data.x - 6)
     fresh = Dataset("fresh", data.x + 0.01, data.y, None, "made up")
-    result = assess(model, data, fresh, others={"far": far}, n_samples=9, steps=3, out=tmp_path)
+    result = evaluate(model, data, fresh, others={"far": far}, n_samples=9, steps=3, out=tmp_path)
     assert result["files"] == ["roc.png", "evaluation.json", "evaluation.md"]
     assert result["frechet"] == {"skipped": "only for images with 1 or 3 channels"}
     assert result["samples"]["n"] == 9 and result["clustering"]["batchwise_nmi"]["chance"] < 0.1
@@ -296,60 +299,8 @@ def test_vectors_have_everything_but_pictures_of_images(points, tmp_path):
     assert trivial["distance_from_mean"]["auroc"] == pytest.approx(pairs(*norms))
 
 
-def test_colour_turns_grey_and_sizes_change_as_in_another_library():
-    x = np.random.default_rng(0).integers(0, 256, (5, 3, 16, 16), dtype=np.uint8)
-    found, said = matched(x, (1, 8, 8), (0.0, 255.0))
-    assert said == "grey, resized 16x16 -> 8x8" and found.shape == (5, 1, 8, 8)
-    for image, expected in zip(found[:, 0], x, strict=True):
-        grey = Image.fromarray(expected.transpose(1, 2, 0)).convert("L")
-        other = np.asarray(grey.resize((8, 8), Image.Resampling.BILINEAR), dtype=float)
-        assert np.abs(image - other).max() <= 2  # each library rounds in its own places
-
-
-def test_a_crop_is_central_values_are_mapped_and_black_stays_black():
-    x = np.zeros((2, 1, 4, 8))
-    x[:, :, :, 2:6] = 1.0
-    found, said = matched(x, (3, 4, 4), (0.0, 255.0))
-    assert said == "grey to colour, centre crop 4x8 -> 4x4, values 0..1 -> 0..255"
-    assert found.shape == (2, 3, 4, 4) and (found == 255).all()
-    wide = np.zeros((1, 1, 30, 30), dtype=np.uint8)
-    wide[0, 0, 15, 15] = 1
-    assert (matched(wide, (1, 5, 5), (0.0, 255.0))[0] == 0).all()
-    same, said = matched(wide, (1, 30, 30), (0.0, 255.0))
-    assert same is wide and said == "none"
-
-
-def test_transparency_is_dropped_and_cannot_be_made_up():
-    x = np.zeros((2, 4, 8, 8), dtype=np.uint8)
-    assert matched(x, (3, 8, 8), (0.0, 255.0))[1] == "transparency dropped"
-    with pytest.raises(InputError, match="the model has 4"):
-        matched(x[:, :3], (4, 8, 8), (0.0, 255.0))
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (np.array([3, 90], dtype=np.uint8), (0, 255)),
-        (np.array([0.2, 0.9]), (0, 1)),
-        (np.array([-0.2, 0.9]), (-1, 1)),
-        (np.array([0.0, 254.0]), (0, 255)),
-        (np.array([0.0, 16.0]), (0, 16)),
-        (np.array([-3.0, 5.0]), (-3, 5)),
-    ],
-)
-def test_the_range_of_values_is_guessed_from_them(values, expected):
-    assert value_range(values) == expected
-
-
-def test_two_sets_in_units_of_their_own_are_taken_to_share_them():
-    x = np.linspace(-3, 5, 64).reshape(1, 1, 8, 8)
-    assert matched(x, (1, 8, 8), (-2.5, 7.0))[1] == "none"
-    resized, said = matched(x, (1, 4, 4), (-2.5, 7.0))
-    assert said == "resized 8x8 -> 4x4" and -3 < resized.min() < -2 and 4 < resized.max() < 5
-
-
 def test_names_do_not_break_the_table(model, test, colour):
-    result = assess(model, None, test, others={"a|b": colour}, **CHEAP)
+    result = evaluate(model, None, test, others={"a|b": colour}, **CHEAP)
     rows = [line for line in markdown(result).splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in rows} == {4}
 
@@ -370,6 +321,6 @@ def test_names_do_not_break_the_table(model, test, colour):
 def test_bad_input_is_one_line_before_any_work(model, train, test, change, words, tmp_path):
     arguments = {"train": train, "test": test, "out": tmp_path / "out", **CHEAP} | change
     with pytest.raises(InputError) as caught:
-        assess(model, **arguments)
+        evaluate(model, **arguments)
     assert words in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()

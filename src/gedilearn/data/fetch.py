@@ -1,34 +1,53 @@
-"""Files from the official sites: continued where they broke off, checked before they are used."""
+"""Published files: downloaded where the last attempt broke off, checked, and unpacked safely."""
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import http.client
 import os
+import shutil
 import tarfile
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from gedilearn.data.sources import File
 from gedilearn.errors import InputError
 
 Progress = Callable[[int, int], None]  # bytes that are there, bytes in all
 
 TIMEOUT = 30.0  # seconds without a single byte
-ATTEMPTS = 3  # that begin without any gain; one that gained something is not counted
+ATTEMPTS = 3  # in a row that bring no new byte
 _PIECE = 2**18
 _MOST_MEMBERS = 100  # the official archives have fewer than ten
 _SLACK = 2**20  # bytes of headings and small texts in an archive
 
 
+@dataclass(frozen=True)
+class File:
+    """One file as its authors publish it. Checksums are of the whole file, in hex."""
+
+    name: str
+    size: int
+    md5: str | None = None
+    sha256: str | None = None
+
+
 class _CutError(Exception):
     """The connection ended early or stalled; what came is kept."""
+
+
+def digest(path: Path, kind: str) -> str:
+    """The checksum of a file in hex; `kind` is a name that hashlib knows."""
+    found = hashlib.new(kind, usedforsecurity=False)
+    with path.open("rb") as handle:
+        while piece := handle.read(_PIECE):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def checksum_error(path: Path, file: File) -> str | None:
@@ -37,14 +56,8 @@ def checksum_error(path: Path, file: File) -> str | None:
     if size != file.size:
         return f"{size} bytes instead of {file.size}"
     for kind, expected in (("md5", file.md5), ("sha256", file.sha256)):
-        if expected is None:
-            continue
-        digest = hashlib.new(kind, usedforsecurity=False)
-        with path.open("rb") as handle:
-            while piece := handle.read(_PIECE):
-                digest.update(piece)
-        if digest.hexdigest() != expected:
-            return f"{kind} {digest.hexdigest()} instead of {expected}"
+        if expected is not None and (found := digest(path, kind)) != expected:
+            return f"{kind} {found} instead of {expected}"
     return None
 
 
@@ -60,40 +73,27 @@ def download(
     """Fetch `url` to ``folder / file.name``, which gets its name only once its checksum is right.
 
     Until then it is ``NAME.part``, and another call continues it. `by_hand` ends every error line:
-    what to do without a network.
+    what to do without a network. Trouble with the disk is an `OSError`.
     """
     target = folder / file.name
     if target.exists():
         if checksum_error(target, file) is None:
             return target
         target.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{file.name}.part"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         _fetch_all(url, part, file, progress, timeout)
-        wrong = checksum_error(part, file)
-        if wrong:
+        if wrong := checksum_error(part, file):
             part.unlink()
             raise InputError(
                 f"{url}: what arrived is not the published file ({wrong}) and was deleted; "
                 "try again"
             )
-        os.replace(part, target)
     except InputError as error:
         raise InputError(f"{error}, {by_hand}" if by_hand else str(error)) from None
-    except OSError as error:
-        raise InputError(_disk_line(error, part, file)) from error
+    os.replace(part, target)
     return target
-
-
-def _disk_line(error: OSError, part: Path, file: File) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"{part}: the disk is full; {file.name} needs {file.size / 1e6:.0f} MB and as much "
-            "again unpacked; make room, or set GEDI_CACHE to a folder on another disk, and go on"
-        )
-    reason = error.strerror or str(error)
-    return f"{error.filename or part}: {reason[:1].lower()}{reason[1:]}; set GEDI_CACHE elsewhere"
 
 
 def _fetch_all(url: str, part: Path, file: File, progress: Progress | None, timeout: float) -> None:
@@ -132,16 +132,13 @@ def _fetch(url: str, part: Path, file: File, progress: Progress | None, timeout:
     except (OSError, http.client.HTTPException) as error:
         raise _CutError(f"no connection ({_reason(error)})") from None
     with answer:
-        if start and not _continues(answer, start):
+        span = answer.headers.get("Content-Range", "").strip()
+        partial = answer.status == http.client.PARTIAL_CONTENT
+        if not (partial and span.startswith(f"bytes {start}-")):
             start = 0  # the server sends the whole file whatever it was asked for
         with part.open("r+b" if start else "wb") as out:
             out.seek(start)
             _copy(answer, out, start, file, progress)
-
-
-def _continues(answer: http.client.HTTPResponse, start: int) -> bool:
-    span = answer.headers.get("Content-Range", "").strip()
-    return answer.status == http.client.PARTIAL_CONTENT and span.startswith(f"bytes {start}-")
 
 
 def _copy(
@@ -215,7 +212,8 @@ def extract(archive: Path, wanted: Mapping[str, int], folder: Path) -> None:
                     raise InputError(f"{name} is there twice or not a file of {wanted[name]} bytes")
                 source = tar.extractfile(member)
                 assert source is not None  # regular files have content
-                _write(source, folder / PurePosixPath(name).name, wanted[name])
+                with (folder / PurePosixPath(name).name).open("xb") as out:
+                    shutil.copyfileobj(source, out)
                 missing.discard(name)
     except InputError as error:
         raise InputError(f"{archive}: {error}; not the published archive, fetch it again") from None
@@ -233,11 +231,3 @@ def _check_member(member: tarfile.TarInfo) -> None:
         raise InputError(f"holds the path {member.name!r}, which leads out of it")
     if not (member.isreg() or member.isdir()):
         raise InputError(f"holds {member.name!r}, a link or a device")
-
-
-def _write(source: IO[bytes], target: Path, size: int) -> None:
-    with target.open("xb") as out:
-        while piece := source.read(_PIECE):
-            out.write(piece)
-        if out.tell() != size:
-            raise InputError(f"{target.name} is cut short")

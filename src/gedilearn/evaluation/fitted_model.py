@@ -7,38 +7,34 @@ achieves, and a Frechet distance has the distance between real images.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gedilearn.assessment.matching import value_range
-from gedilearn.assessment.outside import brought, separate
-from gedilearn.assessment.reading import Reading, evenly, gradient_scores, read
-from gedilearn.assessment.showing import COMPARED, SHOWN, Pictures, markdown
+from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation import frechet as images
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.evaluation.probe import ProbeResult, fast_probe, knn_accuracy, paper_probe
-from gedilearn.training.checkpoint import latest, load_tree
-from gedilearn.training.run_directory import plain
-from gedilearn.writing import write_text
+from gedilearn.evaluation.images import value_range
+from gedilearn.evaluation.network import Seen, Tell, check_shape, every_score, read
+from gedilearn.evaluation.ood import Roc, compare, converted_for
+from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
+from gedilearn.evaluation.result_page import SHOWN, Pictures, write_result
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]
-Tell = Callable[[str], None]
 
 BATCH = 64  # of the batch-wise NMI
 NEIGHBOURS = 20
 CHAINS_AT_ONCE = 100  # of images; a wide network holds no more in memory
 
 
-def assess(
+def evaluate(
     model: GEDI,
     train: Dataset | None,
     test: Dataset,
@@ -91,10 +87,19 @@ def assess(
     tell: receives one line for each part begun
     """
     begin = time.perf_counter()
-    _check(model, train, test, n_samples, steps, probe, most)
+    # What would fail in the end is refused before any work.
+    for name, value, least in (("n_samples", n_samples, 0), ("steps", steps, 0), ("most", most, 2)):
+        if value < least:
+            raise InputError(f"{name}={value}: give at least {least}")
+    if probe not in get_args(Probe):
+        raise InputError(f"probe={probe!r}: expected one of {', '.join(get_args(Probe))}")
+    for data in (test, train):
+        if data is not None:
+            check_shape(model, data.name, data.x)
     reference = (train or test).x
     outside = {
-        name: brought(model, reference, name, other, most) for name, other in (others or {}).items()
+        name: converted_for(model, reference, name, other, most)
+        for name, other in (others or {}).items()
     }
     extract, missing = _extractor(model, frechet, weights, n_samples)
     if out is not None:
@@ -103,7 +108,7 @@ def assess(
 
     tell(f"clusters of {len(test.x)} points")
     seen = read(model, test.x)
-    inside = evenly(len(test.x), most)
+    inside = evenly_spaced(len(test.x), most)
     x = test.x[inside]
     result: dict[str, Any] = {
         "data": {
@@ -118,12 +123,12 @@ def assess(
         "certificate": _certificate(model, x) if certificate else _skipped("no views at hand"),
         "ood": {},
     }
-    scores, curves = {kind: values[inside] for kind, values in seen.scores.items()}, {}
-    if outside:
-        scores["gradient_norm"] = gradient_scores(model, x)
+    curves: dict[str, dict[str, Roc]] = {}
+    known = {kind: values[inside] for kind, values in seen.scores.items()}
+    ours = every_score(model, x, known) if outside else {}
     for name, (other, changes) in outside.items():
         tell(f"points outside: {name}")
-        part, curves[name] = separate(model, reference, x, scores, other)
+        part, curves[name] = compare(model, reference, x, ours, other)
         result["ood"][name] = {"changes": changes, **part}
     pictures.roc(curves)
 
@@ -135,77 +140,26 @@ def assess(
     if extract is not None:
         tell(f"Frechet distance in {extract.space}")
     result["frechet"] = _frechet(extract, missing, x, samples, reference)
-    pictures.grid("samples.png", samples[:SHOWN], labels[:SHOWN])
-    if train is not None:
-        order = np.argsort(labels[:COMPARED], kind="stable")
-        pictures.nearest("nearest.png", samples[order], train.x)
+    pictures.samples(samples, labels, train.x if train else None)
     if buffer is not None:
-        chains = buffer[evenly(len(buffer), SHOWN)]
-        pictures.grid("buffer.png", chains, read(model, chains).labels)
+        chains = buffer[evenly_spaced(len(buffer), SHOWN)]
+        pictures.buffer(chains, read(model, chains).labels)
 
-    result["files"] = pictures.finish()
+    result["files"] = pictures.written
     result["seconds"] = round(time.perf_counter() - begin, 3)
     if out is not None:
-        result["files"] += ["evaluation.json", "evaluation.md"]
-        write_text(out / "evaluation.json", json.dumps(plain(result), indent=2) + "\n")
-        write_text(out / "evaluation.md", markdown(result))
+        write_result(out, result)
     return result
 
 
-def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.ndarray | None:
-    """Images in the replay buffer of a run's newest checkpoint, in the data's units; or None.
-
-    A damaged checkpoint is no reason not to evaluate the model: `tell` receives a line about it.
-    """
-    try:
-        folder = latest(run / "checkpoint")
-        positions = None if folder is None else load_tree(folder, "rank-0").get("buffer")
-        if folder is None or positions is None or positions.dim() != 5:
-            return None
-        # Members that still compete have chains each; the model is one of them.
-        several = len(positions) > 1
-        member = load_tree(folder, "shared")["kept"][0]["member"] if several else 0
-    except InputError as error:
-        tell(f"without the replay buffer: {error}")
-        return None
-    chains = model.scaling_.undo(positions[member].float().numpy())
-    finite = chains[np.isfinite(chains).all(axis=(1, 2, 3))]
-    return finite if len(finite) else None
-
-
 # --- the parts ----------------------------------------------------------------------------------
-
-
-def _check(
-    model: GEDI,
-    train: Dataset | None,
-    test: Dataset,
-    n_samples: int,
-    steps: int,
-    probe: str,
-    most: int,
-) -> None:
-    """Refuse, before any work, what would fail in the end."""
-    if n_samples < 0 or steps < 0:
-        raise InputError(f"n_samples={n_samples}, steps={steps}: give numbers from 0")
-    if most < 2:
-        raise InputError(f"most={most}: give at least 2")
-    if probe not in get_args(Probe):
-        raise InputError(f"probe={probe!r}: expected one of {', '.join(get_args(Probe))}")
-    shape = tuple(model.box_.low.shape)
-    for data in (test, train):
-        if data is not None and data.x.shape[1:] != shape:
-            raise InputError(
-                f"{data.name} has points of shape {data.x.shape[1:]}, but the model was fitted to "
-                f"{shape}"
-            )
 
 
 def _skipped(why: str) -> Part:
     return {"skipped": why}
 
 
-def _clustering(model: GEDI, test: Dataset, seen: Reading) -> Part:
+def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
     part: Part = {
         "n": len(seen.labels),
         "n_clusters": model.settings_.n_clusters,
@@ -214,11 +168,10 @@ def _clustering(model: GEDI, test: Dataset, seen: Reading) -> Part:
     if test.y is None:
         return part | _skipped(f"{test.name} has no labels")
     part |= clustering_scores(test.y, seen.labels)
-    if len(seen.labels) < BATCH:
-        return part | {"batchwise_nmi": _skipped(f"fewer than {BATCH} points")}
-    return part | {
-        "batchwise_nmi": batchwise_nmi(test.y, seen.labels, BATCH)._asdict() | {"batch_size": BATCH}
-    }
+    in_batches = _skipped(f"fewer than {BATCH} points")
+    if len(seen.labels) >= BATCH:
+        in_batches = batchwise_nmi(test.y, seen.labels, BATCH)._asdict() | {"batch_size": BATCH}
+    return part | {"batchwise_nmi": in_batches}
 
 
 def _certificate(model: GEDI, x: np.ndarray) -> Part:
@@ -230,7 +183,7 @@ def _certificate(model: GEDI, x: np.ndarray) -> Part:
 
 
 def _probe(
-    model: GEDI, train: Dataset | None, test: Dataset, seen: Reading, probe: Probe, most: int
+    model: GEDI, train: Dataset | None, test: Dataset, seen: Seen, probe: Probe, most: int
 ) -> Part:
     if probe == "none":
         return _skipped("not asked")
@@ -238,22 +191,18 @@ def _probe(
         return _skipped("needs training and test data with labels")
     if test.x is train.x:
         return _skipped("the test data is the training data, which a probe would know already")
-    few = evenly(len(train.x), most)
-    rows = few if probe == "fast" else np.arange(len(train.x))
+    n = len(train.x)
+    rows = evenly_spaced(n, most if probe == "fast" else n)
     x, y = read(model, train.x[rows]).features, train.y[rows]
-    nearby = slice(None) if probe == "fast" else few
-
-    def said(result: ProbeResult, n_train: int) -> Part:
-        return {**vars(result), "n_train": n_train, "n_test": len(test.x)}
-
+    few = evenly_spaced(len(x), most)  # the paper's probe takes all, neighbours do not
+    k, n_test = min(NEIGHBOURS, len(few)), {"n_test": len(test.x)}
     try:
         fit = fast_probe if probe == "fast" else paper_probe
-        linear = said(fit(x, y, seen.features, test.y), len(x))
-        k = min(NEIGHBOURS, len(few))
-        knn = said(knn_accuracy(x[nearby], y[nearby], seen.features, test.y, k), len(few))
+        linear = vars(fit(x, y, seen.features, test.y)) | {"n_train": len(x)}
+        knn = vars(knn_accuracy(x[few], y[few], seen.features, test.y, k)) | {"n_train": len(few)}
     except InputError as error:  # a single class, features that are not finite
         return _skipped(str(error))
-    return {"linear": linear, "knn": knn}
+    return {"linear": linear | n_test, "knn": knn | n_test}
 
 
 def _draw(

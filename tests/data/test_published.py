@@ -24,10 +24,12 @@ import pytest
 from scipy.io import savemat
 
 from gedilearn.cli import data as commands
-from gedilearn.data import cache
-from gedilearn.data.cache import cache_root, get, is_cached, open_set
-from gedilearn.data.files import is_name, known_formats, load
-from gedilearn.data.sources import SOURCES, File, Source, Split
+from gedilearn.data import fetch
+from gedilearn.data import published as module
+from gedilearn.data.fetch import File
+from gedilearn.data.load import is_name, known_formats, load
+from gedilearn.data.published import cache_root, get, is_cached, open_set
+from gedilearn.data.sources import SOURCES, Source, Split
 from gedilearn.errors import InputError
 
 SHARED = Path("/work/shared/data")
@@ -328,9 +330,19 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tiny, published, root, monke
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cache, "_write_split", full)
+    monkeypatch.setattr(module, "_write_split", full)
     assert "the disk is full" in refusal(get, "tiny", published)
     assert [entry.name for entry in root.iterdir()] == [".tiny.lock"]
+
+
+def test_a_disk_that_fills_up_during_the_download_is_one_line(tiny, site, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setitem(SOURCES, "tiny", replace(tiny, site=site))
+    monkeypatch.setattr(fetch, "_copy", full)
+    message = refusal(get, "tiny")
+    assert "the disk is full" in message and "GEDI_CACHE" in message
 
 
 def test_a_cache_that_is_no_folder_is_one_line(tiny, published, root):
@@ -339,25 +351,29 @@ def test_a_cache_that_is_no_folder_is_one_line(tiny, published, root):
 
 
 PROCESS = """
-import os, signal, sys, time
-from gedilearn.data import cache
-from gedilearn.data.sources import SOURCES, File, Source, Split
+import errno, os, signal, sys, time
+from gedilearn.data import published
+from gedilearn.data.fetch import File
+from gedilearn.data.sources import SOURCES, Source, Split
 folder, action = sys.argv[1:]
 files = [File("one.bin", 4 * 3073), File("two.bin", 3 * 3073), File("test.bin", 2 * 3073)]
 SOURCES["tiny"] = Source("tiny", "", "", "cifar10", (3, 32, 32), 10,
     {"train": Split((files[0], files[1]), 7), "test": Split((files[2],), 2)}, None, "tiny-bin")
 if action == "die":
-    cache._put_in_place = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    published._put_in_place = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 if action == "race":
-    cache._lock = lambda _: None
-    ready, put = os.path.join(folder, "ready"), cache._put_in_place
+    class NoLock(published.FileLock):
+        def acquire(self, *_, **__):
+            raise OSError(errno.ENOLCK, "No locks available")
+    published.FileLock = NoLock
+    ready, put = os.path.join(folder, "ready"), published._put_in_place
     def meet(*arguments):  # all are built before any is put in place
         open(f"{ready}-{os.getpid()}", "w").close()
         while sum(name.startswith("ready-") for name in os.listdir(folder)) < 2:
             time.sleep(0.01)
         put(*arguments)
-    cache._put_in_place = meet
-cache.get("tiny", folder)
+    published._put_in_place = meet
+published.get("tiny", folder)
 """
 
 
@@ -394,7 +410,7 @@ def test_a_second_process_waits_for_the_first(tiny, published, root):
         waiting.set()
 
     other = threading.Thread(target=get, args=("tiny", published, tell))
-    with cache._alone(root / ".tiny.lock", lines.append) as alone:
+    with module._alone(root / ".tiny.lock", lines.append) as alone:
         assert alone
         other.start()
         assert waiting.wait(10)
@@ -414,7 +430,7 @@ def test_what_another_process_made_meanwhile_is_not_made_again(tiny, published, 
         results.append(get("tiny", tmp_path / "no such folder", lambda _: waiting.set()))
 
     thread = threading.Thread(target=other)
-    with cache._alone(root / ".tiny.lock", print):
+    with module._alone(root / ".tiny.lock", print):
         thread.start()
         assert waiting.wait(10)
         (tmp_path / "aside").rename(made)

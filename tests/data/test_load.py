@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from gedilearn.data import tables
-from gedilearn.data.files import known_formats, load
+from gedilearn.data.load import known_formats, load
 from gedilearn.errors import InputError
 
 RNG = np.random.default_rng(0)

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import difflib
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from gedilearn.data.arrays import CHANNELS, as_labels, as_numbers, listing
-from gedilearn.data.cache import open_set
-from gedilearn.data.cifar import read_cifar
-from gedilearn.data.dataset import Dataset
-from gedilearn.data.digits import digits
-from gedilearn.data.idx import labels_beside, read_idx_images, read_idx_labels
-from gedilearn.data.images import IMAGE_SUFFIXES, Broken, read_images
-from gedilearn.data.reading import dataset, reading
+from gedilearn.data.arrays import CHANNELS, PYTHON_OBJECTS, as_labels, listing
+from gedilearn.data.dataset import Dataset, reading
+from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
+from gedilearn.data.published import open_set
+from gedilearn.data.published_formats import (
+    IDX_ENDINGS,
+    labels_beside,
+    read_cifar,
+    read_idx_images,
+    read_idx_labels,
+    read_svhn,
+)
 from gedilearn.data.sources import SOURCES, split_of
-from gedilearn.data.svhn import read_svhn
-from gedilearn.data.tables import DELIMITERS, read_delimited, read_parquet
-from gedilearn.data.toy import circles, moons
-from gedilearn.errors import InputError
+from gedilearn.data.tables import TABLE_SUFFIXES, read_table
+from gedilearn.errors import InputError, closest
+from gedilearn.registry import DATA_SETS
 
-BUILTIN: dict[str, Callable[[], Dataset]] = {"moons": moons, "circles": circles, "digits": digits}
-_SUFFIXES = (".npy", ".npz", *DELIMITERS, ".parquet", ".bin", ".mat")
-_IDX = ("idx3-ubyte", "idx3-ubyte.gz", "idx1-ubyte", "idx1-ubyte.gz")
+_SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
 
 
 def known_formats() -> str:
     """What `load` takes, as text for help pages."""
     return (
-        f"built-in: {', '.join(BUILTIN)}; fetched by gedi data get NAME: {', '.join(SOURCES)}, "
+        f"built-in: {', '.join(DATA_SETS)}; fetched by gedi data get NAME: {', '.join(SOURCES)}, "
         f"NAME:test for the test images; files: {', '.join(_SUFFIXES)} (the last two: CIFAR and "
         "SVHN as published), MNIST's ...-idx3-ubyte(.gz); or a folder of images "
         f"({', '.join(suffix[1:] for suffix in IMAGE_SUFFIXES)}), flat or one sub-folder per class"
@@ -40,7 +42,7 @@ def known_formats() -> str:
 
 def is_name(source: str) -> bool:
     """Whether `load` takes this for the name of a set and not for a path."""
-    return source in BUILTIN or source.partition(":")[0] in SOURCES
+    return source in DATA_SETS or source.partition(":")[0] in SOURCES
 
 
 def is_folder(source: str | Path) -> bool:
@@ -63,52 +65,56 @@ def load(
     """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
 
     A string that is the name of a set means that set; write ``./moons`` for a file called so.
+    Names are those of `registry.DATA_SETS` and of the published sets (`data.sources`).
     Images stored as bytes stay uint8 (n, c, h, w): published sets, those by name memory-mapped,
     folders, and arrays of four axes. Everything else is floating point.
     ``label_column`` names the column of a table that becomes ``y`` and is not a feature.
     ``columns`` names the columns of a table that are the features, in this order; others are not
     looked at. Sources without names of columns are taken as they come.
     ``size`` (height, width) is what the images of a folder are resized to; ``broken="skip"`` leaves
-    out those that cannot be read, see `images.read_images`.
+    out those that cannot be read, see `image_folder.read_images`.
     """
     if not isinstance(source, str | Path) or not str(source):
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
     path = _path(source)
     suffix = path.suffix.lower()
     named = isinstance(source, str) and is_name(source)
-    if label_column is not None and (named or suffix not in (*DELIMITERS, ".parquet")):
-        raise InputError(
-            f"{source}: label_column is for tables ({', '.join(DELIMITERS)}, .parquet)"
-        )
+    if label_column is not None and (named or suffix not in TABLE_SUFFIXES):
+        raise InputError(f"{source}: label_column is for tables ({', '.join(TABLE_SUFFIXES)})")
     if (size is not None or broken != "refuse") and (named or path.is_file()):
         raise InputError(
             f"{source}: size and broken (--size, --skip-broken) are for folders of images"
         )
     if named:
-        cached = split_of(str(source))
-        return open_set(*cached) if cached else BUILTIN[str(source)]()
+        published = split_of(str(source))
+        return open_set(*published) if published else _built_in(str(source))
     with reading(path):
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
         _check_file(path)
-        if suffix in (".bin", ".mat") or path.name.endswith(_IDX):
-            return _read_published(path)
+        if suffix in TABLE_SUFFIXES:
+            return read_table(path, label_column, columns)
         if suffix == ".npy":
-            return dataset(path, _read_npy(path))
+            return _read_npy(path)
         if suffix == ".npz":
             return _read_npz(path)
-        if suffix == ".parquet":
-            return read_parquet(path, label_column, columns)
-        return read_delimited(path, DELIMITERS[suffix], label_column, columns)
+        return _read_published(path)
+
+
+def _built_in(name: str) -> Dataset:
+    made = DATA_SETS[name]()
+    if not isinstance(made, Dataset):
+        raise InputError(f"data set {name!r}: its function gave {type(made).__name__}, no Dataset")
+    return made
 
 
 def _check_file(path: Path) -> None:
     if not path.exists():
-        raise InputError(f"{path}: no such file{_suggestion(path)}")
+        raise InputError(f"{path}: no such file; {_suggestion(path)}")
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
         raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
-    if suffix not in _SUFFIXES and not path.name.endswith(_IDX):
+    if suffix not in _SUFFIXES and not path.name.endswith(IDX_ENDINGS):
         raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
     if not path.is_file():
         raise InputError(f"{path}: not a regular file; copy its content into one")
@@ -117,18 +123,14 @@ def _check_file(path: Path) -> None:
 
 
 def _suggestion(path: Path) -> str:
+    """What may have been meant by a path where there is nothing: a file beside it, or a name."""
     if not path.parent.is_dir():
-        return f"; there is no folder {path.parent} either"
+        return f"there is no folder {path.parent} either"
     choices = {entry.name: str(path.parent / entry.name) for entry in path.parent.iterdir()}
-    choices |= {name: f"{name} (built-in)" for name in BUILTIN}
+    choices |= {name: f"{name} (built-in)" for name in DATA_SETS}
     choices |= {name: f"{name} (gedi data get {name})" for name in SOURCES}
-    near = difflib.get_close_matches(path.name, choices, n=1)
-    return f"; did you mean {choices[near[0]]}?" if near else f"; {known_formats()}"
-
-
-def _refuse_objects(error: ValueError, where: str) -> None:
-    if "Object arrays" in str(error):
-        as_numbers(np.empty(0, dtype=object), where)
+    near = closest(path.name, choices)
+    return f"did you mean {choices[near]}?" if near else known_formats()
 
 
 def _read_published(path: Path) -> Dataset:
@@ -146,19 +148,31 @@ def _read_published(path: Path) -> Dataset:
     return Dataset(name, x, y, None, str(path))
 
 
-def _read_npy(path: Path) -> np.ndarray:
-    with path.open("rb") as handle:
-        try:
-            return np.lib.format.read_array(handle, allow_pickle=False)
-        except ValueError as error:
-            _refuse_objects(error, str(path))
-            raise
+@contextmanager
+def _without_objects(where: str) -> Iterator[None]:
+    """NumPy's refusal to unpickle, in our words."""
+    try:
+        yield
+    except ValueError as error:
+        if "Object arrays" in str(error):
+            raise InputError(f"{where}: {PYTHON_OBJECTS}") from error
+        raise
+
+
+def _read_npy(path: Path) -> Dataset:
+    with path.open("rb") as handle, _without_objects(str(path)):
+        return Dataset.checked(path, np.lib.format.read_array(handle, allow_pickle=False))
 
 
 def _read_npz(path: Path) -> Dataset:
     if not zipfile.is_zipfile(path):
         raise InputError(f"{path}: not an .npz archive, or truncated or corrupt; save it again")
     with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
+
+        def array(key: str) -> np.ndarray:
+            with _without_objects(f"{path}[{key}]"):
+                return np.asarray(archive[key])
+
         keys = list(archive.files)
         label_keys = [key for key in keys if key in ("y", "labels")]
         named = [key for key in keys if key in ("x", "X", "data")]
@@ -169,23 +183,13 @@ def _read_npz(path: Path) -> Dataset:
                 f"{path}: unclear which array is the data among {listing(keys, 10) or 'none'}; "
                 "name it x, and the labels y"
             )
-        key = data_keys[0]
-        arrays = {}
-        for wanted in {key, *label_keys}:
-            try:
-                arrays[wanted] = archive[wanted]
-            except ValueError as error:
-                _refuse_objects(error, f"{path}[{wanted}]")
-                raise
-    x = as_numbers(_channels_first(arrays.pop(key)), f"{path}[{key}]")
-    if not arrays:
-        return dataset(path, x)
-    label_key, y = arrays.popitem()
-    if y.size != len(x) or y.ndim == 0:
-        raise InputError(
-            f"{path}[{label_key}]: shape {y.shape} for {len(x)} rows; one label per row"
-        )
-    return dataset(path, x, as_labels(y.reshape(-1), f"{path}[{label_key}]"))
+        data = Dataset.checked(path, _channels_first(array(data_keys[0])), key=data_keys[0])
+        if not label_keys or label_keys == data_keys:
+            return data
+        y, where = array(label_keys[0]), f"{path}[{label_keys[0]}]"
+    if y.size != len(data.x) or y.ndim == 0:
+        raise InputError(f"{where}: shape {y.shape} for {len(data.x)} rows; one label per row")
+    return replace(data, y=as_labels(y.reshape(-1), where))
 
 
 def _channels_first(x: np.ndarray) -> np.ndarray:

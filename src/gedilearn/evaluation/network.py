@@ -1,0 +1,87 @@
+"""What a fitted model says of many points, in pieces that fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+import numpy as np
+import torch
+
+from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI, Score
+from gedilearn.models.energy import log_density, posterior
+from gedilearn.models.inference import outputs
+from gedilearn.training.checkpoint import latest, load_tree
+from gedilearn.training.run_directory import RunDirectory
+
+Tell = Callable[[str], None]
+Scores = dict[str, np.ndarray]  # (n,) of each kind
+
+IMAGES_AT_ONCE, VECTORS_AT_ONCE = 256, 4_096  # what a wide network holds in memory
+
+
+class Seen(NamedTuple):
+    """The outputs of one pass over points."""
+
+    features: np.ndarray  # (n, h)
+    labels: np.ndarray  # (n,)
+    scores: Scores  # those of `GEDI.score_samples` that need no gradient
+
+
+def read(model: GEDI, x: np.ndarray) -> Seen:
+    """Features, clusters, log-density and confidence of x, (n, ...), in the data's units.
+
+    `predict`, `transform` and `score_samples` would give the same in four passes.
+    """
+    parts = [outputs(model.model_, model._prepare(x[piece])) for piece in _pieces(x)]
+    logits = torch.cat([part.logits for part in parts])
+    scores = {"log_density": log_density(logits), "confidence": posterior(logits).amax(-1)}
+    return Seen(
+        torch.cat([part.features for part in parts]).numpy(),
+        logits.argmax(-1).numpy(),
+        {name: values.numpy() for name, values in scores.items()},
+    )
+
+
+def every_score(model: GEDI, x: np.ndarray, known: Scores) -> Scores:
+    """All kinds of `GEDI.score_samples` of x, of which `known` are those of `read`."""
+    gradient = [model.score_samples(x[piece], "gradient_norm") for piece in _pieces(x)]
+    scores = known | {"gradient_norm": np.concatenate(gradient)}
+    return {kind: scores[kind] for kind in get_args(Score)}
+
+
+def _pieces(x: np.ndarray) -> list[slice]:
+    size = IMAGES_AT_ONCE if x.ndim == 4 else VECTORS_AT_ONCE
+    return [slice(start, start + size) for start in range(0, len(x), size)]
+
+
+def check_shape(model: GEDI, name: str, x: np.ndarray) -> None:
+    """Refuse points of another shape than the model was fitted to."""
+    shape = tuple(model.box_.low.shape)
+    if x.shape[1:] != shape:
+        raise InputError(
+            f"{name} has points of shape {x.shape[1:]}, but the model was fitted to {shape}"
+        )
+
+
+def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.ndarray | None:
+    """Images in the replay buffer of a run's newest checkpoint, in the data's units; or None.
+
+    A damaged checkpoint is no reason not to evaluate the model: `tell` receives a line about it.
+    """
+    try:
+        folder = latest(RunDirectory(run).checkpoints)
+        positions = None if folder is None else load_tree(folder, "rank-0").get("buffer")
+        if folder is None or positions is None or positions.dim() != 5:
+            return None
+        # Members that still compete have chains each; the model is one of them.
+        several = len(positions) > 1
+        member = load_tree(folder, "shared")["kept"][0]["member"] if several else 0
+    except InputError as error:
+        tell(f"without the replay buffer: {error}")
+        return None
+    chains = model.scaling_.undo(positions[member].float().numpy())
+    finite = chains[np.isfinite(chains).all(axis=(1, 2, 3))]
+    return finite if len(finite) else None
