@@ -15,6 +15,7 @@ from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy, toy_tables
+from gedilearn.experiments.runner import Runner
 from gedilearn.presets import preset
 from gedilearn.registry import METHODS
 from gedilearn.settings import resolve
@@ -47,7 +48,7 @@ def out(root):
 
 @pytest.fixture(scope="module")
 def rows(out):
-    return toy.run([0, 1, 2], out=out, **ASKED)
+    return toy.run([0, 1, 2], runner=Runner(out), **ASKED)
 
 
 def find(rows, data, method, seed):
@@ -181,8 +182,8 @@ def test_barlow_with_k_means_is_what_training_it_so_gives():
 
 
 def test_a_second_call_trains_nothing(rows, out, no_training):
-    assert toy.run([0, 1, 2], out=out, **ASKED) == rows
-    some = toy.run([1], ["circles"], ["gedi"], out=out, **ASKED)
+    assert toy.run([0, 1, 2], runner=Runner(out), **ASKED) == rows
+    some = toy.run([1], ["circles"], ["gedi"], runner=Runner(out), **ASKED)
     assert some == [find(rows, "circles", "gedi", 1)]
 
 
@@ -198,7 +199,7 @@ def test_after_an_interruption_only_what_is_missing_is_trained(rows, out, tmp_pa
         return real(data, settings)
 
     monkeypatch.setattr(together, "fit_together", recorded)
-    again = toy.run([0, 1, 2], out=tmp_path, **ASKED)
+    again = toy.run([0, 1, 2], runner=Runner(tmp_path), **ASKED)
     assert trained == [("no-gen", 1)] * 4
     # A seed that trains alone, as before, gives what it gave before.
     same = [find(found, "moons", "no-gen", 2) for found in (again, rows)]
@@ -222,7 +223,7 @@ def test_seeds_train_five_at_a_time_and_alone_under_the_literal_preset(monkeypat
 
 def test_a_folder_of_another_preset_is_refused(rows, out):
     with pytest.raises(InputError, match="other settings"):
-        toy.run([0], out=out, **(ASKED | {"preset": "default"}))
+        toy.run([0], runner=Runner(out), **(ASKED | {"preset": "default"}))
 
 
 @pytest.mark.parametrize(

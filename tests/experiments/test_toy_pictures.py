@@ -17,6 +17,7 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy
 from gedilearn.experiments import toy_pictures as pictures
+from gedilearn.experiments.runner import Runner
 
 SHORT = {
     "optimizer.batch_size": 40,
@@ -69,7 +70,7 @@ def test_both_pictures_use_the_kept_models(out, no_training):
 
 def test_the_models_of_the_table_are_used(tmp_path, monkeypatch):
     asked = {name: value for name, value in ASKED.items() if name != "seed"}
-    toy.run([0, 1], ["moons"], ["no-gen"], out=tmp_path, together=2, **asked)
+    toy.run([0, 1], ["moons"], ["no-gen"], runner=Runner(tmp_path), together=2, **asked)
     monkeypatch.setattr(together, "fit_together", lambda *_: pytest.fail("trained again"))
     (model,) = pictures.models(tmp_path, ["moons"], ["no-gen"], **ASKED).values()
     x = make_moons(60, noise=0.05, random_state=1)[0]

@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import digits
 from gedilearn.evaluation.clustering import nmi
 from gedilearn.evaluation.ood import auroc
-from gedilearn.experiments.runner import FRESH, N_POINTS, Row, Tell, chosen, collect, one_thread
+from gedilearn.experiments.runner import FRESH, IN_MEMORY, N_POINTS, Row, Runner, chosen, one_thread
 from gedilearn.experiments.table import Experiment, Table, grouped, label, ranged
 from gedilearn.training.run_directory import plain
 
@@ -218,18 +217,18 @@ def build(method: str, case: Case, seed: int, settings: dict[str, Any]) -> Any:
 def run(
     seeds: Sequence[int],
     data: Sequence[str] | None = None,
-    out: Path | None = None,
+    *,
+    runner: Runner = IN_MEMORY,
     settings: dict[str, Any] | None = None,
     n: int = N_POINTS,
-    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data is all.
 
-    `settings` are those of GEDI, by dotted names; `n`, `out` and `tell` as in `runner.collect`.
+    `settings` are those of GEDI, by dotted names.
     """
     names = chosen("data set", data, CASES)
     keys = [(name, method, seed) for seed in seeds for name in names for method in NAMES]
-    return collect(keys, fit, out, n, settings, tell=tell)
+    return runner.rows(keys, fit, n, settings)
 
 
 def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
@@ -320,11 +319,4 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     return [Table(title, COLUMNS, groups, NOTES)]
 
 
-EXPERIMENT = Experiment(
-    "gen",
-    "What GEN buys: GEDI with and without it.",
-    run,
-    tables,
-    title="What GEN buys",
-    sets=CASES,
-)
+EXPERIMENT = Experiment("gen", run, tables, title="What GEN buys", sets=CASES)

@@ -234,12 +234,4 @@ def figures(root: Path) -> dict[str, Path]:
     return {name: file for kept in kept_in(root) for name, _, _, file in _pictures(kept)}
 
 
-EXPERIMENT = Experiment(
-    "images",
-    "The paper's image tables: clusters, samples, OOD, probe.",
-    run,
-    tables,
-    long=markdown,
-    long_page=page,
-    figures=figures,
-)
+EXPERIMENT = Experiment("images", run, tables, long=markdown, long_page=page, figures=figures)

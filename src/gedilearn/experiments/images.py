@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.published import is_cached, open_set
 from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
-from gedilearn.experiments.runner import Row, Tell, adjusted, chosen, collect, outcome
+from gedilearn.experiments.runner import IN_MEMORY, Row, Runner, adjusted, chosen, outcome
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
 from gedilearn.training.run_directory import RunDirectory, plain, read_config
@@ -147,37 +147,33 @@ class Work:
     test: Dataset
     others: Mapping[str, Dataset]
     measuring: Measuring
-    out: Path | None
-    say: Callable[[str], None] = field(default=lambda line: None)
+    runner: Runner
 
 
 def run(
+    seeds: Sequence[int],
     data: str,
     scale: str,
-    seeds: Sequence[int],
     methods: Sequence[str] | None = None,
     others: Mapping[str, Dataset] | None = None,
-    out: Path | None = None,
     *,
+    runner: Runner = IN_MEMORY,
     iterations: int | None = None,
     changes: dict[str, Any] | None = None,
     measuring: Measuring | None = None,
     sets: tuple[Dataset, Dataset] | None = None,
-    tell: Tell | None = None,
-    say: Callable[[str], None] | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for methods is all of the scale's.
 
     `others` are images outside, by name, beside those of `load_others`. `iterations` shortens the
     training; `changes` are further settings by their dotted names. `sets` are images to train on
-    and to test with in the place of the published ones. `out` and `tell` as in `runner.collect`;
-    `out` also receives a run directory for each training, in runs/, which an interrupted one
-    is continued from, and what the measuring writes, in evaluations/. `say` receives lines on how
-    it goes.
+    and to test with in the place of the published ones. The runner's folder also receives a run
+    directory for each training, in runs/, which an interrupted one is continued from, and what the
+    measuring writes, in evaluations/.
 
     To measure trained models in another way, remove rows.jsonl and config.json: the models stay.
     """
-    keys = plan(data, scale, seeds, methods)
+    keys = plan(seeds, data, scale, methods)
     train, test = sets or load_sets(data)
     outside = load_others(data, test, others or {})
     measuring = measuring or measuring_at(scale)
@@ -191,12 +187,12 @@ def run(
         "others": {name: [len(o.x), fingerprint(o.x)[:16]] for name, o in outside.items()},
         "methods": {m: values_of(data, scale, m, iterations, changes) for m in METHODS},
     }
-    work = Work(train, test, outside, measuring, out, say or (lambda line: None))
-    return collect(keys, partial(fit, work), out, len(train.x), settings, tell=tell)
+    work = Work(train, test, outside, measuring, runner)
+    return runner.rows(keys, partial(fit, work), len(train.x), settings)
 
 
 def plan(
-    data: str, scale: str, seeds: Sequence[int], methods: Sequence[str] | None
+    seeds: Sequence[int], data: str, scale: str, methods: Sequence[str] | None
 ) -> list[tuple[str, str, int]]:
     """All (data, method, seed) asked for, k-means with them, seed by seed."""
     chosen("data set", (data,), (*PAPER_SETS, *OWN_SETS))
@@ -258,11 +254,11 @@ def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[st
         if method == KMEANS:
             return dict(plain(head | NOTHING | _kmeans(work, values["n_clusters"], seed)))
         name = f"{data}-{method}-{seed}"
-        work.say(f"training {name}")
+        work.runner.say(f"training {name}")
         values = values | {"training": values.get("training", {}) | {"seed": seed}}
-        run_folder = None if work.out is None else work.out / "runs" / name
+        run_folder = None if work.runner.out is None else work.runner.out / "runs" / name
         model = train(work.train.x, values, run_folder)
-        work.say(f"measuring {name}")
+        work.runner.say(f"measuring {name}")
         return dict(plain(head | NOTHING | _measure(work, model, name, run_folder)))
 
 
@@ -298,10 +294,7 @@ NOTHING: Row = dict.fromkeys(
 def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row:
     from gedilearn import evaluation
 
-    measuring, out = work.measuring, None
-    if work.out is not None:
-        out = work.out / "evaluations" / name
-        out.mkdir(parents=True, exist_ok=True)
+    measuring, kept = work.measuring, work.runner.out
     found = evaluation.evaluate(
         model,
         work.train,
@@ -311,9 +304,9 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
         steps=measuring.steps,
         probe=measuring.probe,
         weights=measuring.weights,
-        buffer=evaluation.read_buffer(run_folder, model, work.say) if run_folder else None,
-        out=out,
-        tell=work.say,
+        buffer=evaluation.read_buffer(run_folder, model, work.runner.say) if run_folder else None,
+        out=kept / "evaluations" / name if kept else None,
+        tell=work.runner.say,
     )
     row = {name: _look_up(found, path) for name, path in FIGURES.items()}
     row["ood"] = {other: _areas(part) for other, part in found["ood"].items() if "scores" in part}

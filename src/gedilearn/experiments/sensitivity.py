@@ -14,15 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gedilearn.experiments.runner import (
-    N_POINTS,
-    Cell,
-    Row,
-    Tell,
-    chosen,
-    collect_cells,
-    one_thread,
-)
+from gedilearn.experiments.runner import IN_MEMORY, N_POINTS, Cell, Row, Runner, chosen, one_thread
 from gedilearn.experiments.table import Experiment, Table, label, statistic
 from gedilearn.experiments.toy import SETS, scored_row, seeded, title, values_of
 
@@ -37,21 +29,18 @@ BASE = UNIT | {"weights.gen": 1.0, "training.n_init": 1}
 def run(
     seeds: Sequence[int],
     data: Sequence[str] | None = None,
-    workers: int = 1,
-    out: Path | None = None,
     *,
+    runner: Runner = IN_MEMORY,
     preset: str = "default",
     iterations: int | None = None,
     weights: Sequence[float] = WEIGHTS,
     n: int = N_POINTS,
     changes: dict[str, Any] | None = None,
-    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, weights, seed).
 
     `iterations` shortens the training. `weights` are those of the grid, of both terms. `changes`
-    are further settings by their dotted names; `workers`, `out` and `tell` as in
-    `runner.collect_cells`.
+    are further settings by their dotted names.
     """
     names = chosen("data set", data, SETS)
     points = tuple(point_name(inv, prior) for inv, prior in product(weights, repeat=2))
@@ -62,7 +51,7 @@ def run(
         "weights": list(weights),
         "gedi": values_of(preset, "gedi", iterations, BASE | (changes or {})),
     }
-    return collect_cells(cells, fit, out, n, settings, workers, tell)
+    return runner.rows_of_cells(cells, fit, n, settings)
 
 
 def point_name(inv: float, prior: float) -> str:
@@ -177,11 +166,4 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
     return panels.save(fig, path)
 
 
-EXPERIMENT = Experiment(
-    "sensitivity",
-    "The paper's heat maps over the weights of INV and PRIOR.",
-    run,
-    tables,
-    long=markdown,
-    figure=figure,
-)
+EXPERIMENT = Experiment("sensitivity", run, tables, long=markdown, figure=figure)

@@ -206,10 +206,10 @@ class Experiment:
     Attributes
     ----------
     name: on the command line
-    about: one line for the help page
-    run: run(seeds, out=folder, tell=tell) -> rows, with options of its own; `runner.collect` keeps
-        rows in the folder as they come, and goes on after an interruption
+    run: run(seeds, runner=runner) -> rows, with options of its own; `runner.rows` keeps rows in a
+        folder as they come, and goes on after an interruption
     tables: the tables that are made of the rows
+    about: one line for the help page of the command that is made for it
     title: of the page of results
     sets: all data sets, for the page
     long: rows -> Markdown, in place of the tables one after another
@@ -219,9 +219,9 @@ class Experiment:
     """
 
     name: str
-    about: str
     run: Callable[..., list[Row]]
     tables: Callable[[Sequence[Row]], Sequence[Table]]
+    about: str = ""
     title: str = ""
     sets: Iterable[str] = ()
     long: Callable[[Sequence[Row]], str] | None = None

@@ -19,13 +19,13 @@ from gedilearn.data import toy as sets
 from gedilearn.data.dataset import Dataset
 from gedilearn.experiments.runner import (
     FRESH,
+    IN_MEMORY,
     N_POINTS,
     Cell,
     Row,
-    Tell,
+    Runner,
     adjusted,
     chosen,
-    collect_cells,
     one_thread,
     outcome,
     shortened,
@@ -71,22 +71,20 @@ def run(
     seeds: Sequence[int],
     data: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
-    workers: int = 1,
-    out: Path | None = None,
     *,
+    runner: Runner = IN_MEMORY,
     preset: str = "default",
     iterations: int | None = None,
     together: int | None = None,
     n: int = N_POINTS,
     changes: dict[str, Any] | None = None,
-    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for data is both, for methods the paper's.
 
     `iterations` shortens the training. `together` seeds train side by side; None is 5, and 1 under
     the literal preset, where the divergence of one would calm all. `changes` are further settings
-    by their dotted names. `workers`, `out` and `tell` as in `runner.collect_cells`; a folder `out`
-    also receives the models, where workers on other machines must share it.
+    by their dotted names. The runner's folder also receives the models: workers on other machines
+    must share it.
     """
     together = together or (1 if preset == LITERAL else TOGETHER)
     names, trained = chosen("data set", data, SETS), chosen_methods(methods)
@@ -102,8 +100,8 @@ def run(
         "together": together,
         "methods": {m: values_of(preset, m, iterations, changes) for m in (*METHODS, *OTHERS)},
     }
-    fit_cell = partial(fit, models=None if out is None else Path(out).absolute() / "models")
-    return collect_cells(cells, fit_cell, out, n, settings, workers, tell)
+    models = None if runner.out is None else runner.out.absolute() / "models"
+    return runner.rows_of_cells(cells, partial(fit, models=models), n, settings)
 
 
 def chosen_methods(asked: Sequence[str] | None) -> list[str]:

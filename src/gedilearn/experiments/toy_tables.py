@@ -247,12 +247,5 @@ def figures(root: Path) -> dict[str, Path]:
 
 
 EXPERIMENT = Experiment(
-    "toy",
-    "The paper's NMI on moons and circles.",
-    run,
-    tables,
-    long=markdown,
-    figure=figure,
-    long_page=page,
-    figures=figures,
+    "toy", run, tables, long=markdown, figure=figure, long_page=page, figures=figures
 )
