@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import textwrap
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from gedilearn.data.arrays import Scaling, as_numbers
+from gedilearn.data.arrays import Scaling, as_numbers, check_enough
 from gedilearn.data.dataset import fingerprint
 from gedilearn.data.views import make_views
 from gedilearn.errors import InputError
@@ -31,13 +29,14 @@ from gedilearn.models.build import build_model
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.models.inference import gradient_norms, outputs
 from gedilearn.presets import preset as preset_values
-from gedilearn.sampling.langevin import Box, Kernel, run
+from gedilearn.sampling.langevin import Kernel, run
 from gedilearn.sections import Schedule
-from gedilearn.settings import Settings, assign, flat, known_paths, resolve
+from gedilearn.settings import Settings, assign, flat, resolve
 from gedilearn.training.certificate import examine
-from gedilearn.training.loop import Result, train
-from gedilearn.training.modelfile import load_model, save_model
+from gedilearn.training.environment import check_device
+from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
+from gedilearn.training.result import Result, load_model, save_model
 from gedilearn.training.run_directory import RunDirectory, is_first_process, read_config
 
 # Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
@@ -75,7 +74,43 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     Parameters
     ----------
-    {parameters}
+    n_clusters : int, default None
+        Number of clusters c, 2 where nothing else is said; 1 trains the density alone.
+    prior : tuple of float or 'auto', default None
+        Proportions of the clusters, in any order; None is uniform. 'auto' estimates them while
+        training, at the risk that clusters of any size count as right.
+    method : str, default None
+        The objective, 'gedi' by default. 'no-gen', 'no-inv' and 'no-unif' leave out one of its
+        terms, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino' and 'deepcluster' are baselines.
+    preset : str, default None
+        A named set of settings, for instance 'paper/toy'; `gedi presets` lists them.
+    w_gen, w_inv, w_prior : float or list of (progress, weight) points, default None
+        What multiplies GEN, INV and PRIOR; between points the weight is linear. ``w_gen=0`` leaves
+        out the density.
+    views : str or callable, default None
+        How a view x' is drawn from T(x'|x): 'walk' or 'noise', for images 'grey', 'colour' or
+        'paper'; or any function that maps a batch of scaled points to views of it.
+    encoder : str or torch.nn.Module, default None
+        For images 'conv' or 'resnet8'; or a module that maps a batch to vectors, in the place of
+        any encoder. The first initialisation starts from its weights, further ones from fresh
+        ones. It is copied, never changed, and not saved: give it again to `load`.
+    max_iter : int, default None
+        Most iterations.
+    n_init : int, default None
+        Initialisations trained at once; the one with the smallest gap is kept.
+    random_state : int or RandomState, default None
+        Seed of all randomness; None takes a new one.
+    device : {'auto', 'cpu', 'cuda', 'mps'}, default None
+        Where to train.
+    run_dir : path, default None
+        Folder for the run: settings, metrics, events, checkpoints, model.
+    verbose : bool, default False
+        Show a progress bar.
+    settings : mapping, default None
+        Any other setting by its dotted name, as in `gedi fit --set` and config.yaml, for instance
+        ``{'sampler.steps': 20, 'optimizer.learning_rate': 0.002}``. `gedi settings` lists them all
+        with their defaults; a grid search reaches one as ``settings__sampler.steps``.
+
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
@@ -266,7 +301,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             encoder=self._encoder(),
             view_function=self._view_function(),
         )
-        self.adopt(result, scaled, scaling, settings)
+        self.adopt(result, scaling, settings, labels_of(result, scaled))
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
@@ -275,31 +310,33 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             directory.write_summary(self.summary())
         return self
 
-    def adopt(self, result: Result, scaled: Tensor, scaling: Scaling, settings: Settings) -> None:
-        """Become the model that training gave for the data `scaled`."""
+    def adopt(
+        self, result: Result, scaling: Scaling, settings: Settings, labels: np.ndarray
+    ) -> None:
+        """Become the model that training gave."""
+        self.result_ = result
         self.settings_ = settings
         self.scaling_ = scaling
+        self.labels_ = labels
         self.model_ = result.model
         self.box_ = result.box
-        verdict = result.diagnosis.verdict
-        if result.trouble is not None:
-            times = f"after {result.recoveries} recoveries"
-            verdict += f"; training diverged {times}: {result.trouble}"
-        self._judge(result.diagnosis, verdict)
+        self.diagnosis_ = result.diagnosis
+        self.certificate_gap_ = result.diagnosis.gap
+        self.converged_ = result.diagnosis.certified
+        self.verdict_ = result.verdict
         self.n_iter_ = result.iterations
         self.seconds_ = result.seconds
         self.stopped_ = result.stopped
         self.n_recoveries_ = result.recoveries
-        uniform = torch.full((settings.n_clusters,), 1 / settings.n_clusters)
-        self.prior_ = (uniform if result.prior is None else result.prior).double().numpy()
+        self.prior_ = result.prior.numpy()
         self._n_features_out = result.model.n_features
-        self.labels_ = self._labels(scaled.to(self.box_.low.dtype))
 
     # --- using a fitted model ----------------------------------------------------------------
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely cluster of each point: (n_samples,)."""
-        return self._labels(self._prepare(X))
+        x = self._prepare(X)
+        return labels_of(self.result_, x)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
@@ -343,16 +380,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise InputError(f"n_samples={n_samples}: at least 1 is needed")
         if steps < 0:
             raise InputError(f"steps={steps}: at least 0 are needed")
-        sampler = self.settings_.sampler
+        sampler, box = self.settings_.sampler, self.box_
         kernel = Kernel(
-            sampler.step_size, sampler.noise, sampler.max_move, self.box_ if sampler.clamp else None
+            sampler.step_size, sampler.noise, sampler.max_move, box if sampler.clamp else None
         )
         with torch.random.fork_rng():
             torch.manual_seed(_seed(random_state))
-            position = self.box_.uniform(1, n_samples)
+            position = box.uniform(1, n_samples)
             with self.model_.fixed():
                 position = run(position, self.model_.log_density, kernel, steps)[0]
-        return self.scaling_.undo(position.numpy()), self._labels(position)
+        return self.scaling_.undo(position.numpy()), labels_of(self.result_, position)
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
@@ -368,21 +405,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
         check_is_fitted(self)
-        return {
-            "n_samples": len(self.labels_),
-            "n_clusters": self.settings_.n_clusters,
-            "cluster_sizes": np.bincount(
-                self.labels_, minlength=self.settings_.n_clusters
-            ).tolist(),
-            "gap": self.certificate_gap_,
-            "certified": self.converged_,
-            "verdict": self.verdict_,
-            "stopped": self.stopped_,
-            "recoveries": self.n_recoveries_,
-            "iterations": self.n_iter_,
-            "seconds": round(self.seconds_, 3),
-            "diagnosis": self.diagnosis_.to_json(),
-        }
+        n_clusters = self.settings_.n_clusters
+        sizes = np.bincount(self.labels_, minlength=n_clusters).tolist()
+        counts = {"n_samples": len(self.labels_), "n_clusters": n_clusters, "cluster_sizes": sizes}
+        return counts | self.result_.summary()
 
     # --- saving ------------------------------------------------------------------------------
 
@@ -392,10 +418,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         path = Path(path)
         if path.exists() and not overwrite:
             raise InputError(f"{path} exists already: choose another path, or overwrite=True")
-        tensors = {f"model.{name}": t for name, t in self.model_.state_dict().items()}
-        tensors |= {"box.low": self.box_.low, "box.high": self.box_.high}
-        tensors["labels"] = torch.from_numpy(self.labels_)
-        tensors["prior"] = torch.from_numpy(self.prior_)
+        tensors = self.result_.tensors() | {"labels": torch.from_numpy(self.labels_)}
         header = {
             "settings": json.loads(self.settings_.model_dump_json()),
             "objects": self._objects(),
@@ -423,33 +446,21 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _from_file(
         cls: type[Self], tensors: dict[str, Tensor], header: dict[str, Any], others: dict[str, Any]
     ) -> Self:
-        point = tuple(tensors["box.low"].shape)
-        settings = resolve(header["settings"], (len(tensors["labels"]), *point))
+        shape = (len(tensors["labels"]), *tensors["box.low"].shape)
+        settings = resolve(header["settings"], shape)
         if "encoder" in header["objects"] and "encoder" not in others:
             raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
         model = cls.from_settings(settings, **others)
-        summary = header["summary"]
-        model.settings_ = settings
-        model.scaling_ = Scaling.from_json(header["scaling"])
-        model.box_ = Box(tensors["box.low"], tensors["box.high"])
-        network = build_model(settings, point, 1, model._encoder())
-        network.to(model.box_.low.dtype)
-        prefix = "model."
-        network.load_state_dict(
-            {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+        result = Result.read(
+            tensors,
+            header["summary"],
+            lambda point: build_model(settings, point, 1, model._encoder()),
         )
-        model.model_ = network.eval()
-        model.labels_ = tensors["labels"].numpy()
-        model.prior_ = tensors["prior"].numpy()
-        model._judge(Diagnosis.from_json(summary["diagnosis"]), summary["verdict"])
-        model.n_iter_ = summary["iterations"]
-        model.seconds_ = summary["seconds"]
-        model.stopped_ = summary["stopped"]
-        model.n_recoveries_ = summary["recoveries"]
+        scaling, labels = Scaling.from_json(header["scaling"]), tensors["labels"].numpy()
+        model.adopt(result, scaling, settings, labels)
         model.n_features_in_ = header["n_features_in"]
         if header["feature_names_in"]:
             model.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
-        model._n_features_out = network.n_features
         return model
 
     # --- helpers -----------------------------------------------------------------------------
@@ -491,21 +502,19 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         """New data in the network's units."""
         check_is_fitted(self)
         array = self.validate(X)
-        if array.shape[1:] != tuple(self.box_.low.shape):
+        low = self.box_.low
+        if array.shape[1:] != tuple(low.shape):
             raise InputError(
                 f"X has points of shape {array.shape[1:]}, "
-                f"but the model was fitted to {tuple(self.box_.low.shape)}"
+                f"but the model was fitted to {tuple(low.shape)}"
             )
-        return torch.from_numpy(self.scaling_.apply(array)).to(self.box_.low.dtype)
+        return torch.from_numpy(self.scaling_.apply(array)).to(low.dtype)
 
-    def _judge(self, diagnosis: Diagnosis, verdict: str) -> None:
-        self.diagnosis_ = diagnosis
-        self.certificate_gap_ = diagnosis.gap
-        self.converged_ = diagnosis.certified
-        self.verdict_ = verdict
 
-    def _labels(self, x: Tensor) -> np.ndarray:
-        return outputs(self.model_, x).logits.argmax(-1).numpy()
+def labels_of(result: Result, scaled: Tensor) -> np.ndarray:
+    """The most likely cluster of each point, (n, ...), in the network's units: (n,)."""
+    x = scaled.to(result.box.low.dtype)
+    return outputs(result.model, x).logits.argmax(-1).numpy()
 
 
 def _seed(random_state: Any) -> int:
@@ -513,32 +522,6 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def check_enough(data: np.ndarray, n_clusters: int) -> None:
-    """Refuse fewer points, or fewer distinct points, than clusters."""
-    shape = f"X of shape {data.shape}"
-    if len(data) < n_clusters:
-        raise InputError(f"n_clusters={n_clusters} for {len(data)} points ({shape})")
-    # Nearly always the first rows settle it.
-    for rows in (data[: 10 * n_clusters], data):
-        distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
-        if distinct >= n_clusters:
-            return
-    raise InputError(
-        f"n_clusters={n_clusters}, but {shape} has only {distinct} distinct points: "
-        "give more varied data or ask for fewer clusters"
-    )
-
-
-def check_device(name: str) -> None:
-    """Refuse a device that this machine does not have, before anything is written."""
-    present: dict[str, Callable[[], bool]] = {
-        "cuda": torch.cuda.is_available,
-        "mps": torch.backends.mps.is_available,
-    }
-    if name in present and not present[name]():
-        raise InputError(f"device {name!r} is not available on this machine: use 'cpu' or 'auto'")
 
 
 def _is_object(name: str, value: Any) -> bool:
@@ -554,40 +537,3 @@ def _in_arguments(message: str) -> str:
         if "." in path:
             message = message.replace(f"{path}=", f"{name}=")
     return message
-
-
-def _document_parameters() -> str:
-    """The Parameters section of the class, from the settings' own descriptions."""
-    meaning = known_paths() | OWN_MEANING
-    lines = []
-    for name in inspect.signature(GEDI.__init__).parameters:
-        if name == "self":
-            continue
-        text = meaning[NAMED.get(name, name)]
-        if name in NAMED:
-            text += f" (Setting {NAMED[name]!r}.)" if "." in NAMED[name] else ""
-        text += ALSO.get(name, "")
-        default = inspect.signature(GEDI.__init__).parameters[name].default
-        lines.append(f"    {name} : default {default!r}")
-        lines += textwrap.wrap(text, 92, initial_indent=" " * 8, subsequent_indent=" " * 8)
-    return "\n".join(lines) + "\n"
-
-
-OWN_MEANING = {
-    "preset": "A named set of settings, for instance 'paper/toy'; `gedi presets` lists them.",
-    "random_state": "Seed of all randomness; None takes a new one.",
-    "run_dir": "Folder for the run: settings, metrics, events, checkpoints, model.",
-    "verbose": "Show a progress bar.",
-    "settings": "Any other setting by its dotted name, as in `gedi fit --set` and config.yaml: "
-    "{'sampler.steps': 20, 'optimizer.learning_rate': 0.002}. `gedi settings` lists them all; in a "
-    "grid search one is reached as settings__sampler.steps.",
-}
-ALSO = {
-    "views": " Also any function that maps a batch of scaled points to views of it.",
-    "encoder": " Also a torch module that maps a batch to vectors, in the place of any encoder: "
-    "the first initialisation starts from its weights, further ones from fresh ones. "
-    "It is copied, never changed, and not saved: give it again to `load`.",
-}
-
-if GEDI.__doc__:  # absent under python -OO
-    GEDI.__doc__ = GEDI.__doc__.replace("    {parameters}\n", _document_parameters())

@@ -21,10 +21,10 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 
-from gedilearn.data.arrays import Scaling, evenly_spaced
+from gedilearn.data.arrays import Scaling, check_enough, evenly_spaced
 from gedilearn.data.graph import surviving_modes, walk_tables
 from gedilearn.errors import InputError
-from gedilearn.estimator import GEDI, check_enough
+from gedilearn.estimator import GEDI
 
 # Clusters only, and not for long: certified fits end within a few hundred iterations, and the
 # others are only compared.

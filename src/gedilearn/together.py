@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from gedilearn.data.arrays import Scaling
+from gedilearn.data.arrays import Scaling, check_enough
 from gedilearn.errors import InputError
-from gedilearn.estimator import GEDI, check_device, check_enough
+from gedilearn.estimator import GEDI, labels_of
 from gedilearn.registry import METHODS
 from gedilearn.sections import Weights
 from gedilearn.settings import Settings
+from gedilearn.training.environment import check_device
 from gedilearn.training.loop import train
 
 
@@ -45,7 +46,7 @@ def fit_together(
         model = models[own] if own == k else GEDI.from_settings(settings)
         if own != k:
             model.validate(data[0], reset=True)
-        model.adopt(result, scaled[own], scalings[own], settings)
+        model.adopt(result, scalings[own], settings, labels_of(result, scaled[own]))
         fitted.append(model)
     return fitted
 

@@ -238,7 +238,7 @@ def evaluate(
     """
     from gedilearn import evaluation
     from gedilearn.cli.runs import Fitted
-    from gedilearn.training.modelfile import load_model
+    from gedilearn.training.result import load_model
 
     screen, fitted = Screen(as_json, quiet), Fitted.open(run)
     out = out or fitted.file.parent / "evaluation"

@@ -114,6 +114,22 @@ def _check_shape(shape: tuple[int, ...], where: str) -> None:
         )
 
 
+def check_enough(data: np.ndarray, n_clusters: int) -> None:
+    """Refuse fewer points, or fewer distinct points, than clusters."""
+    shape = f"X of shape {data.shape}"
+    if len(data) < n_clusters:
+        raise InputError(f"n_clusters={n_clusters} for {len(data)} points ({shape})")
+    # Nearly always the first rows settle it.
+    for rows in (data[: 10 * n_clusters], data):
+        distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
+        if distinct >= n_clusters:
+            return
+    raise InputError(
+        f"n_clusters={n_clusters}, but {shape} has only {distinct} distinct points: "
+        "give more varied data or ask for fewer clusters"
+    )
+
+
 def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
     """Whole numbers become integers, however they were written; other text stays text."""
     y = np.asarray(values)

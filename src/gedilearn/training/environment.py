@@ -7,7 +7,7 @@ import contextlib
 import gc
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,16 @@ def launch(device: Device) -> Fabric:
     if dist.is_initialized():
         atexit.register(_leave)
     return fabric
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that this machine does not have, before anything is written."""
+    present: dict[str, Callable[[], bool]] = {
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+    }
+    if name in present and not present[name]():
+        raise InputError(f"device {name!r} is not available on this machine: use 'cpu' or 'auto'")
 
 
 def _leave() -> None:

@@ -7,7 +7,6 @@ result, the one with the smallest gap; several results (seeds, points of a sweep
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor
 from gedilearn.data.views import Views, draw_views
 from gedilearn.methods.method import Batch
 from gedilearn.methods.priors import Fixed
-from gedilearn.models.energy import EnergyModel
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
@@ -24,7 +22,7 @@ from gedilearn.training.checkpoint import Checkpoints
 from gedilearn.training.environment import launch, working
 from gedilearn.training.guard import divergence, may_recover
 from gedilearn.training.journal import Journal
-from gedilearn.training.monitor import Diagnosis
+from gedilearn.training.result import Result
 from gedilearn.training.run_directory import RunDirectory
 from gedilearn.training.setup import Setup
 from gedilearn.training.stages import density_stage
@@ -32,21 +30,6 @@ from gedilearn.training.state import TrainState, Tree
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-
-@dataclass(frozen=True)
-class Result:
-    """The best member that training found, and how it ended."""
-
-    model: EnergyModel
-    diagnosis: Diagnosis
-    prior: Tensor | None  # (clusters,): what the clusters were held against; None is uniform
-    box: Box
-    iterations: int
-    seconds: float
-    stopped: str  # 'certified', 'budget' or 'diverged'
-    recoveries: int
-    trouble: str | None  # what ended a run that diverged
 
 
 def train(
@@ -281,17 +264,22 @@ def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
     final = state.method.conclude(model, data)
     gap = None if final or not setup.trains_bound(k) else kept.gap
     diagnosis = examine(model, data, views, Fixed(kept.target), tol, gap)
-    stopped = state.stopped
-    if stopped != "diverged":  # of several results, each may end differently
+    stopped, verdict = state.stopped, diagnosis.verdict
+    if stopped == "diverged":
+        times = f"after {state.recoveries} recoveries"
+        verdict += f"; training diverged {times}: {state.trouble}"
+    else:  # of several results, each may end differently
         stopped = "certified" if diagnosis.certified else "budget"
+    c = setup.settings.n_clusters
+    prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
     return Result(
         model=model.cpu(),
-        diagnosis=diagnosis,
-        prior=None if kept.target is None else kept.target.cpu(),
+        prior=prior.double(),
         box=Box(setup.box.low.cpu(), setup.box.high.cpu()),
-        iterations=state.iteration,
-        seconds=seconds,
+        diagnosis=diagnosis,
+        verdict=verdict,
         stopped=stopped,
         recoveries=state.recoveries,
-        trouble=state.trouble,
+        iterations=state.iteration,
+        seconds=seconds,
     )

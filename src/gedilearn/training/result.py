@@ -1,0 +1,107 @@
+"""What training gives, and the file that keeps it: safetensors whose header holds the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from gedilearn import __version__
+from gedilearn.errors import InputError
+from gedilearn.models.energy import EnergyModel
+from gedilearn.sampling.langevin import Box
+from gedilearn.training.monitor import Diagnosis
+from gedilearn.writing import write_tensors
+
+FORMAT = 1
+KEY = "gedi-learn"
+MODEL = "model."  # prefix of the network's tensors
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The best member that training found, and how it ended."""
+
+    model: EnergyModel
+    prior: Tensor  # (clusters,): what the clusters were held against
+    box: Box  # around the data, where chains start
+    diagnosis: Diagnosis
+    verdict: str
+    stopped: str  # 'certified', 'budget' or 'diverged'
+    recoveries: int
+    iterations: int
+    seconds: float
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a file keeps of it, beside the summary."""
+        network = {f"{MODEL}{name}": t for name, t in self.model.state_dict().items()}
+        return network | {"box.low": self.box.low, "box.high": self.box.high, "prior": self.prior}
+
+    def summary(self) -> dict[str, Any]:
+        """How it ended, in plain numbers and words."""
+        return {
+            "gap": self.diagnosis.gap,
+            "certified": self.diagnosis.certified,
+            "verdict": self.verdict,
+            "stopped": self.stopped,
+            "recoveries": self.recoveries,
+            "iterations": self.iterations,
+            "seconds": round(self.seconds, 3),
+            "diagnosis": self.diagnosis.to_json(),
+        }
+
+    @classmethod
+    def read(
+        cls,
+        tensors: dict[str, Tensor],
+        summary: dict[str, Any],
+        network: Callable[[tuple[int, ...]], EnergyModel],
+    ) -> Result:
+        """From `tensors` and `summary`; `network` makes one for points of a shape."""
+        box = Box(tensors["box.low"], tensors["box.high"])
+        model = network(tuple(box.low.shape)).to(box.low.dtype)
+        own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
+        model.load_state_dict(own)
+        diagnosis = Diagnosis.from_json(summary["diagnosis"])
+        names = ("verdict", "stopped", "recoveries", "iterations", "seconds")
+        plain = {name: summary[name] for name in names}
+        return cls(model.eval(), tensors["prior"], box, diagnosis, **plain)
+
+
+def save_model(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write the file whole or not at all."""
+    described = json.dumps({"format": FORMAT, "version": __version__} | header)
+    write_tensors(path, tensors, {KEY: described})
+
+
+def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the header, or one line that says what is wrong with the file."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file; a model is written by GEDI.save or gedi fit")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the model file in it, e.g. model.safetensors")
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get(KEY)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is not a readable safetensors file ({error})") from None
+    if text is None:
+        raise InputError(f"{path} is a safetensors file, but not a model of gedi-learn")
+    try:
+        header = json.loads(text)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        raise InputError(f"{path} is damaged: its header is no JSON object")
+    if header.get("format") != FORMAT:
+        raise InputError(
+            f"{path} has format {header.get('format')}, written by version "
+            f"{header.get('version')}; version {__version__} reads format {FORMAT}"
+        )
+    return tensors, header
