@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from gedilearn.errors import InputError
-from gedilearn.experiments import image_numbers, image_tables
-from gedilearn.experiments.image_numbers import Number, answer
+from gedilearn.experiments import image_tables, paper
 from gedilearn.experiments.images import METHODS, NOTHING
+from gedilearn.experiments.paper import Number, answer
 
 # As printed: JEM, Barlow, SwAV, no gen, GEDI; "01" is taken for 0.1.
 PRINTED = """
@@ -49,7 +49,7 @@ def made_up(scale="paper", method="gedi", seed=0, **others):
 def number(measure, method="gedi", other=None):
     (found,) = [
         n
-        for n in image_numbers.numbers("cifar10")
+        for n in paper.numbers("cifar10")
         if (n.measure, n.method, n.other) == (measure, method, other)
     ]
     return found
@@ -58,7 +58,7 @@ def number(measure, method="gedi", other=None):
 def test_every_number_of_the_papers_image_tables_is_there():
     found = {}
     for data in ("svhn", "cifar10", "cifar100"):
-        for n in image_numbers.numbers(data):
+        for n in paper.numbers(data):
             found.setdefault(f"{data} {n.title}", []).append((n.method, n.paper))
     printed = {}
     for line in PRINTED.strip().splitlines():

@@ -14,7 +14,7 @@ from gedilearn import together
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.experiments import toy, toy_tables
+from gedilearn.experiments import paper, toy, toy_tables
 from gedilearn.experiments.runner import Runner
 from gedilearn.presets import preset
 from gedilearn.registry import METHODS
@@ -250,14 +250,14 @@ def test_the_papers_numbers_are_all_there():
         data, *cells = line.split()
         for method, cell in zip(methods, cells, strict=True):
             printed[data, method] = tuple(float(part) for part in cell.split("±"))
-    assert printed == toy.PAPER
+    assert printed == paper.TOY_NMI
 
 
 def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     text = toy_tables.page(root)
     assert "gedi reproduce toy --preset paper/toy --seeds 3 --iterations 20" in text
     assert "Seeds 0, 1, 2; 60 points" in text and "scikit-learn " in text
-    assert toy_tables.RULE in text and "Not run" not in text and "png" not in text
+    assert paper.TOY_RULE in text and "Not run" not in text and "png" not in text
     cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| moons |")]
     assert len(cells) == 8
     groups = toy_tables.tables(rows)[0].groups

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gedilearn import panels
 from gedilearn.experiments import toy, toy_tables
+from gedilearn.experiments.paper import TOY_NMI, toy_verdict
 from gedilearn.experiments.toy_tables import EXPERIMENT
 
 
@@ -36,7 +37,7 @@ def made_up(nmi, seed=0, **others):
     ],
 )
 def test_the_verdict_follows_its_rule(numbers, expected):
-    assert toy_tables.verdict(*numbers) == expected
+    assert toy_verdict(*numbers) == expected
 
 
 def test_the_summary_is_that_found_by_hand():
@@ -96,4 +97,4 @@ def test_the_figure_shows_every_seed_and_the_papers_mean(tmp_path, monkeypatch):
         mine = sorted(r["nmi"] for r in rows if r["data"] == data)
         assert sorted(float(y) for _, y in dots) == pytest.approx(mine)
         marks = sorted(float(bars.lines[0].get_ydata()[0]) for bars in axes.containers)
-        assert marks == sorted(mean for (name, _), (mean, _) in toy.PAPER.items() if name == data)
+        assert marks == sorted(mean for (name, _), (mean, _) in TOY_NMI.items() if name == data)

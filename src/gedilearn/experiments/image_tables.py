@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from gedilearn.experiments.image_numbers import RULE, answer, numbers
 from gedilearn.experiments.images import (
     KMEANS,
     METHODS,
@@ -18,6 +17,7 @@ from gedilearn.experiments.images import (
     preset_name,
     run,
 )
+from gedilearn.experiments.paper import IMAGE_RULE, answer, numbers
 from gedilearn.experiments.runner import Kept, Row, findings, kept_in, no_rows, shortened
 from gedilearn.experiments.table import (
     Column,
@@ -184,7 +184,7 @@ def page(root: Path) -> str:
             f"{NAMES[method]}: {PICTURES[stem]}\n\n![{method}: {stem}]({name})"
             for name, stem, method, _ in _pictures(kept)
         ]
-    parts += ["## The paper's numbers", RULE]
+    parts += ["## The paper's numbers", IMAGE_RULE]
     every = [row for kept in runs for row in kept.rows]
     for data in PAPER_SETS:
         parts += [f"### Trained on {TITLES[data]}", paper_table(data, every)]
@@ -234,4 +234,6 @@ def figures(root: Path) -> dict[str, Path]:
     return {name: file for kept in kept_in(root) for name, _, _, file in _pictures(kept)}
 
 
-EXPERIMENT = Experiment("images", run, tables, long=markdown, long_page=page, figures=figures)
+EXPERIMENT = Experiment(
+    "images", run, tables, own_markdown=markdown, own_page=page, figures=figures
+)

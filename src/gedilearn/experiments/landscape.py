@@ -358,5 +358,5 @@ EXPERIMENT = Experiment(
     "landscape",
     lambda seeds, **_: run(seeds[0]),  # one draw of the points is enough
     tables,
-    long=markdown,
+    own_markdown=markdown,
 )

@@ -166,4 +166,4 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
     return panels.save(fig, path)
 
 
-EXPERIMENT = Experiment("sensitivity", run, tables, long=markdown, figure=figure)
+EXPERIMENT = Experiment("sensitivity", run, tables, own_markdown=markdown, figure=figure)

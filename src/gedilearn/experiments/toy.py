@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,15 +50,6 @@ NAMES = {
     "jem": "JEM", "barlow": "Barlow", KMEANS: "Barlow k-means", "swav": "SwAV",
     "no-unif": "no unif", "no-inv": "no inv", "no-gen": "no gen", "gedi": "GEDI",
     "dino": "DINO", "deepcluster": "DeepCluster",
-}  # fmt: skip
-# Mean and deviation of the NMI over five runs.
-PAPER: dict[tuple[str, str], tuple[float, float]] = {
-    ("moons", "jem"): (0.00, 0.00), ("circles", "jem"): (0.00, 0.00),
-    ("moons", "swav"): (0.76, 0.36), ("circles", "swav"): (0.00, 0.00),
-    ("moons", "no-unif"): (0.00, 0.00), ("circles", "no-unif"): (0.00, 0.00),
-    ("moons", "no-inv"): (0.11, 0.15), ("circles", "no-inv"): (0.22, 0.13),
-    ("moons", "no-gen"): (0.98, 0.00), ("circles", "no-gen"): (0.83, 0.12),
-    ("moons", "gedi"): (0.94, 0.07), ("circles", "gedi"): (1.00, 0.01),
 }  # fmt: skip
 LITERAL = "paper/toy-literal"
 PRESETS = ("default", "paper/toy", LITERAL)  # others are for images
@@ -184,12 +176,15 @@ def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
     other.settings_ = model.settings_.model_copy(update={"barlow": options})
     scaled = torch.from_numpy(other.scaling_.apply(x)).to(other.box_.low.dtype)
     BarlowTwins(options).conclude(other.model_, scaled[None])
-    other.labels_ = other.predict(x)
-    other.diagnosis_ = diagnosis = other.diagnose(x)
-    other.verdict_, other.converged_ = diagnosis.verdict, diagnosis.certified
-    other.certificate_gap_ = diagnosis.gap
-    if model.stopped_ != "diverged":
-        other.stopped_ = "certified" if diagnosis.certified else "budget"
+    diagnosis = other.diagnose(x)
+    ended = "certified" if diagnosis.certified else "budget"
+    result = replace(
+        other.result_,
+        diagnosis=diagnosis,
+        verdict=diagnosis.verdict,
+        stopped="diverged" if model.stopped_ == "diverged" else ended,
+    )
+    other.adopt(result, other.scaling_, other.settings_, other.predict(x))
     return other
 
 

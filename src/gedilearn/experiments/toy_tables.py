@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from gedilearn.experiments import sensitivity
+from gedilearn.experiments.paper import TOY_NMI, TOY_RULE, toy_verdict
 from gedilearn.experiments.runner import Kept, Row, findings, kept_in, no_rows
 from gedilearn.experiments.table import (
     Column,
@@ -22,33 +23,17 @@ from gedilearn.experiments.table import (
     share,
     statistic,
 )
-from gedilearn.experiments.toy import KMEANS, METHODS, NAMES, PAPER, SETS, run, title
+from gedilearn.experiments.toy import KMEANS, METHODS, NAMES, SETS, run, title
 from gedilearn.presets import ABOUT
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 
 FALSE = 0.95  # a certificate with a lower NMI is a false one
-NEAR, FAILED = 0.05, 0.3  # see `verdict`
 
 # --- judging ------------------------------------------------------------------------------------
 
 
-def verdict(ours: float, our_std: float, paper: float, paper_std: float) -> str:
-    """'reproduced', 'better' or 'not reproduced', from means and deviations of the NMI."""
-    near = abs(ours - paper) <= max(NEAR, paper_std + our_std)
-    if near or (ours < FAILED and paper < FAILED):
-        return "reproduced"
-    return "better" if ours > paper else "not reproduced"
-
-
-RULE = (
-    f"Verdict: *reproduced* when the means differ by at most {NEAR:g} or by the sum of both "
-    f"deviations, whichever is more, or when both are below {FAILED:g} (the method fails in both); "
-    "*better* when ours is higher by more than that; else *not reproduced*."
-)
-
-
 def _paper(group: Group) -> tuple[float, float] | None:
-    return PAPER.get((group[0]["data"], group[0]["method"]))
+    return TOY_NMI.get((group[0]["data"], group[0]["method"]))
 
 
 def judged(group: Group) -> str:
@@ -56,7 +41,7 @@ def judged(group: Group) -> str:
     paper, nmi = _paper(group), [row["nmi"] for row in group]
     if paper is None:
         return "not in the paper"
-    return verdict(statistics.fmean(nmi), statistics.pstdev(nmi), *paper)
+    return toy_verdict(statistics.fmean(nmi), statistics.pstdev(nmi), *paper)
 
 
 def reason(group: Group) -> str:
@@ -158,8 +143,8 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
                 label = "mean of the seeds" if i == 0 else None
                 mean = statistics.fmean(nmi)
                 axes.hlines(mean, i - 0.06, i + 0.22, color="#0072B2", lw=2, label=label)
-            if (name, method) in PAPER:
-                mean, std = PAPER[name, method]
+            if (name, method) in TOY_NMI:
+                mean, std = TOY_NMI[name, method]
                 axes.errorbar(
                     i - 0.22, mean, yerr=std, fmt="D", color="#D55E00", ms=6, capsize=3, lw=1.4
                 )
@@ -193,13 +178,13 @@ def page(root: Path) -> str:
     parts = [
         "# Moons and circles: every number and figure of the paper",
         "Made by `make results-toy`; nothing on this page is typed by hand.",
-        RULE,
+        TOY_RULE,
         WHY,
         "\n".join(f"- {note}" for note in (NOTES[0], NOTES[-1])),
     ]
     for kept in presets:
         there = {(r["data"], r["method"]) for r in kept.rows}
-        missing = [f"{data} {NAMES[m]}" for data, m in PAPER if (data, m) not in there]
+        missing = [f"{data} {NAMES[m]}" for data, m in TOY_NMI if (data, m) not in there]
         parts += [f"## {title(kept.rows).capitalize()}", ABOUT[kept.rows[0]["preset"]]]
         parts.append(_made(kept, "toy", kept.option("methods", METHODS, without=(KMEANS,))))
         parts.append(Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown().strip())
@@ -247,5 +232,5 @@ def figures(root: Path) -> dict[str, Path]:
 
 
 EXPERIMENT = Experiment(
-    "toy", run, tables, long=markdown, figure=figure, long_page=page, figures=figures
+    "toy", run, tables, own_markdown=markdown, figure=figure, own_page=page, figures=figures
 )
