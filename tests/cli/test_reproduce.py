@@ -84,7 +84,7 @@ def test_a_set_outside_is_given_once(tmp_path):
 
 
 def test_the_options_offer_what_there_is():
-    assert tuple(s.value for s in Scale) == SCALES
+    assert [scale.value for scale in Scale] == list(SCALES)
 
 
 # --- experiments from outside -------------------------------------------------------------------

@@ -13,7 +13,7 @@ from gedilearn import GEDI, evaluation
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.experiments import images
-from gedilearn.experiments.images import SHAPE, Measuring
+from gedilearn.experiments.images import SCALES, SHAPE, Measuring
 from gedilearn.experiments.runner import Runner
 from gedilearn.settings import resolve
 from gedilearn.training import loop
@@ -31,7 +31,7 @@ SHORT = {
 ASKED = {
     "iterations": 6,
     "changes": SHORT,
-    "measuring": Measuring(samples=6, steps=2, probe="fast"),
+    "measuring": {"samples": 6, "steps": 2, "probe": "fast", "weights": None},
 }
 
 
@@ -221,8 +221,8 @@ def test_shorter_training_shortens_both_stages():
 
 
 def test_the_papers_scale_is_measured_by_its_protocol():
-    assert images.measuring_at("paper").probe == "paper"
-    assert images.measuring_at("small") == images.measuring_at("default") == Measuring()
+    assert SCALES["paper"].measuring == Measuring(samples=5_000, probe="paper")
+    assert SCALES["small"].measuring == SCALES["default"].measuring == Measuring()
 
 
 # --- sets

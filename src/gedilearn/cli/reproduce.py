@@ -279,7 +279,7 @@ def images(
     from gedilearn.experiments import images as experiment
 
     size = scale.value if scale else experiment.default_scale(data)
-    asked = (range(seeds or experiment.default_seeds(size)), data, size, _names(methods))
+    asked = (range(seeds or experiment.SCALES[size].seeds), data, size, _names(methods))
     experiment.plan(*asked)  # refuses a wrong name before data is read
     protocol = probe.value if probe else None
     _table(
@@ -289,9 +289,7 @@ def images(
         outside(ood, _read_images),
         iterations=iterations,
         changes=changes(set_),
-        measuring=experiment.measuring_at(
-            size, samples=samples, steps=steps, probe=protocol, weights=weights
-        ),
+        measuring={"samples": samples, "steps": steps, "probe": protocol, "weights": weights},
     )
 
 

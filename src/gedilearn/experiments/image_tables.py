@@ -11,10 +11,9 @@ from gedilearn.experiments.images import (
     KMEANS,
     METHODS,
     PAPER_SETS,
+    SCALES,
     SHUFFLED,
     TITLES,
-    default_methods,
-    preset_name,
     run,
 )
 from gedilearn.experiments.paper import IMAGE_RULE, answer, numbers
@@ -96,12 +95,7 @@ OOD_NOTE = (
 def title(rows: Sequence[Row]) -> str:
     """What the rows were made with, in words: a scaled-down or shortened run is never unnamed."""
     data, scale, shorter = rows[0]["data"], rows[0]["scale"], rows[0]["shortened_to"]
-    words = {
-        "paper": "the paper's settings",
-        "small": f"scaled down ({preset_name(data, scale)})",
-        "default": "default settings",
-    }
-    return f"{TITLES[data]}, {words[scale]}{shortened(shorter)}"
+    return f"{TITLES[data]}, {SCALES[scale].title.format(data=data)}{shortened(shorter)}"
 
 
 def _own(rows: Sequence[Row]) -> Table:
@@ -196,7 +190,7 @@ def made(kept: Kept) -> str:
     settings, rows = kept.config["settings"], kept.rows
     data, scale = rows[0]["data"], rows[0]["scale"]
     options = f"images --data {data} --scale {scale} --seeds {kept.seeds[-1] + 1}"
-    options += kept.option("methods", default_methods(scale), without=(KMEANS,))
+    options += kept.option("methods", SCALES[scale].methods, without=(KMEANS,))
     if settings["iterations"] is not None:
         options += f" --iterations {settings['iterations']}"
     options += f" --samples {settings['samples']} --steps {settings['steps']}"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,10 +30,41 @@ if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
     from gedilearn.evaluation.fitted_model import Probe
 
-SCALES = ("paper", "small", "default")
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
 KMEANS = "k-means"
 MOST_FOR_KMEANS = 10_000
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How a trained model is measured, see `evaluation.evaluate`."""
+
+    samples: int = 500
+    steps: int = 500
+    probe: Probe = "fast"
+    weights: Path | None = None
+
+
+class Scale(NamedTuple):
+    """How large a run is: the preset, and what is run and measured unless something else is asked.
+
+    At the paper's scale that is its protocol, and half as many samples as there are test images.
+    """
+
+    preset: str
+    title: str
+    seeds: int = 1
+    methods: tuple[str, ...] = METHODS
+    measuring: Measuring = Measuring()
+
+
+SCALES = {
+    "paper": Scale(
+        "paper/{data}", "the paper's settings", measuring=Measuring(5_000, probe="paper")
+    ),
+    "small": Scale("small/{data}", "scaled down (small/{data})"),
+    "default": Scale("default", "default settings", 5, METHODS[-2:]),
+}
 # The sets, and the others that the paper holds against each.
 PAPER_SETS = {
     "svhn": ("cifar10", "cifar100"),
@@ -120,25 +151,6 @@ def shuffled_patches(x: np.ndarray, parts: int = PARTS, seed: int = 0) -> np.nda
 # --- running ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Measuring:
-    """How a trained model is measured, see `evaluation.evaluate`."""
-
-    samples: int = 500
-    steps: int = 500
-    probe: Probe = "fast"
-    weights: Path | None = None
-
-
-def measuring_at(scale: str, **given: Any) -> Measuring:
-    """At the paper's scale, its protocol, and half as many samples as there are test images.
-
-    What is given and not None takes the place of that.
-    """
-    usual = Measuring(samples=5_000, probe="paper") if scale == "paper" else Measuring()
-    return replace(usual, **{name: value for name, value in given.items() if value is not None})
-
-
 @dataclass(frozen=True, eq=False)
 class Work:
     """What every cell of a run needs."""
@@ -160,13 +172,14 @@ def run(
     runner: Runner = IN_MEMORY,
     iterations: int | None = None,
     changes: dict[str, Any] | None = None,
-    measuring: Measuring | None = None,
+    measuring: Mapping[str, Any] | None = None,
     sets: tuple[Dataset, Dataset] | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for methods is all of the scale's.
 
     `others` are images outside, by name, beside those of `load_others`. `iterations` shortens the
-    training; `changes` are further settings by their dotted names. `sets` are images to train on
+    training; `changes` are further settings by their dotted names; `measuring` is what differs from
+    the scale's `Measuring`, if it is not None. `sets` are images to train on
     and to test with in the place of the published ones. The runner's folder also receives a run
     directory for each training, in runs/, which an interrupted one is continued from, and what the
     measuring writes, in evaluations/.
@@ -176,18 +189,19 @@ def run(
     keys = plan(seeds, data, scale, methods)
     train, test = sets or load_sets(data)
     outside = load_others(data, test, others or {})
-    measuring = measuring or measuring_at(scale)
+    given = {name: value for name, value in (measuring or {}).items() if value is not None}
+    measured = replace(SCALES[scale].measuring, **given)
     settings = {
         "scale": scale,
         "iterations": iterations,
         "changes": changes or {},
-        "samples": measuring.samples,
-        "steps": measuring.steps,
-        "probe": measuring.probe,
+        "samples": measured.samples,
+        "steps": measured.steps,
+        "probe": measured.probe,
         "others": {name: [len(o.x), fingerprint(o.x)[:16]] for name, o in outside.items()},
         "methods": {m: values_of(data, scale, m, iterations, changes) for m in METHODS},
     }
-    work = Work(train, test, outside, measuring, runner)
+    work = Work(train, test, outside, measured, runner)
     return runner.rows(keys, partial(fit, work), len(train.x), settings)
 
 
@@ -196,31 +210,15 @@ def plan(
 ) -> list[tuple[str, str, int]]:
     """All (data, method, seed) asked for, k-means with them, seed by seed."""
     chosen("data set", (data,), (*PAPER_SETS, *OWN_SETS))
-    chosen("scale", (scale,), scales(data))
-    trained = chosen("method", default_methods(scale) if methods is None else methods, METHODS)
+    chosen("scale", (scale,), ("default",) if data in OWN_SETS else ("paper", "small"))
+    trained = chosen("method", SCALES[scale].methods if methods is None else methods, METHODS)
     if not trained or not len(seeds):
         raise InputError("nothing to run: give at least one seed and method")
     return [(data, method, seed) for seed in seeds for method in (KMEANS, *trained)]
 
 
-def scales(data: str) -> tuple[str, ...]:
-    return SCALES[:2] if data in PAPER_SETS else SCALES[2:]
-
-
 def default_scale(data: str) -> str:
     return "default" if data in OWN_SETS else "small"
-
-
-def default_seeds(scale: str) -> int:
-    return 5 if scale == "default" else 1
-
-
-def default_methods(scale: str) -> tuple[str, ...]:
-    return METHODS[-2:] if scale == "default" else METHODS
-
-
-def preset_name(data: str, scale: str) -> str:
-    return "default" if scale == "default" else f"{scale}/{data}"
 
 
 def values_of(
@@ -231,7 +229,7 @@ def values_of(
     changes: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The nested settings of a method, shortened and changed as asked."""
-    values = preset(preset_name(data, scale), method)
+    values = preset(SCALES[scale].preset.format(data=data), method)
     if scale == "default":
         values["n_clusters"] = 10
     return adjusted(values, iterations, changes, SHAPE)

@@ -28,6 +28,7 @@ from gedilearn.presets import ABOUT
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 
 FALSE = 0.95  # a certificate with a lower NMI is a false one
+OUR_COLOUR, PAPERS_COLOUR = "#0072B2", "#D55E00"
 
 # --- judging ------------------------------------------------------------------------------------
 
@@ -136,26 +137,24 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
     for axes, name in zip(all_axes, data, strict=True):
         for i, method in enumerate(methods):
             nmi = [r["nmi"] for r in rows if (r["data"], r["method"]) == (name, method)]
-            offset = np.linspace(-0.02, 0.18, len(nmi)) if len(nmi) > 1 else np.zeros(1)
+            offset = np.linspace(-0.02, 0.18, len(nmi)) if len(nmi) > 1 else np.zeros(len(nmi))
+            axes.scatter(i + offset, nmi, s=26, color=OUR_COLOUR, lw=0, alpha=0.7)
             if nmi:
-                label = "a seed" if i == 0 else None
-                axes.scatter(i + offset, nmi, s=26, color="#0072B2", lw=0, alpha=0.7, label=label)
-                label = "mean of the seeds" if i == 0 else None
-                mean = statistics.fmean(nmi)
-                axes.hlines(mean, i - 0.06, i + 0.22, color="#0072B2", lw=2, label=label)
+                axes.hlines(statistics.fmean(nmi), i - 0.06, i + 0.22, color=OUR_COLOUR, lw=2)
             if (name, method) in TOY_NMI:
                 mean, std = TOY_NMI[name, method]
-                axes.errorbar(
-                    i - 0.22, mean, yerr=std, fmt="D", color="#D55E00", ms=6, capsize=3, lw=1.4
-                )
+                look = {"fmt": "D", "color": PAPERS_COLOUR, "ms": 6, "capsize": 3, "lw": 1.4}
+                axes.errorbar(i - 0.22, mean, yerr=std, **look)
         axes.set_xticks(range(len(methods)), [NAMES[m].replace(" ", "\n") for m in methods])
         axes.set(ylim=(-0.05, 1.15), xlim=(-0.6, len(methods) - 0.4))
         axes.grid(axis="y", color="#DDDDDD", lw=0.6)
         axes.set_axisbelow(True)
         panels.dress(axes, name, "", "NMI" if axes is all_axes[0] else "")
-    handles = [*all_axes[0].get_legend_handles_labels()[0]]
-    handles.append(all_axes[0].plot([], [], "D", color="#D55E00", ms=6)[0])
-    labels = [*all_axes[0].get_legend_handles_labels()[1], "paper: mean and deviation"]
+    handles = [
+        all_axes[0].plot([], [], mark, color=colour, ms=6, lw=2)[0]
+        for mark, colour in (("o", OUR_COLOUR), ("-", OUR_COLOUR), ("D", PAPERS_COLOUR))
+    ]
+    labels = ["a seed", "mean of the seeds", "paper: mean and deviation"]
     fig.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=10, frameon=False)
     return panels.save(fig, path)
 
