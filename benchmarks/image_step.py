@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.data.image_views import paper_views
-from gedilearn.models.resnet8 import ResNet8
+from gedilearn.models.image_encoders import ResNet8
 from gedilearn.settings import resolve
 from gedilearn.training.environment import launch
 from gedilearn.training.loop import begin, step

@@ -21,8 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gedilearn.models.build import build_model
-from gedilearn.sampling.chains import PersistentChains, ReplayBuffer
-from gedilearn.sampling.langevin import Box, Kernel
+from gedilearn.sampling.langevin import Box, Kernel, PersistentChains, ReplayBuffer
 from gedilearn.settings import resolve
 
 MEMBERS = 2

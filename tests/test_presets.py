@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gedilearn.models.resnet8 import ResNet8
+from gedilearn.models.image_encoders import ResNet8
 from gedilearn.presets import CHANGES, PRESETS, preset, small_iterations
 from gedilearn.settings import IMAGES, assign, flat, resolve
 from gedilearn.training.environment import launch

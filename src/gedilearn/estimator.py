@@ -26,8 +26,7 @@ from gedilearn.data.views import make_views
 from gedilearn.errors import InputError
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
-from gedilearn.models.energy import log_density, posterior
-from gedilearn.models.inference import gradient_norms, outputs
+from gedilearn.models.energy import gradient_norms, log_density, outputs, posterior
 from gedilearn.presets import preset as preset_values
 from gedilearn.sampling.langevin import Kernel, run
 from gedilearn.sections import Schedule

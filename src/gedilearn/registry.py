@@ -86,8 +86,8 @@ VIEWS = Registry(
     colour="gedilearn.data.views:colour",
     paper="gedilearn.data.views:paper",
 )
-# Functions that make what draws x~ for GEN, see `sampling.chains.Sampler`.
-SAMPLERS = Registry("sampler", langevin="gedilearn.sampling.chains:persistent_chains")
+# Functions that make what draws x~ for GEN, see `sampling.langevin.Sampler`.
+SAMPLERS = Registry("sampler", langevin="gedilearn.sampling.langevin:persistent_chains")
 # Functions () -> `data.dataset.Dataset`, under the names that the command line takes for files.
 DATA_SETS = Registry(
     "data set",

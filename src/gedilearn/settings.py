@@ -151,14 +151,9 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
         settings = _validated(values)
     except ValidationError as error:
         raise InputError(_one_line(error)) from None
-    sections = {name: getattr(settings, name) for name in type(settings).model_fields}
-    return settings.model_copy(
-        update={
-            name: section.resolved(settings, shape)
-            for name, section in sections.items()
-            if isinstance(section, Section)
-        }
-    )
+    names = ("network", "views", "device", *([settings.method] if settings.own else []))
+    settled = {name: getattr(settings, name).resolved(settings, shape) for name in names}
+    return settings.model_copy(update=settled)
 
 
 def settings_type() -> type[Settings]:

@@ -28,6 +28,7 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.evaluation import evaluate, frechet, markdown, read_buffer, table
 from gedilearn.evaluation.images import converted
+from helpers import gedi
 
 CHEAP = {"n_samples": 0, "probe": "none"}
 
@@ -63,9 +64,10 @@ def run(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(train, run) -> GEDI:
-    short = {"max_iter": 20, "density_iter": 5, "check_every": 10, "n_init": 1}
-    small = {"width": 8, "features": 8, "batch_size": 32, "sgld_steps": 2, "buffer_size": 60}
-    return GEDI(4, random_state=0, run_dir=run, **short, **small).fit(train.x)
+    short = {"max_iter": 20, "density.iterations": 5, "training.check_every": 10, "n_init": 1}
+    small = {"network.width": 8, "network.features": 8, "optimizer.batch_size": 32}
+    chains = {"sampler.steps": 2, "sampler.buffer": 60}
+    return gedi(4, random_state=0, run_dir=run, **short, **small, **chains).fit(train.x)
 
 
 @pytest.fixture(scope="module")
@@ -279,8 +281,9 @@ def points() -> tuple[GEDI, Dataset]:
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 60)
     x = rng.normal(size=(120, 3)) + 8.0 * y[:, None]
-    short = {"max_iter": 30, "density_iter": 5, "check_every": 10, "batch_size": 60}
-    return GEDI(2, random_state=0, **short).fit(x), Dataset("two", x, y, None, "made up")
+    short = {"density.iterations": 5, "training.check_every": 10, "optimizer.batch_size": 60}
+    model = gedi(2, random_state=0, max_iter=30, **short).fit(x)
+    return model, Dataset("two", x, y, None, "made up")
 
 
 def test_vectors_have_everything_but_pictures_of_images(points, tmp_path):

@@ -12,8 +12,7 @@ from gedilearn.methods.method import Batch
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, Output
-from gedilearn.sampling.chains import PersistentChains, ReplayBuffer
-from gedilearn.sampling.langevin import Box, Kernel
+from gedilearn.sampling.langevin import Box, Kernel, PersistentChains, ReplayBuffer
 from gedilearn.sections import Weights
 from gedilearn.settings import resolve
 

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.models.conv import GAINS, SmallConvNet, StandardisedConv, pooled_conv
+from gedilearn.models.image_encoders import GAINS, SmallConvNet, StandardisedConv, pooled_conv
 from gedilearn.models.mlp import activate
 
 ACTIVATIONS = {

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model
-from gedilearn.models.conv import SmallConvNet
 from gedilearn.models.energy import EnergyModel, log_density, log_posterior, posterior
+from gedilearn.models.image_encoders import ResNet8, SmallConvNet
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
-from gedilearn.models.resnet8 import ResNet8
 from gedilearn.sections import Network
 from gedilearn.settings import Settings, resolve
 

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from gedilearn.models.image_encoders import ResNet8
 from gedilearn.models.members import Members
-from gedilearn.models.resnet8 import ResNet8
 
 
 def lively(**options: object) -> ResNet8:

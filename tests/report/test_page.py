@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import yaml
 
-from gedilearn import GEDI
 from gedilearn.errors import InputError
 from gedilearn.report import page
 from gedilearn.report.page import write_report
+from helpers import gedi
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=http://evil.example/x onerror=alert(2)>"
 
@@ -50,15 +50,8 @@ class Parsed(HTMLParser):
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
     x = np.random.default_rng(0).normal(size=(60, 3))
-    model = GEDI(
-        n_clusters=3,
-        max_iter=8,
-        check_every=4,
-        hidden=(16,),
-        device="cpu",
-        random_state=0,
-        run_dir=path,
-    )
+    small = {"training.check_every": 4, "network.hidden": (16,)}
+    model = gedi(3, max_iter=8, device="cpu", random_state=0, run_dir=path, **small)
     model.fit(x)
     return path
 

@@ -14,8 +14,8 @@ from gedilearn import GEDI
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import resolve
 from gedilearn.training.environment import launch
-from gedilearn.training.guard import outside
 from gedilearn.training.loop import begin, step
+from gedilearn.training.monitor import outside
 from helpers import gedi
 
 X, _ = make_moons(200, noise=0.05, random_state=0)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import make_moons
 
 from gedilearn.settings import resolve
-from gedilearn.training.stages import density_stage, first_stage
+from gedilearn.training.setup import density_stage, first_stage
 from helpers import gedi
 
 X, _ = make_moons(400, noise=0.05, random_state=0)

@@ -154,8 +154,8 @@ def test_results_that_diverge_at_once_are_still_those_of_their_own_members(
 
 
 def test_a_certificate_does_not_hide_a_later_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def divergence(setup: Setup, state: TrainState, *_: Any) -> str | None:
-        return "all is lost" if state.stage.name == "density" else None
+    def divergence(terms: dict[str, torch.Tensor], *_: Any) -> str | None:
+        return "all is lost" if "gen" in terms else None
 
     monkeypatch.setattr(loop, "divergence", divergence)
     easy = {
@@ -399,10 +399,11 @@ def test_the_density_is_learnt_under_the_prior_of_the_kept_clusters(prior: Any) 
     data = torch.stack([torch.from_numpy(x).float() for x in SETS])
     settings = make_settings(prior=prior, training={"max_iter": 60, "n_init": 3, "tol": 0.0})
     setup, state = begun(data, settings, n_results=2)
+    journal = Journal(settings.training, setup.fabric, run=None)
     while state.stage.name == "clusters":
         terms = steps(setup, state, 1)
         if state.iteration % 20 == 0:
-            state, _ = check(setup, state, terms, None, Journal(None))
+            state, _ = check(setup, state, terms, None, journal)
     targets = torch.stack([kept.target for kept in state.kept if kept.target is not None])
     assert targets.shape == (2, 2)
     held = state.prior.training(torch.zeros(2, 5, 2), progress=0.01)

@@ -18,7 +18,7 @@ from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.evaluation import frechet as images
+from gedilearn.evaluation import frechet as distances
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.evaluation.images import value_range
 from gedilearn.evaluation.network import Seen, Tell, check_shape, every_score, read
@@ -49,7 +49,6 @@ def evaluate(
     buffer: np.ndarray | None = None,
     most: int = 10_000,
     out: Path | None = None,
-    random_state: int = 0,
     tell: Tell = lambda text: None,
 ) -> dict[str, Any]:
     """Measure `model` on `test`; vectors or images. The result is plain JSON.
@@ -136,7 +135,7 @@ def evaluate(
         tell(f"probe: {probe}")
     result["probe"] = _probe(model, train, test, seen, probe, most)
 
-    samples, labels, result["samples"] = _draw(model, n_samples, steps, random_state, tell)
+    samples, labels, result["samples"] = _draw(model, n_samples, steps, tell)
     if extract is not None:
         tell(f"Frechet distance in {extract.space}")
     result["frechet"] = _frechet(extract, missing, x, samples, reference)
@@ -177,7 +176,7 @@ def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
 def _certificate(model: GEDI, x: np.ndarray) -> Part:
     try:
         found = model.diagnose(x)
-    except InputError as error:  # too few points for the neighbour graph, say
+    except InputError as error:  # for instance too few points for the neighbour graph
         return _skipped(str(error))
     return {"gap": found.gap, "certified": found.certified, "verdict": found.verdict, "n": len(x)}
 
@@ -205,9 +204,7 @@ def _probe(
     return {"linear": linear | n_test, "knn": knn | n_test}
 
 
-def _draw(
-    model: GEDI, n: int, steps: int, random_state: int, tell: Tell
-) -> tuple[np.ndarray, np.ndarray, Part]:
+def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[np.ndarray, np.ndarray, Part]:
     """Samples in the data's units, those that are finite, and their clusters."""
     if n == 0:
         return np.empty(0), np.empty(0, dtype=int), _skipped("not asked")
@@ -216,7 +213,7 @@ def _draw(
     points, labels = [], []
     for k, start in enumerate(range(0, n, size)):
         tell(f"samples: {start} of {n} drawn, {steps} steps each")
-        x, y = model.sample(min(size, n - start), steps=steps, random_state=random_state + k)
+        x, y = model.sample(min(size, n - start), steps=steps, random_state=k)
         points.append(x)
         labels.append(y)
     x, y = np.concatenate(points), np.concatenate(labels)
@@ -228,7 +225,7 @@ def _draw(
 
 def _extractor(
     model: GEDI, wanted: bool, weights: Path | None, n_samples: int
-) -> tuple[images.Extractor | None, str]:
+) -> tuple[distances.Extractor | None, str]:
     """The network for features, or why there is none; a bad file is refused before any work."""
     shape = tuple(model.box_.low.shape)
     if not wanted or n_samples == 0:
@@ -236,7 +233,7 @@ def _extractor(
     if len(shape) != 3 or shape[0] not in (1, 3):
         return None, "only for images with 1 or 3 channels"
     try:
-        return images.extractor(weights), ""
+        return distances.extractor(weights), ""
     except InputError as error:
         if weights is not None:
             raise
@@ -244,7 +241,7 @@ def _extractor(
 
 
 def _frechet(
-    extract: images.Extractor | None,
+    extract: distances.Extractor | None,
     missing: str,
     real: np.ndarray,
     samples: np.ndarray,
@@ -258,7 +255,7 @@ def _frechet(
         return np.clip(2 * (x - low) / (high - low) - 1, -1, 1).astype(np.float32)
 
     try:
-        result = images.frechet(scaled(real), scaled(samples), extract)
+        result = distances.frechet(scaled(real), scaled(samples), extract)
     except InputError as error:  # too few, on one side or the other
         return _skipped(str(error))
     return {"title": result.title, **vars(result)}

@@ -71,8 +71,8 @@ def frechet_distance(real_features: np.ndarray, fake_features: np.ndarray) -> fl
             "use the same extractor for both"
         )
     metric = _metric(real.shape[1])
-    # torchmetrics takes covariances as differences of second moments, which a common offset of all
-    # points, of no consequence for the distance, would swallow.
+    # torchmetrics takes covariances as differences of second moments, which lose their digits where
+    # all points have a large offset in common; it does not matter for the distance.
     centre = real.mean(axis=0)
     metric.update(torch.from_numpy(real - centre), real=True)
     metric.update(torch.from_numpy(fake - centre), real=False)

@@ -11,9 +11,8 @@ import torch
 
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI, Score
-from gedilearn.models.energy import log_density, posterior
-from gedilearn.models.inference import outputs
-from gedilearn.training.checkpoint import latest, load_tree
+from gedilearn.models.energy import log_density, outputs, posterior
+from gedilearn.training.checkpoint import SHARED_FILE, latest, load_tree, own_file
 from gedilearn.training.run_directory import RunDirectory
 
 Tell = Callable[[str], None]
@@ -35,7 +34,9 @@ def read(model: GEDI, x: np.ndarray) -> Seen:
 
     `predict`, `transform` and `score_samples` would give the same in four passes.
     """
-    parts = [outputs(model.model_, model._prepare(x[piece])) for piece in _pieces(x)]
+    scaled = (model.scaling_.apply(model.validate(x[piece])) for piece in _pieces(x))
+    dtype = model.box_.low.dtype
+    parts = [outputs(model.model_, torch.from_numpy(piece).to(dtype)) for piece in scaled]
     logits = torch.cat([part.logits for part in parts])
     scores = {"log_density": log_density(logits), "confidence": posterior(logits).amax(-1)}
     return Seen(
@@ -73,12 +74,12 @@ def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.nd
     """
     try:
         folder = latest(RunDirectory(run).checkpoints)
-        positions = None if folder is None else load_tree(folder, "rank-0").get("buffer")
+        positions = None if folder is None else load_tree(folder, own_file(0)).get("buffer")
         if folder is None or positions is None or positions.dim() != 5:
             return None
         # Members that still compete have chains each; the model is one of them.
         several = len(positions) > 1
-        member = load_tree(folder, "shared")["kept"][0]["member"] if several else 0
+        member = load_tree(folder, SHARED_FILE)["kept"][0]["member"] if several else 0
     except InputError as error:
         tell(f"without the replay buffer: {error}")
         return None

@@ -28,7 +28,7 @@ class ProbeResult:
 
     Attributes
     ----------
-    accuracy: share of test points whose class was told; a class absent from training is a miss
+    accuracy: share of test points with the right class; a class absent from training is a miss
     method: the classifier in words
     settings: every value that it was run with
     """

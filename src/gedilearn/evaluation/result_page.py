@@ -179,7 +179,7 @@ class Pictures:
             return
         columns = min(3, len(curves))
         rows = -(-len(curves) // columns)
-        fig = panels.new_figure(4.8 * columns, 5.6 * rows, "")
+        fig = panels.new_figure(4.8 * columns, 6.2 * rows, "", "compressed")
         all_axes = fig.subplots(rows, columns, squeeze=False).flatten()
         for axes in all_axes[len(curves) :]:
             axes.set_visible(False)

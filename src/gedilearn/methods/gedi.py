@@ -18,7 +18,7 @@ from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Reading, read
 from gedilearn.ranks import gather, n_ranks
 from gedilearn.registry import SAMPLERS
-from gedilearn.sampling.chains import Sampler
+from gedilearn.sampling.langevin import Sampler
 from gedilearn.sections import Weights, at
 
 

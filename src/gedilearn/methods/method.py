@@ -12,8 +12,7 @@ from torch import Tensor
 from gedilearn.methods.priors import Prior
 from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, Output
-from gedilearn.sampling.chains import Sampler
-from gedilearn.sampling.langevin import Box
+from gedilearn.sampling.langevin import Box, Sampler
 from gedilearn.sections import Weights
 from gedilearn.settings import Settings
 

@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from gedilearn.errors import InputError
-from gedilearn.models.conv import SmallConvNet
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
+from gedilearn.models.image_encoders import ResNet8, SmallConvNet
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
-from gedilearn.models.resnet8 import ResNet8
 from gedilearn.registry import METHODS
 from gedilearn.sections import Network
 from gedilearn.settings import Settings

@@ -1,8 +1,8 @@
 """The report of a run: one HTML file that needs nothing else, from the run directory alone.
 
 Everything that comes from files passes through `_text`: the name of a data file may be markup, and
-a run directory may come from a stranger. A content policy in the page forbids scripts and requests
-all the same.
+a run directory may come from anywhere. A content policy in the page forbids scripts and requests
+as well.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from gedilearn.errors import InputError
 from gedilearn.report.figures import draw_all
 from gedilearn.report.run import Run, number
-from gedilearn.settings import build
+from gedilearn.settings import flat, known_paths, nested, resolve
 from gedilearn.writing import write_text
 
 STYLE = """
@@ -79,7 +80,7 @@ def write_report(run: Path) -> Path:
         "<h2>Events</h2>",
         _events(read.events),
         "<h2>Settings that differ from the defaults</h2>",
-        _settings(read.settings, read.has_images),
+        _settings(read.settings, read.shape),
         "<h2>Run</h2>",
         _facts(read, summary),
     ]
@@ -160,14 +161,23 @@ def _events(events: Iterable[dict[str, Any]]) -> str:
     return _table(columns, [[event.get(name, "") for name, _ in columns] for event in ordered])
 
 
-def _settings(used: dict[str, Any], images: bool) -> str:
-    defaults = _flat(json.loads(build({}, images).model_dump_json()))
-    rows = [
-        (name, json.dumps(value), json.dumps(defaults[name]) if name in defaults else "unknown")
-        for name, value in _flat(used).items()
-        if name not in defaults or value != defaults[name]
-    ]
-    return _table([("setting", TEXT), ("value", LONG), ("default", LONG)], rows)
+def _settings(used: dict[str, Any], shape: tuple[int, ...]) -> str:
+    values = flat(used)
+    rows = [(name, json.dumps(v), _default(name, values, shape)) for name, v in values.items()]
+    columns = [("setting", TEXT), ("value", LONG), ("default", LONG)]
+    return _table(columns, [row for row in rows if row[1] != row[2]])
+
+
+def _default(name: str, used: dict[str, Any], shape: tuple[int, ...]) -> str:
+    """What a setting would be in JSON, had it not been given; that may depend on the others."""
+    known = known_paths()
+    others = {path: value for path, value in used.items() if path in known and path != name}
+    try:
+        settings = resolve(nested(others), shape)
+    except InputError:  # the others need it, or are damaged
+        settings = resolve({}, shape)
+    values = flat(json.loads(settings.model_dump_json()))
+    return json.dumps(values[name]) if name in values else "unknown"
 
 
 def _facts(read: Run, summary: dict[str, Any]) -> str:
@@ -209,17 +219,6 @@ def _image(path: Path) -> str:
     words = _text(CAPTIONS.get(path.name, path.stem))
     image = f'<img alt="{words}" src="data:image/png;base64,{content}">'
     return f'<div class="scroll">{image}</div>'
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings under their dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
 
 
 def _number(value: Any) -> str:

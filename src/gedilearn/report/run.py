@@ -57,9 +57,11 @@ class Run:
         return _dict(self.config.get("data"))
 
     @property
-    def has_images(self) -> bool:
+    def shape(self) -> tuple[int, ...]:
+        """Of the data; where that is damaged, of a single number."""
         shape = self.data.get("shape")
-        return isinstance(shape, list) and len(shape) == 4
+        sound = isinstance(shape, list) and all(isinstance(n, int) and n > 0 for n in shape)
+        return tuple(shape) if sound and shape else (1, 1)
 
     @property
     def name(self) -> str:

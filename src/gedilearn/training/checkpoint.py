@@ -9,77 +9,21 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from gedilearn.errors import InputError
-from gedilearn.training.run_directory import RunDirectory
-from gedilearn.training.state import TrainState, Tree
 from gedilearn.writing import write_tensors, write_text
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
 
 FORMAT = 2
 
 
-class Checkpoints:
-    """Those of a run directory; without one there is nothing to do.
-
-    Each rank writes what is its own (chains, random states); rank 0 writes what all share.
-    """
-
-    def __init__(self, run: RunDirectory | None, fabric: Fabric, every: float) -> None:
-        self.root = None if run is None else run.checkpoints
-        self.fabric = fabric
-        self.every = every  # seconds
-        self.saved_at = time.perf_counter()
-
-    def save_if_due(self, state: TrainState, seconds: float) -> None:
-        """Save when the time has come; rank 0's clock counts."""
-        if self.root is not None:
-            due = time.perf_counter() - self.saved_at >= self.every
-            if self.fabric.broadcast(due):
-                self.save(state, seconds)
-
-    def save(self, state: TrainState, seconds: float) -> None:
-        """Write a checkpoint; the newest complete one stays until this one is complete."""
-        if self.root is None:
-            return
-        rank, folder, tree = (
-            self.fabric.global_rank,
-            step_folder(self.root, state.iteration),
-            state.save(),
-        )
-        folder.mkdir(parents=True, exist_ok=True)
-        save_tree(folder, own_file(rank), tree["own"])
-        if rank == 0:
-            save_tree(folder, SHARED_FILE, tree["shared"] | {"seconds": seconds})
-        self.fabric.barrier()
-        if rank == 0:
-            publish(self.root, state.iteration)
-        self.saved_at = time.perf_counter()
-
-    def newest(self) -> Tree | None:
-        """What the newest complete checkpoint holds for this rank."""
-        folder = None if self.root is None else latest(self.root)
-        if folder is None:
-            return None
-        own = load_tree(folder, own_file(self.fabric.global_rank))
-        return {"shared": load_tree(folder, SHARED_FILE), "own": own}
-
-
-# Files of a checkpoint, without their endings.
-SHARED_FILE = "shared"
-
-
-def own_file(rank: int) -> str:
-    return f"rank-{rank}"
+# Files of a checkpoint, without their endings: what all ranks share, and what is a rank's own.
+SHARED, OWN = "shared", "rank-{}"
 
 
 def save_tree(folder: Path, name: str, tree: Any) -> None:

@@ -1,31 +1,42 @@
-"""What a training tells while it runs: the run directory's metrics and events, a progress bar."""
+"""What a training leaves behind while it runs: checkpoints, metrics, events, a progress bar."""
 
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
+from gedilearn.sections import Training
+from gedilearn.training import checkpoint
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 class Journal:
-    """Written by the first process alone: `run` is None elsewhere, or when nobody wants it."""
+    """Keeps the run directory, if there is one, and the time.
+
+    The first rank writes metrics, events and what all ranks share of a checkpoint; each rank writes
+    what is its own (chains, random states).
+    """
 
     def __init__(
-        self, run: RunDirectory | None, verbose: bool = False, tensorboard: bool = False
+        self, settings: Training, fabric: Fabric, run: RunDirectory | None, verbose: bool = False
     ) -> None:
+        self.settings = settings
+        self.fabric = fabric
         self.run = run
-        self.tensorboard = tensorboard
+        self.first = fabric.global_rank == 0
         self.progress = _progress_bar() if verbose else None
         self.shown = 0.0
-        self.started = time.perf_counter()
+        self.started = self.saved = time.perf_counter()
         self.seconds_before = 0.0  # of the run before a resume
 
     def __enter__(self) -> Journal:
@@ -33,12 +44,7 @@ class Journal:
             self.progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.progress is not None:
             self.progress.stop()
 
@@ -46,10 +52,50 @@ class Journal:
         """The time that training has taken."""
         return self.seconds_before + time.perf_counter() - self.started
 
-    def rewind(self, state: TrainState) -> None:
-        """Drop what was logged after the iteration that training goes on from."""
-        if self.run is not None:
+    # --- checkpoints -------------------------------------------------------------------------
+
+    def resume(self, setup: Setup, state: TrainState) -> TrainState:
+        """The state of the newest checkpoint; without one, the given one.
+
+        What was logged after it is dropped.
+        """
+        if self.run is None:
+            return state
+        folder = checkpoint.latest(self.run.checkpoints)
+        if folder is not None:
+            own = checkpoint.load_tree(folder, checkpoint.OWN.format(self.fabric.global_rank))
+            shared = checkpoint.load_tree(folder, checkpoint.SHARED)
+            self.seconds_before = shared["seconds"]
+            state = TrainState.load(setup, {"shared": shared, "own": own})
+        if self.first:
             self.run.rewind(state.iteration)
+        return state
+
+    def save_if_due(self, state: TrainState) -> None:
+        """Save when the time has come; rank 0's clock counts."""
+        if self.run is not None:
+            due = time.perf_counter() - self.saved >= self.settings.checkpoint_every
+            if self.fabric.broadcast(due):
+                self.save(state)
+
+    def save(self, state: TrainState) -> None:
+        """Write a checkpoint; the newest complete one stays until this one is complete."""
+        if self.run is None:
+            return
+        root, tree = self.run.checkpoints, state.save()
+        folder = checkpoint.step_folder(root, state.iteration)
+        folder.mkdir(parents=True, exist_ok=True)
+        own = checkpoint.OWN.format(self.fabric.global_rank)
+        checkpoint.save_tree(folder, own, tree["own"])
+        if self.first:
+            shared = tree["shared"] | {"seconds": self.seconds()}
+            checkpoint.save_tree(folder, checkpoint.SHARED, shared)
+        self.fabric.barrier()
+        if self.first:
+            checkpoint.publish(root, state.iteration)
+        self.saved = time.perf_counter()
+
+    # --- metrics and events ------------------------------------------------------------------
 
     def step(self, state: TrainState, terms: dict[str, Tensor]) -> None:
         """Move the bar, twice a second at most; it shows the means of the terms, (members,)."""
@@ -71,7 +117,7 @@ class Journal:
         self, state: TrainState, terms: dict[str, Tensor], gaps: Tensor, diagnosis: Diagnosis
     ) -> None:
         """A row of metrics, and an event for every finding that came or went."""
-        if self.run is not None:
+        if self.run is not None and self.first:
             kept = state.kept[0]
             row: dict[str, Any] = {"iteration": state.iteration, "stage": state.stage.name}
             row |= {"seconds": round(self.seconds(), 3)}
@@ -79,7 +125,7 @@ class Journal:
             row |= {"gap": gaps.tolist(), "kept": kept.member, "best_gap": kept.gap}
             row |= {f.name: f.value for f in diagnosis.findings}
             self.run.add_metrics(row)
-            if self.tensorboard:
+            if self.settings.tensorboard:
                 self.run.add_to_tensorboard(row)
             for finding in diagnosis.findings:
                 if finding.ok == (finding.name in state.reported):
@@ -89,7 +135,7 @@ class Journal:
 
     def event(self, state: TrainState, kind: str, message: str, **details: Any) -> None:
         """Write an event to the run directory."""
-        if self.run is not None:
+        if self.run is not None and self.first:
             self.run.add_event(kind, message, iteration=state.iteration, **details)
 
 

@@ -1,4 +1,4 @@
-"""The training loop: Algorithm 1 for all members at once, watched by certificate and guard.
+"""The training loop: Algorithm 1 for all members at once, watched by certificate and monitor.
 
 Members are the networks that are trained side by side. `training.n_init` of them compete for one
 result, the one with the smallest gap; several results (seeds, points of a sweep) do not compete.
@@ -18,14 +18,12 @@ from gedilearn.methods.priors import Fixed
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
-from gedilearn.training.checkpoint import Checkpoints
 from gedilearn.training.environment import launch, working
-from gedilearn.training.guard import divergence, may_recover
 from gedilearn.training.journal import Journal
+from gedilearn.training.monitor import divergence
 from gedilearn.training.result import Result
 from gedilearn.training.run_directory import RunDirectory
-from gedilearn.training.setup import Setup
-from gedilearn.training.stages import density_stage
+from gedilearn.training.setup import Setup, density_stage
 from gedilearn.training.state import TrainState, Tree
 
 if TYPE_CHECKING:
@@ -48,18 +46,12 @@ def train(
     they are seeded here, saved with every checkpoint, and put back as they were at the end.
     `on_step` is called after every iteration.
     """
-    fabric = launch(settings.device)
-    first = fabric.global_rank == 0
-    journal = Journal(run if first else None, verbose, settings.training.tensorboard)
+    fabric, training = launch(settings.device), settings.training
+    journal = Journal(training, fabric, run, verbose)
     with working(settings.device.threads, interruptible=run is not None) as interrupt, journal:
         setup, state = begin(data, settings, fabric, **more)
-        checkpoints = Checkpoints(run, fabric, settings.training.checkpoint_every)
-        good: Tree | None = None  # the last state that had not diverged
-        if (found := checkpoints.newest()) is not None:
-            state = TrainState.load(setup, found)
-            journal.seconds_before = found["shared"]["seconds"]
-            good = state.copy()
-        journal.rewind(state)
+        state = journal.resume(setup, state)
+        good = state.copy() if state.iteration else None  # the last one that had not diverged
         while state.stopped is None:
             state.iteration += 1
             terms = step(setup, state)
@@ -68,13 +60,13 @@ def train(
                 state, healthy = check(setup, state, terms, good, journal)
                 if healthy and state.stopped is None:
                     good = state.copy()
-                checkpoints.save_if_due(state, journal.seconds())
+                journal.save_if_due(state)
             if on_step is not None:
                 on_step(setup, state)
             if all_agree(setup, state, interrupt.asked):
-                checkpoints.save(state, journal.seconds())
+                journal.save(state)
                 raise KeyboardInterrupt
-        checkpoints.save(state, journal.seconds())
+        journal.save(state)
         return [conclude(setup, state, k, journal.seconds()) for k in range(setup.n_results)]
 
 
@@ -140,7 +132,9 @@ def check(
     The state to go on with, and whether this one had not diverged.
     """
     seen, tol = look(setup, state), setup.settings.training.tol
-    trouble = divergence(setup, state, terms, seen.gap)
+    chains, gradients = state.method.chains, state.model.gradient_norms()
+    positions = None if chains is None else chains.positions
+    trouble = divergence(terms, seen.gap, gradients, positions, setup.box)
     if trouble is not None:
         return go_back(setup, state, trouble, seen, good, journal), False
     if float(seen.gap.min()) < tol:
@@ -198,8 +192,13 @@ def go_back(
     good: Tree | None,
     journal: Journal,
 ) -> TrainState:
-    """The state to go on with after a divergence; or this one, stopped."""
-    if may_recover(setup, state):
+    """The state to go on with after a divergence; or this one, stopped.
+
+    After a recovery training goes on with half the learning rate, half the Langevin step (with its
+    noise), and a penalty on the energies that is ten times stronger each time.
+    """
+    training = setup.settings.training
+    if training.on_divergence == "recover" and state.recoveries < training.max_recoveries:
         back = state.recover(setup, good)
         journal.event(
             back,

@@ -1,8 +1,12 @@
-"""The triad monitor: names the failure mode from the model and the data alone.
+"""What can be wrong with a model: the three failure modes of the paper, and divergence.
 
-Each finding is a number, the threshold it is held against, and a sentence. The thresholds separate
-the exact failure of the definitions from anything a trained network does; they are not tuned to a
-data set.
+The triad monitor names the failure mode from the model and the data alone. Each finding is a
+number, the threshold it is held against, and a sentence. The thresholds separate the exact failure
+of the definitions from anything a trained network does; they are not tuned to a data set.
+
+Divergence rarely begins with a NaN. Its sign is the energy gap opening: data and samples drift
+apart in log p(x), because the chains no longer reach where the network puts its density. What is
+not finite, what has left the scale of energies, and chains far outside the data are signs as well.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from torch import Tensor
 
 from gedilearn.methods.terms import invariance, log_marginal, target_entropy
 from gedilearn.models.energy import log_density, log_posterior, posterior
+from gedilearn.sampling.langevin import Box
 
 REPRESENTATION = "representation collapse"
 CLUSTERS = "cluster collapse"
@@ -220,3 +225,49 @@ def energy_level(logits: Tensor) -> Finding:
     ok = level <= 1000
     words = "energies are in range" if ok else "energies have run away"
     return Finding("energy level", level, 1000, ok, words)
+
+
+# --- divergence ----------------------------------------------------------------------------------
+
+# A model in balance keeps |log p(data) - log p(samples)| within a few nats; broken ones pass 50.
+WIDEST_GAP = 25.0
+# Root mean square of log p(x). Energies are free up to a constant, but float32 has seven digits.
+HIGHEST_ENERGY = 300.0
+# Gradients of a healthy step stay well below; a single one of this size undoes a network.
+STEEPEST_GRADIENT = 1e5
+# Chains this many box widths outside the data's box, and the share of them that counts.
+FAR = 1.0
+MANY = 0.1
+
+
+def divergence(
+    terms: dict[str, Tensor], gaps: Tensor, gradients: Tensor, chains: Tensor | None, box: Box
+) -> str | None:
+    """What is wrong, in words, or None.
+
+    terms, gaps, gradients (their norms): (members,); chains: (members, size, *point).
+    """
+    for name, term in terms.items():
+        if not term.isfinite().all():
+            return f"the term {name} is not finite"
+    if not gaps.isfinite().all():
+        return "predictions are not finite"
+    steepest = float(gradients.max())
+    if not steepest < STEEPEST_GRADIENT:
+        return f"the gradient has norm {steepest:.2g}"
+    if "gen" in terms and float(terms["gen"].abs().max()) > WIDEST_GAP:
+        gap = float(terms["gen"].abs().max())
+        return f"the energies of data and samples are {gap:.3g} nats apart"
+    if "energy" in terms and float(terms["energy"].max()) > 2 * HIGHEST_ENERGY**2:
+        return f"energies have reached {float(terms['energy'].max() / 2) ** 0.5:.3g} nats"
+    if chains is not None and (share := outside(chains, box)):
+        return f"{share:.0%} of the chains are far outside the data"
+    return None
+
+
+def outside(positions: Tensor, box: Box) -> float:
+    """The share of chains farther outside than `FAR` box widths; 0 when that is below `MANY`."""
+    width = box.high - box.low
+    beyond = (positions < box.low - FAR * width) | (positions > box.high + FAR * width)
+    share = float(beyond.flatten(2).any(-1).double().mean())
+    return share if share >= MANY else 0.0

@@ -19,8 +19,14 @@ from torch.optim import Optimizer
 from gedilearn.methods.method import Forward, Method
 from gedilearn.methods.priors import Prior, fixed, make_prior
 from gedilearn.models.energy import EnergyModel
-from gedilearn.training.setup import Calm, Setup, n_contenders
-from gedilearn.training.stages import Stage, density_stage, first_stage
+from gedilearn.training.setup import (
+    Calm,
+    Setup,
+    Stage,
+    density_stage,
+    first_stage,
+    n_contenders,
+)
 
 Tree = dict[str, Any]  # nested dicts and lists of tensors and plain values
 

@@ -9,8 +9,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from gedilearn.sampling.chains import PersistentChains, ReplayBuffer
-from gedilearn.sampling.langevin import Kernel
+from gedilearn.sampling.langevin import Kernel, PersistentChains, ReplayBuffer
 
 
 @pytest.fixture(autouse=True)

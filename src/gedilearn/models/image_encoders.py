@@ -1,10 +1,4 @@
-"""A small convolutional encoder for small images, and the ways of computing it fast.
-
-Batch normalisation makes one point's density depend on the others of its batch, which an
-energy-based model cannot have. So the *weights* are standardised here: filters of mean 0 do not see
-a constant background, and the size of activations stays about the same from layer to layer. On
-MNIST this found the clusters in far fewer iterations than plain weights did.
-"""
+"""Encoders of images: a small convolutional network, and the paper's ResNet-8."""
 
 from __future__ import annotations
 
@@ -25,6 +19,11 @@ GAINS: dict[str, float] = {"leaky_relu": 1.546, "relu": 1.713, "silu": 1.788, "t
 
 class SmallConvNet(nn.Module):
     """Four 3x3 convolutions, the first three pooled, then the mean over positions.
+
+    Batch normalisation makes one point's density depend on the others of its batch, which an
+    energy-based model cannot have. So the *weights* are standardised here: filters of mean 0 do not
+    see a constant background, and the size of activations stays about the same from layer to layer.
+    On MNIST this found the clusters in far fewer iterations than plain weights did.
 
     Images (batch, channels, height, width) of any size from 4x4 -> (batch, 3 * width); 158,000
     parameters for grey images. What is already smaller than 6x6 is not pooled further. `normalise`
@@ -96,3 +95,68 @@ def pooled_conv(x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 def channels_last(x: Tensor) -> Tensor:
     """x (batch, channels, height, width) in the memory order in which convolutions are fastest."""
     return x.contiguous(memory_format=torch.channels_last)
+
+
+class ResNet8(nn.Module):
+    """The paper's residual network of 8 layers (its table 'Resnet').
+
+    Four residual blocks, the first two pooled, then the mean over positions. What the table leaves
+    open is as in the public code that it comes from: only the first shortcut has a convolution, the
+    first block starts without an activation, one more activation stands before the mean over
+    positions, and weights start from Xavier's uniform distribution with the gain of a ReLU.
+
+    Images (batch, channels, height, width) of any size from 8x8 -> (batch, width); `width` is F of
+    the paper: 128 (1,037,184 parameters), or 256 for CIFAR-100 (4,138,752). `normalise` adds batch
+    normalisation after each convolution of the blocks, for SwAV and Barlow; energy-based models
+    cannot have it.
+    """
+
+    def __init__(self, channels: int = 3, width: int = 128, normalise: bool = False) -> None:
+        super().__init__()
+        self.shortcut = nn.Conv2d(channels, width, 1)
+        self.blocks = nn.ModuleList(
+            Block(width if k else channels, width, pooled=k < 2, first=k == 0, normalise=normalise)
+            for k in range(4)
+        )
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d):
+                nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("relu"))
+                assert layer.bias is not None
+                nn.init.zeros_(layer.bias)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = channels_last(x)
+        first, second, *others = self.blocks
+        x = first(x).add_(self.shortcut(F.avg_pool2d(x, 2)))
+        x = second(x).add_(F.avg_pool2d(x, 2))
+        for block in others:
+            x = block(x).add_(x)
+        return F.leaky_relu(x, LEAK, inplace=True).mean((2, 3))
+
+
+class Block(nn.Module):
+    """The long way of a residual block: two convolutions, each behind an activation.
+
+    The first block works on the image itself, so it begins without one.
+    """
+
+    def __init__(
+        self, channels: int, width: int, *, pooled: bool, first: bool, normalise: bool
+    ) -> None:
+        super().__init__()
+        self.pooled = pooled
+        self.first = first
+        self.enter = nn.Conv2d(channels, width, 3, padding=1)
+        self.leave = nn.Conv2d(width, width, 3, padding=1)
+        self.norm_enter = nn.BatchNorm2d(width) if normalise else nn.Identity()
+        self.norm_leave = nn.BatchNorm2d(width) if normalise else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        # The input is still needed by the shortcut; what `enter` gives is needed by nothing else.
+        x = self.enter(x if self.first else F.leaky_relu(x, LEAK))
+        x = F.leaky_relu(self.norm_enter(x), LEAK, inplace=True)
+        leave = self.leave
+        x = pooled_conv(x, leave.weight, leave.bias) if self.pooled else leave(x)
+        out: Tensor = self.norm_leave(x)
+        return out
