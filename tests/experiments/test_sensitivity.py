@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gedilearn import panels, together
+from gedilearn import panels
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity, toy_tables
@@ -49,13 +49,13 @@ def rows(out):
 @pytest.fixture
 def recorded(monkeypatch):
     """The seeds of the trainings that happen."""
-    real, seen = together.fit_together, []
+    real, seen = sensitivity.fit_together, []
 
     def fit(data, settings, factors):
         seen.append(settings.training.seed)
         return real(data, settings, factors)
 
-    monkeypatch.setattr(together, "fit_together", fit)
+    monkeypatch.setattr(sensitivity, "fit_together", fit)
     return seen
 
 
@@ -78,7 +78,7 @@ def test_a_member_has_the_gradient_of_training_with_its_weights_alone(monkeypatc
         seen.update(settings=settings, factors=factors)
         raise InterruptedError
 
-    monkeypatch.setattr(together, "fit_together", fit)
+    monkeypatch.setattr(sensitivity, "fit_together", fit)
     with pytest.raises(InterruptedError):
         sensitivity.run([0], ["moons"], **ASKED)
     from gedilearn.methods.gedi import GEDI
@@ -182,7 +182,7 @@ def test_a_point_of_the_grid_is_one_network(monkeypatch):
         assert settings.training.n_init == 1
         raise InterruptedError
 
-    monkeypatch.setattr(together, "fit_together", fit)
+    monkeypatch.setattr(sensitivity, "fit_together", fit)
     with pytest.raises(InterruptedError):
         sensitivity.run([0], ["moons"], preset="paper/toy")
 

@@ -10,7 +10,6 @@ from sklearn.datasets import make_circles, make_moons
 from sklearn.metrics import normalized_mutual_info_score
 from typer.testing import CliRunner
 
-from gedilearn import together
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
@@ -18,7 +17,7 @@ from gedilearn.experiments import paper, toy, toy_tables
 from gedilearn.experiments.runner import Runner
 from gedilearn.presets import preset
 from gedilearn.registry import METHODS
-from gedilearn.settings import resolve
+from gedilearn.settings import resolve, settings_type
 
 SHORT = {
     "optimizer.batch_size": 40,
@@ -61,7 +60,7 @@ def made_up(nmi, seed=0, **others):
 
 @pytest.fixture
 def no_training(monkeypatch):
-    monkeypatch.setattr(together, "fit_together", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(toy, "fit_together", lambda *_: pytest.fail("trained again"))
 
 
 # --- settings
@@ -71,29 +70,34 @@ def of_points(values):
     return resolve(values, (60, 2))
 
 
+def as_stated(values):
+    """What is left to the data stays open."""
+    return settings_type().model_validate(values)
+
+
 def test_jem_alone_differs_from_gedi_in_the_papers_settings():
-    base = of_points(preset("paper/toy-literal"))
+    base = as_stated(preset("paper/toy-literal"))
     assert base.sampler.steps == 1
     for method in METHODS:
         expected = {"method": method}
         if method == "jem":
             expected["sampler"] = base.sampler.model_copy(update={"steps": 10})
-        assert of_points(preset("paper/toy-literal", method)) == base.model_copy(update=expected)
+        assert as_stated(preset("paper/toy-literal", method)) == base.model_copy(update=expected)
 
 
 def test_methods_under_the_papers_preset_differ_in_what_the_gap_can_choose():
-    base = of_points(preset("paper/toy"))
+    base = as_stated(preset("paper/toy"))
     for method in METHODS:
         expected = {"method": method}
         if method in ("jem", "no-unif", "no-inv", "barlow"):
             expected["training"] = base.training.model_copy(update={"n_init": 1})
         if method not in ("gedi", "no-gen", "no-inv", "no-unif"):
-            expected["optimizer"] = of_points(preset("paper/toy-literal")).optimizer
-            expected["views"] = of_points(preset("paper/toy-literal")).views
+            expected["optimizer"] = as_stated(preset("paper/toy-literal")).optimizer
+            expected["views"] = as_stated(preset("paper/toy-literal")).views
         if method == "jem":
             expected["views"] = base.views
             expected["sampler"] = base.sampler.model_copy(update={"steps": 10})
-        assert of_points(preset("paper/toy", method)) == base.model_copy(update=expected)
+        assert as_stated(preset("paper/toy", method)) == base.model_copy(update=expected)
 
 
 def test_a_shortened_training_warms_up_for_its_share():
@@ -167,7 +171,7 @@ def test_barlow_with_k_means_is_what_training_it_so_gives():
     values = toy.values_of("paper/toy", "barlow", 20, SHORT)
     found = toy.train("circles", "barlow", (3,), 60, values)
     values["barlow"] = {"assign": "kmeans"}
-    (trained,) = together.fit_together([x], toy.seeded(values, 3))
+    (trained,) = toy.fit_together([x], toy.seeded(values, 3, 60))
     assert np.array_equal(found["barlow k-means", 3].labels_, trained.labels_)
     assert found["barlow k-means", 3].settings_ == trained.settings_
     assert np.allclose(found["barlow k-means", 3].predict_proba(x), trained.predict_proba(x))
@@ -187,13 +191,13 @@ def test_after_an_interruption_only_what_is_missing_is_trained(rows, out, tmp_pa
     done = [r for r in rows if r["method"] != "no-gen" or r["seed"] == 0]
     lines = [json.dumps(r) + "\n" for r in done]
     (tmp_path / "rows.jsonl").write_text("".join(lines))
-    real, trained = together.fit_together, []
+    real, trained = toy.fit_together, []
 
     def recorded(data, settings):
         trained.append((settings.method, len(data)))
         return real(data, settings)
 
-    monkeypatch.setattr(together, "fit_together", recorded)
+    monkeypatch.setattr(toy, "fit_together", recorded)
     again = toy.run([0, 1, 2], runner=Runner(tmp_path), **ASKED)
     assert trained == [("no-gen", 1)] * 4
     # A seed that trains alone, as before, gives what it gave before.

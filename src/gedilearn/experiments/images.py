@@ -13,22 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.cluster import KMeans
 
+from gedilearn import evaluation
 from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.published import is_cached, open_set
 from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI
+from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.experiments.runner import IN_MEMORY, Row, Runner, adjusted, chosen, outcome
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
 from gedilearn.training.run_directory import RunDirectory, plain, read_config
-
-if TYPE_CHECKING:
-    from gedilearn.estimator import GEDI
-    from gedilearn.evaluation.fitted_model import Probe
 
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
 KMEANS = "k-means"
@@ -41,7 +41,7 @@ class Measuring:
 
     samples: int = 500
     steps: int = 500
-    probe: Probe = "fast"
+    probe: evaluation.Probe = "fast"
     weights: Path | None = None
 
 
@@ -237,8 +237,6 @@ def values_of(
 
 def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
     """Train one method, or go on with it, and measure it."""
-    import lightning_fabric  # noqa: F401  # otherwise the first fit is charged with importing it
-
     head = {
         "data": data,
         "method": method,
@@ -262,8 +260,6 @@ def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[st
 
 def train(x: np.ndarray, values: dict[str, Any], folder: Path | None) -> GEDI:
     """The fitted model: read back, continued or trained in its run directory."""
-    from gedilearn.estimator import GEDI
-
     settings, run = resolve(values, x.shape), None if folder is None else RunDirectory(folder)
     if run is None or not run.config.exists():
         return GEDI.from_settings(settings).fit_run(x, folder)
@@ -290,8 +286,6 @@ NOTHING: Row = dict.fromkeys(
 
 
 def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row:
-    from gedilearn import evaluation
-
     measuring, kept = work.measuring, work.runner.out
     found = evaluation.evaluate(
         model,
@@ -348,10 +342,6 @@ def _areas(part: Mapping[str, Any]) -> Row:
 
 def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:
     """k-means on the pixels of some training images, scored as all others are."""
-    from sklearn.cluster import KMeans
-
-    from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-
     started = time.perf_counter()
     index = np.random.default_rng(seed).permutation(len(work.train.x))[:MOST_FOR_KMEANS]
     pixels = _flat(work.train.x[np.sort(index)])

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from gedilearn import panels
 from gedilearn.experiments.runner import IN_MEMORY, N_POINTS, Cell, Row, Runner, chosen, one_thread
 from gedilearn.experiments.table import Experiment, Table, label, statistic
 from gedilearn.experiments.toy import SETS, scored_row, seeded, title, values_of
+from gedilearn.together import fit_together
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
 # The weights themselves are the members' factors; a point is one network, not the best of several.
@@ -62,14 +64,12 @@ def fit(
     data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
 ) -> list[Row]:
     """All points of the grid for each seed, with one thread."""
-    from gedilearn.together import fit_together
-
     grid = list(product(settings["weights"], repeat=2))
     inv, prior = np.array(grid, dtype=np.float64).T
     rows = []
     for seed in seeds:
         with one_thread():
-            x, own = SETS[data](n, seed).x, seeded(settings["gedi"], seed)
+            x, own = SETS[data](n, seed).x, seeded(settings["gedi"], seed, n)
             models = fit_together([x], own, {"inv": inv, "prior": prior})
             for (w_inv, w_prior), model in zip(grid, models, strict=True):
                 name, weights = point_name(w_inv, w_prior), {"inv": w_inv, "prior": w_prior}
@@ -139,8 +139,6 @@ def _seeds(rows: Sequence[Row]) -> str:
 
 def figure(rows: Sequence[Row], path: Path) -> Path:
     """Heat maps of the NMI, yellow where it is perfect, and of the gap, yellow where it is 0."""
-    from gedilearn import panels
-
     found = maps(rows)
     inv, prior = axes_of(rows)
     words = f"Weights of INV and PRIOR: {title(rows)}; {_seeds(rows)}"

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.cluster import HDBSCAN, KMeans, SpectralClustering
+from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import digits
+from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores, nmi
 from gedilearn.experiments.runner import FRESH, IN_MEMORY, N_POINTS, Row, Runner, chosen, one_thread
 from gedilearn.experiments.table import (
@@ -177,13 +182,6 @@ SHAPES: dict[str, Shape] = {
 
 def build(method: str, shape: Shape, seed: int, settings: dict[str, Any]) -> Any:
     """An estimator. The others get standardised columns, as GEDI makes them, and ten starts."""
-    from sklearn.cluster import HDBSCAN, KMeans, SpectralClustering
-    from sklearn.mixture import GaussianMixture
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    from gedilearn.estimator import GEDI
-
     k = shape.n_clusters
     if method.split()[0] == "gedi":
         prior = {UNIFORM: None, AUTO: "auto", GIVEN: shape.prior}[method]

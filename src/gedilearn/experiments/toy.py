@@ -12,12 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
 from gedilearn.data import toy as sets
 from gedilearn.data.dataset import Dataset
+from gedilearn.estimator import GEDI
+from gedilearn.evaluation.clustering import clustering_scores
 from gedilearn.experiments.runner import (
     FRESH,
     IN_MEMORY,
@@ -31,12 +34,11 @@ from gedilearn.experiments.runner import (
     outcome,
     shortened,
 )
+from gedilearn.methods.barlow import BarlowTwins
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import Settings, resolve
-from gedilearn.training.run_directory import plain
-
-if TYPE_CHECKING:
-    from gedilearn.estimator import GEDI
+from gedilearn.together import fit_together
+from gedilearn.training.run_directory import RunDirectory, plain
 
 SETS: dict[str, Callable[[int, int], Dataset]] = {
     "moons": lambda n, seed: sets.moons(n, noise=0.05, random_state=seed),
@@ -54,7 +56,6 @@ NAMES = {
 LITERAL = "paper/toy-literal"
 PRESETS = ("default", "paper/toy", LITERAL)  # others are for images
 TOGETHER = 5
-SHAPE = (N_POINTS, 2)  # tells settings that these are vectors; any number of them
 
 # --- running ------------------------------------------------------------------------------------
 
@@ -106,11 +107,12 @@ def values_of(
 ) -> dict[str, Any]:
     """The nested settings of a method, shortened and changed as asked."""
     chosen("preset", (preset,), PRESETS)
-    return adjusted(preset_values(preset, method), iterations, changes, SHAPE)
+    return adjusted(preset_values(preset, method), iterations, changes, (N_POINTS, 2))
 
 
-def seeded(values: dict[str, Any], seed: int) -> Settings:
-    return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, SHAPE)
+def seeded(values: dict[str, Any], seed: int, n: int) -> Settings:
+    """All settings of a training of `n` points."""
+    return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, (n, 2))
 
 
 def fit(
@@ -139,10 +141,8 @@ def train(
     models: Path | None = None,
 ) -> dict[tuple[str, int], GEDI]:
     """The fitted model of every (row's method, seed) of a cell, kept in the folder `models`."""
-    from gedilearn.together import fit_together
-
     points = [SETS[data](n, seed).x for seed in seeds]
-    together = fit_together(points, seeded(values, seeds[0]))
+    together = fit_together(points, seeded(values, seeds[0], n))
     fitted = {(method, seed): model for seed, model in zip(seeds, together, strict=True)}
     if method == "barlow":
         for seed, model, x in zip(seeds, together, points, strict=True):
@@ -162,15 +162,11 @@ def title(rows: Sequence[Row]) -> str:
 
 
 def model_file(models: Path, data: str, method: str, seed: int) -> Path:
-    return models / data / method.replace(" ", "-") / f"seed-{seed}" / "model.safetensors"
+    return RunDirectory(models / data / method.replace(" ", "-") / f"seed-{seed}").model
 
 
 def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
     """A copy of a fitted Barlow Twins with the clusters of k-means: the training is the same."""
-    import torch
-
-    from gedilearn.methods.barlow import BarlowTwins
-
     other = copy.deepcopy(model)
     options = model.settings_.own.model_copy(update={"assign": "kmeans"})
     other.settings_ = model.settings_.model_copy(update={"barlow": options})
@@ -199,8 +195,6 @@ def scored_row(
     others: Row,
 ) -> Row:
     """A model, one of several that were trained together, scored on fresh points."""
-    from gedilearn.evaluation.clustering import clustering_scores
-
     fresh = SETS[data](n, seed + FRESH)
     assert fresh.y is not None
     scores = clustering_scores(fresh.y, model.predict(fresh.x))

@@ -15,6 +15,7 @@ import numpy as np
 
 from gedilearn import panels
 from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import classes_of_clusters, nmi
 from gedilearn.experiments.runner import FRESH, N_POINTS, chosen, shortened
 from gedilearn.experiments.toy import (
@@ -30,11 +31,9 @@ from gedilearn.experiments.toy import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gedilearn.estimator import GEDI
-
 N_SAMPLES = 500
 LEAST_STEPS = 500
-Models = dict[tuple[str, str], "GEDI"]
+Models = dict[tuple[str, str], GEDI]
 
 # --- models -------------------------------------------------------------------------------------
 
@@ -70,13 +69,11 @@ def models(
 
 def _kept(file: Path, values: dict[str, Any], n: int) -> GEDI | None:
     """The model in a file, if it was trained with these settings and as many points."""
-    from gedilearn.estimator import GEDI
-
     if not file.exists():
         return None
     model = GEDI.load(file)
     # Seeds that train together have one seed between them for all but the data.
-    same = model.settings_ == seeded(values, model.settings_.training.seed)
+    same = model.settings_ == seeded(values, model.settings_.training.seed, n)
     return model if same and len(model.labels_) == n else None
 
 

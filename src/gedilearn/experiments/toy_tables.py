@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gedilearn import panels
 from gedilearn.experiments import sensitivity
 from gedilearn.experiments.paper import TOY_NMI, TOY_RULE, toy_verdict
 from gedilearn.experiments.runner import Kept, Row, findings, kept_in, no_rows
@@ -126,8 +127,6 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def figure(rows: Sequence[Row], path: Path) -> Path:
     """NMI by method: a point a seed, the paper's mean and deviation beside them."""
-    from gedilearn import panels
-
     there = {r["data"] for r in rows}
     data = [name for name in SETS if name in there]
     methods = [m for m in NAMES if any(r["method"] == m for r in rows)]
