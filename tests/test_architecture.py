@@ -19,6 +19,7 @@ ROOMS = [
     "evaluation",
     "panels",
     "estimator",
+    "arguments",
     "presets",
     "training",
     "methods",

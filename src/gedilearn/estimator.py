@@ -4,61 +4,36 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
 from sklearn.base import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     ClusterMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from torch import Tensor
 
+from gedilearn.arguments import Arguments, seed_of
 from gedilearn.data.arrays import Scaling, as_numbers, check_enough
 from gedilearn.data.dataset import fingerprint
-from gedilearn.data.views import make_views
 from gedilearn.errors import InputError
-from gedilearn.methods.priors import Fixed
-from gedilearn.models.build import build_model
 from gedilearn.models.energy import gradient_norms, log_density, outputs, posterior
-from gedilearn.presets import preset as preset_values
-from gedilearn.sampling.langevin import Kernel, run
-from gedilearn.sections import Schedule
-from gedilearn.settings import Settings, assign, flat, resolve
-from gedilearn.training.certificate import examine
+from gedilearn.settings import Settings, resolve
 from gedilearn.training.environment import check_device
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.result import Result, load_model, save_model
 from gedilearn.training.run_directory import RunDirectory, is_first_process, read_config
 
-# Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
-NAMED = {
-    "n_clusters": "n_clusters",
-    "prior": "prior",
-    "method": "method",
-    "w_gen": "weights.gen",
-    "w_inv": "weights.inv",
-    "w_prior": "weights.prior",
-    "views": "views.kind",
-    "encoder": "network.encoder",
-    "max_iter": "training.max_iter",
-    "n_init": "training.n_init",
-    "device": "device.accelerator",
-}
-NESTED = "settings__"  # scikit-learn's prefix for what is inside of `settings`
-
 Score = Literal["log_density", "gradient_norm", "confidence"]
 Self = TypeVar("Self", bound="GEDI")
 
 
-class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Arguments):  # type: ignore[misc]
     """Clusters unlabelled data with a neural network, and says whether to trust the result.
 
     One ordinary network is trained with the sum of three terms: GEN (the classifier read as an
@@ -154,85 +129,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     (3,)
     """
 
-    def __init__(
-        self,
-        n_clusters: int | None = None,
-        *,
-        prior: tuple[float, ...] | str | None = None,
-        method: str | None = None,
-        preset: str | None = None,
-        w_gen: Schedule | None = None,
-        w_inv: Schedule | None = None,
-        w_prior: Schedule | None = None,
-        views: str | Callable[[Tensor], Tensor] | None = None,
-        encoder: str | nn.Module | None = None,
-        max_iter: int | None = None,
-        n_init: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        device: str | None = None,
-        run_dir: str | Path | None = None,
-        verbose: bool = False,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.prior = prior
-        self.method = method
-        self.preset = preset
-        self.w_gen = w_gen
-        self.w_inv = w_inv
-        self.w_prior = w_prior
-        self.views = views
-        self.encoder = encoder
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.random_state = random_state
-        self.device = device
-        self.run_dir = run_dir
-        self.verbose = verbose
-        self.settings = settings
-
-    @classmethod
-    def from_settings(cls: type[Self], settings: Settings, **others: Any) -> Self:
-        """An estimator with these settings; `others` are further constructor arguments."""
-        values = flat(settings.model_dump())
-        named = {name: values.pop(path) for name, path in NAMED.items()}
-        return cls(**(named | {"settings": values} | others))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments; with `deep`, also what is in `settings`, as settings__section.name."""
-        params: dict[str, Any] = super().get_params(deep)
-        inside = self.settings if deep and isinstance(self.settings, Mapping) else {}
-        return params | {f"{NESTED}{path}": value for path, value in inside.items()}
-
-    def set_params(self: Self, **params: Any) -> Self:
-        """Change arguments; settings__section.name changes one of the settings."""
-        inside = {name: params.pop(name) for name in list(params) if name.startswith(NESTED)}
-        super().set_params(**params)
-        if inside:
-            changed = {name.removeprefix(NESTED): value for name, value in inside.items()}
-            self.settings = dict(self.settings or {}) | changed
-        return self
-
-    def resolve(self, shape: tuple[int, ...]) -> Settings:
-        """All settings for data of this shape: the preset, changed by `settings` and arguments."""
-        settings = self.settings or {}
-        if not isinstance(settings, Mapping):
-            raise InputError(f"settings={settings!r}: give a mapping of dotted names to values")
-        given = dict(settings) | {
-            path: getattr(self, name)
-            for name, path in NAMED.items()
-            if getattr(self, name) is not None and not _is_object(name, getattr(self, name))
-        }
-        values = preset_values(self.preset or "default", given.get("method"))
-        for path, value in given.items():
-            assign(values, path, value)
-        if self.random_state is not None or "training.seed" not in given:
-            assign(values, "training.seed", _seed(self.random_state))
-        try:
-            return resolve(values, shape)
-        except InputError as error:
-            raise InputError(_in_arguments(str(error))) from None
-
     # --- fitting -----------------------------------------------------------------------------
 
     def fit(self: Self, X: Any, y: Any = None) -> Self:
@@ -280,7 +176,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if run_dir is not None:
             config = {
                 "settings": json.loads(settings.model_dump_json()),
-                "objects": self._objects(),
+                "objects": self.objects(),
                 "data": (source or {"source": None})
                 | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
             }
@@ -297,10 +193,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             settings,
             run=directory,
             verbose=self.verbose,
-            encoder=self._encoder(),
-            view_function=self._view_function(),
+            encoder=self.encoder_object(),
+            view_function=self.view_function(),
         )
-        self.adopt(result, scaling, settings, labels_of(result, scaled))
+        self.adopt(result, scaling, result.labels(scaled))
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
@@ -309,12 +205,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             directory.write_summary(self.summary())
         return self
 
-    def adopt(
-        self, result: Result, scaling: Scaling, settings: Settings, labels: np.ndarray
-    ) -> None:
+    def adopt(self, result: Result, scaling: Scaling, labels: np.ndarray) -> None:
         """Become the model that training gave."""
         self.result_ = result
-        self.settings_ = settings
+        self.settings_ = result.settings
         self.scaling_ = scaling
         self.labels_ = labels
         self.model_ = result.model
@@ -335,7 +229,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def predict(self, X: Any) -> np.ndarray:
         """The most likely cluster of each point: (n_samples,)."""
         x = self._prepare(X)
-        return labels_of(self.result_, x)
+        return self.result_.labels(x)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
@@ -379,27 +273,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise InputError(f"n_samples={n_samples}: at least 1 is needed")
         if steps < 0:
             raise InputError(f"steps={steps}: at least 0 are needed")
-        sampler, box = self.settings_.sampler, self.box_
-        kernel = Kernel(
-            sampler.step_size, sampler.noise, sampler.max_move, box if sampler.clamp else None
-        )
-        with torch.random.fork_rng():
-            torch.manual_seed(_seed(random_state))
-            position = box.uniform(1, n_samples)
-            with self.model_.fixed():
-                position = run(position, self.model_.log_density, kernel, steps)[0]
-        return self.scaling_.undo(position.numpy()), labels_of(self.result_, position)
+        position = self.result_.sample(n_samples, steps, seed_of(random_state))[0]
+        return self.scaling_.undo(position.numpy()), self.result_.labels(position)
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
         x = self._prepare(X)
-        settings = self.settings_
-        with torch.random.fork_rng():
-            torch.manual_seed(settings.training.seed)
-            seed, function = settings.training.seed, self._view_function()
-            views = make_views(settings.views, x, settings.n_clusters, seed, function)
-            prior = Fixed(None if settings.prior is None else torch.from_numpy(self.prior_))
-            return examine(self.model_, x[None], [views], prior, settings.training.tol)
+        return self.result_.diagnose(x, self.view_function())
 
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
@@ -420,7 +300,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         tensors = self.result_.tensors() | {"labels": torch.from_numpy(self.labels_)}
         header = {
             "settings": json.loads(self.settings_.model_dump_json()),
-            "objects": self._objects(),
+            "objects": self.objects(),
             "scaling": self.scaling_.to_json(),
             "n_features_in": self.n_features_in_,
             "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
@@ -450,31 +330,15 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if "encoder" in header["objects"] and "encoder" not in others:
             raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
         model = cls.from_settings(settings, **others)
-        result = Result.read(
-            tensors,
-            header["summary"],
-            lambda point: build_model(settings, point, 1, model._encoder()),
-        )
-        scaling, labels = Scaling.from_json(header["scaling"]), tensors["labels"].numpy()
-        model.adopt(result, scaling, settings, labels)
+        result = Result.read(settings, tensors, header["summary"], model.encoder_object())
+        scaling = Scaling.from_json(header["scaling"])
+        model.adopt(result, scaling, tensors["labels"].numpy())
         model.n_features_in_ = header["n_features_in"]
         if header["feature_names_in"]:
             model.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
         return model
 
     # --- helpers -----------------------------------------------------------------------------
-
-    def _objects(self) -> list[str]:
-        """The arguments that no file can hold."""
-        return [name for name in NAMED if _is_object(name, getattr(self, name))]
-
-    def _encoder(self) -> nn.Module | None:
-        """The user's own, if there is one."""
-        return None if isinstance(self.encoder, str) else self.encoder
-
-    def _view_function(self) -> Callable[[Tensor], Tensor] | None:
-        """The user's own, if there is one."""
-        return self.views if callable(self.views) else None
 
     def validate(self, X: Any, reset: bool = False) -> np.ndarray:
         """X as an array of numbers, or one line that says what is wrong with it.
@@ -508,31 +372,3 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 f"but the model was fitted to {tuple(low.shape)}"
             )
         return torch.from_numpy(self.scaling_.apply(array)).to(low.dtype)
-
-
-def labels_of(result: Result, scaled: Tensor) -> np.ndarray:
-    """The most likely cluster of each point, (n, ...), in the network's units: (n,)."""
-    x = scaled.to(result.box.low.dtype)
-    return outputs(result.model, x).logits.argmax(-1).numpy()
-
-
-def _seed(random_state: Any) -> int:
-    """An integer seed; an integer stands for itself."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _is_object(name: str, value: Any) -> bool:
-    """Whether an argument is an encoder or views of the user's own, which no file can hold."""
-    if name == "encoder":
-        return value is not None and not isinstance(value, str)
-    return name == "views" and callable(value)
-
-
-def _in_arguments(message: str) -> str:
-    """A message about settings in the words of the constructor: w_gen, not weights.gen."""
-    for name, path in NAMED.items():
-        if "." in path:
-            message = message.replace(f"{path}=", f"{name}=")
-    return message

@@ -9,7 +9,7 @@ import torch
 
 from gedilearn.data.arrays import Scaling, check_enough
 from gedilearn.errors import InputError
-from gedilearn.estimator import GEDI, labels_of
+from gedilearn.estimator import GEDI
 from gedilearn.registry import METHODS
 from gedilearn.sections import Weights
 from gedilearn.settings import Settings
@@ -46,7 +46,7 @@ def fit_together(
         model = models[own] if own == k else GEDI.from_settings(settings)
         if own != k:
             model.validate(data[0], reset=True)
-        model.adopt(result, scalings[own], settings, labels_of(result, scaled[own]))
+        model.adopt(result, scalings[own], result.labels(scaled[own]))
         fitted.append(model)
     return fitted
 

@@ -12,7 +12,7 @@ import torch
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI, Score
 from gedilearn.models.energy import log_density, outputs, posterior
-from gedilearn.training.checkpoint import SHARED_FILE, latest, load_tree, own_file
+from gedilearn.training.checkpoint import OWN, SHARED, latest, load_tree
 from gedilearn.training.run_directory import RunDirectory
 
 Tell = Callable[[str], None]
@@ -74,12 +74,12 @@ def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.nd
     """
     try:
         folder = latest(RunDirectory(run).checkpoints)
-        positions = None if folder is None else load_tree(folder, own_file(0)).get("buffer")
+        positions = None if folder is None else load_tree(folder, OWN.format(0)).get("buffer")
         if folder is None or positions is None or positions.dim() != 5:
             return None
         # Members that still compete have chains each; the model is one of them.
         several = len(positions) > 1
-        member = load_tree(folder, SHARED_FILE)["kept"][0]["member"] if several else 0
+        member = load_tree(folder, SHARED)["kept"][0]["member"] if several else 0
     except InputError as error:
         tell(f"without the replay buffer: {error}")
         return None

@@ -272,6 +272,7 @@ def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
     c = setup.settings.n_clusters
     prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
     return Result(
+        settings=setup.settings,
         model=model.cpu(),
         prior=prior.double(),
         box=Box(setup.box.low.cpu(), setup.box.high.cpu()),

@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
 from gedilearn import __version__
+from gedilearn.data.views import make_views
 from gedilearn.errors import InputError
-from gedilearn.models.energy import EnergyModel
-from gedilearn.sampling.langevin import Box
+from gedilearn.methods.priors import Fixed
+from gedilearn.models.build import build_model
+from gedilearn.models.energy import EnergyModel, outputs
+from gedilearn.sampling.langevin import Box, Kernel, run
+from gedilearn.settings import Settings
+from gedilearn.training.certificate import examine
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.writing import write_tensors
 
@@ -25,8 +32,9 @@ MODEL = "model."  # prefix of the network's tensors
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The best member that training found, and how it ended."""
+    """The best member that training found, and how it ended; points are in the network's units."""
 
+    settings: Settings
     model: EnergyModel
     prior: Tensor  # (clusters,): what the clusters were held against
     box: Box  # around the data, where chains start
@@ -36,6 +44,30 @@ class Result:
     recoveries: int
     iterations: int
     seconds: float
+
+    def labels(self, x: Tensor) -> np.ndarray:
+        """The most likely cluster of each point: (n, ...) -> (n,)."""
+        return outputs(self.model, x.to(self.box.low.dtype)).logits.argmax(-1).numpy()
+
+    def sample(self, n: int, steps: int, seed: int) -> Tensor:
+        """Ends of Langevin chains of `steps` steps from uniform points of the box: (1, n, ...)."""
+        sampler = self.settings.sampler
+        box = self.box if sampler.clamp else None
+        kernel = Kernel(sampler.step_size, sampler.noise, sampler.max_move, box)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            position = self.box.uniform(1, n)
+            with self.model.fixed():
+                return run(position, self.model.log_density, kernel, steps)
+
+    def diagnose(self, x: Tensor, views: Callable[[Tensor], Tensor] | None) -> Diagnosis:
+        """Certificate and findings on data, which may be new; `views` replace the settings'."""
+        settings, seed = self.settings, self.settings.training.seed
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            drawn = make_views(settings.views, x, settings.n_clusters, seed, views)
+            prior = Fixed(None if settings.prior is None else self.prior)
+            return examine(self.model, x[None], [drawn], prior, settings.training.tol)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file keeps of it, beside the summary."""
@@ -58,19 +90,20 @@ class Result:
     @classmethod
     def read(
         cls,
+        settings: Settings,
         tensors: dict[str, Tensor],
         summary: dict[str, Any],
-        network: Callable[[tuple[int, ...]], EnergyModel],
+        encoder: nn.Module | None,
     ) -> Result:
-        """From `tensors` and `summary`; `network` makes one for points of a shape."""
+        """From what `tensors` and `summary` gave; an encoder of the user's own is given again."""
         box = Box(tensors["box.low"], tensors["box.high"])
-        model = network(tuple(box.low.shape)).to(box.low.dtype)
+        model = build_model(settings, tuple(box.low.shape), 1, encoder).to(box.low.dtype)
         own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
         model.load_state_dict(own)
         diagnosis = Diagnosis.from_json(summary["diagnosis"])
         names = ("verdict", "stopped", "recoveries", "iterations", "seconds")
         plain = {name: summary[name] for name in names}
-        return cls(model.eval(), tensors["prior"], box, diagnosis, **plain)
+        return cls(settings, model.eval(), tensors["prior"], box, diagnosis, **plain)
 
 
 def save_model(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:

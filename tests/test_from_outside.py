@@ -1,0 +1,137 @@
+"""What CONTRIBUTING.md says of adding things, done from outside of the library.
+
+A data set is added in tests/data, an experiment in tests/experiments, a command in tests/cli.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import Field
+from sklearn.datasets import make_blobs
+from torch import Tensor
+
+from gedilearn import GEDI, sections
+from gedilearn.data.views import CallableViews, Views
+from gedilearn.errors import InputError
+from gedilearn.methods import terms
+from gedilearn.methods.method import Batch, Forward, Method, share
+from gedilearn.models.energy import EnergyModel
+from gedilearn.registry import METHODS, OPTIONS, SAMPLERS, VIEWS, Registry
+from gedilearn.sampling.langevin import Box, LogDensity
+from gedilearn.sections import Section
+from gedilearn.settings import known_paths
+from helpers import gedi
+
+X, Y = make_blobs(150, centers=[[0, 0], [5, 5]], cluster_std=0.5, random_state=0)
+SHORT = {"max_iter": 30, "density.iterations": 6, "training.check_every": 10, "random_state": 0}
+
+
+@pytest.fixture
+def added() -> Iterator[list[tuple[Registry, str]]]:
+    """Entries to be removed after the test."""
+    entries: list[tuple[Registry, str]] = []
+    yield entries
+    for registry, name in entries:
+        registry.remove(name)
+
+
+# --- a method ---------------------------------------------------------------------------------
+
+
+class Options(Section):
+    """The settings of a method of one's own."""
+
+    balance: float = Field(4.0, ge=0, description="Weight of the balance of clusters.")
+
+
+class Agreement(Method):
+    """Predictions agree under views, and clusters are balanced."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
+        logits, of_view = (forward(share(x, model)).logits for x in (batch.x, batch.view))
+        balance = self.options.balance * terms.prior(logits)
+        return {"agreement": terms.invariance(logits, of_view), "balance": balance}
+
+
+def test_a_method_with_settings_of_its_own(added: list[Any], tmp_path: Path) -> None:
+    METHODS.register("agreement", Agreement)
+    OPTIONS.register("agreement", Options)
+    added += [(METHODS, "agreement"), (OPTIONS, "agreement")]
+    assert "agreement.balance" in known_paths()
+    model = gedi(method="agreement", **SHORT, **{"agreement.balance": 3.0}).fit(X)
+    assert model.settings_.own.balance == 3.0
+    model.save(tmp_path / "model.safetensors")
+    loaded = GEDI.load(tmp_path / "model.safetensors")
+    assert (loaded.predict(X) == model.labels_).all()
+    with pytest.raises(InputError, match=r"agreement\.balance=-1"):
+        gedi(method="agreement", **SHORT, **{"agreement.balance": -1}).fit(X)
+
+
+def test_a_method_that_is_not_there_is_named_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="unknown method 'swaw'"):
+        GEDI(method="swaw").fit(X)
+
+
+# --- a view -----------------------------------------------------------------------------------
+
+
+def mirrored(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
+    """A point, or the point with its columns in the other order."""
+
+    def view(x: Tensor) -> Tensor:
+        turned = torch.rand(len(x), 1) < 0.5
+        return torch.where(turned, x.flip(1), x)
+
+    return CallableViews(view)
+
+
+def test_a_view(added: list[Any]) -> None:
+    VIEWS.register("mirrored", mirrored)
+    added.append((VIEWS, "mirrored"))
+    model = gedi(views="mirrored", **SHORT).fit(X)
+    assert model.settings_.views.kind == "mirrored"
+    assert np.isfinite(model.certificate_gap_)
+    with pytest.raises(InputError, match="unknown view 'mirored'"):
+        GEDI(views="mirored").fit(X)
+
+
+# --- a sampler --------------------------------------------------------------------------------
+
+
+class UniformSampler:
+    """Draws from the box, whatever the density is, and counts how often."""
+
+    drawn = 0
+
+    def __init__(self, box: Box, n_members: int) -> None:
+        self.box = box
+        self.positions = box.uniform(n_members, 1)
+
+    def draw(self, log_density: LogDensity, batch: int) -> Tensor:
+        type(self).drawn += 1
+        return self.box.uniform(len(self.positions), batch)
+
+
+def uniform(
+    settings: sections.Sampler, box: Box, n_members: int, n_chains: int, calm: float
+) -> UniformSampler:
+    return UniformSampler(box, n_members)
+
+
+def test_a_sampler(added: list[Any], tmp_path: Path) -> None:
+    SAMPLERS.register("uniform", uniform)
+    added.append((SAMPLERS, "uniform"))
+    model = gedi(**SHORT, **{"sampler.kind": "uniform"}, run_dir=tmp_path / "run").fit(X)
+    assert UniformSampler.drawn == 6  # once in each iteration of the density
+    assert np.isfinite(model.score_samples(X)).all()
+    with pytest.raises(InputError, match="unknown sampler 'unifrom'"):
+        gedi(**{"sampler.kind": "unifrom"}).fit(X)
