@@ -169,18 +169,19 @@ def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
     """A copy of a fitted Barlow Twins with the clusters of k-means: the training is the same."""
     other = copy.deepcopy(model)
     options = model.settings_.own.model_copy(update={"assign": "kmeans"})
-    other.settings_ = model.settings_.model_copy(update={"barlow": options})
+    settings = model.settings_.model_copy(update={"barlow": options})
     scaled = torch.from_numpy(other.scaling_.apply(x)).to(other.box_.low.dtype)
     BarlowTwins(options).conclude(other.model_, scaled[None])
-    diagnosis = other.diagnose(x)
+    result = replace(other.result_, settings=settings)
+    diagnosis = result.diagnose(scaled, None)
     ended = "certified" if diagnosis.certified else "budget"
     result = replace(
-        other.result_,
+        result,
         diagnosis=diagnosis,
         verdict=diagnosis.verdict,
         stopped="diverged" if model.stopped_ == "diverged" else ended,
     )
-    other.adopt(result, other.scaling_, other.settings_, other.predict(x))
+    other.adopt(result, other.scaling_, result.labels(scaled))
     return other
 
 
