@@ -14,7 +14,6 @@ from gedilearn.cli import app
 from gedilearn.cli.reproduce import Scale
 from gedilearn.cli.reproduce import reproduce as reproduce_app
 from gedilearn.experiments.images import SCALES, load_sets
-from gedilearn.experiments.runner import collect
 from gedilearn.experiments.table import Column, Experiment, Table, grouped, label, statistic
 from gedilearn.registry import EXPERIMENTS
 
@@ -85,7 +84,7 @@ def test_a_set_outside_is_given_once(tmp_path):
 
 
 def test_the_options_offer_what_there_is():
-    assert tuple(s.value for s in Scale) == SCALES
+    assert [scale.value for scale in Scale] == list(SCALES)
 
 
 # --- experiments from outside -------------------------------------------------------------------
@@ -97,9 +96,9 @@ def toss(data, method, seed, n, settings):
     return {"data": data, "method": method, "seed": seed, "heads": float(heads)}
 
 
-def run_coins(seeds, out=None, tell=None):
+def run_coins(seeds, runner):
     keys = [("coins", method, seed) for seed in seeds for method in ("fair", "loaded")]
-    return collect(keys, toss, out, 100, None, tell=tell)
+    return runner.rows(keys, toss, n=100)
 
 
 def coin_tables(rows):
@@ -114,7 +113,7 @@ def coin_tables(rows):
 @pytest.fixture
 def coins():
     EXPERIMENTS.register(
-        "coins", Experiment("coins", "How fair a coin is.", run_coins, coin_tables)
+        "coins", Experiment("coins", run_coins, coin_tables, about="How fair a coin is.")
     )
     yield
     EXPERIMENTS.remove("coins")
@@ -149,7 +148,7 @@ def test_it_is_listed_with_what_it_is_about(coins):
 
 
 def test_an_experiment_that_gives_no_rows_is_told_in_one_line(tmp_path):
-    EXPERIMENTS.register("none", Experiment("none", "", lambda *_, **__: [], lambda rows: []))
+    EXPERIMENTS.register("none", Experiment("none", lambda *_, **__: [], lambda rows: []))
     try:
         done = reproduce("none", "--out", tmp_path)
     finally:
@@ -166,4 +165,4 @@ def test_every_experiment_that_comes_with_the_library_has_a_command_of_its_own()
     assert set(EXPERIMENTS) | {"labels", "generation"} == own
     for name in EXPERIMENTS:
         assert EXPERIMENTS[name].name == name
-        assert EXPERIMENTS[name].about in reproduce(name, "--help").output
+        assert f"gedi reproduce {name}" in reproduce(name, "--help").output

@@ -26,6 +26,7 @@ from gedilearn.experiments.density_table import (
     joint_log_density,
     mixture,
 )
+from gedilearn.experiments.runner import Runner
 
 SHORT = {
     "training.max_iter": 20,
@@ -42,7 +43,7 @@ def out(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rows(out):
-    return gen.run([3], ["mixture", "moons"], out, SHORT, n=100)
+    return gen.run([3], ["mixture", "moons"], runner=Runner(out), settings=SHORT, n=100)
 
 
 def find(rows, data, method):
@@ -150,7 +151,8 @@ def test_a_yardstick_tells_digits_from_shuffled_ones(method):
 
 def test_finished_rows_are_not_run_again(rows, out, monkeypatch):
     monkeypatch.setattr(gen, "fit", lambda *key: pytest.fail(f"{key} was run again"))
-    assert gen.run([3], ["moons"], out, SHORT, n=100) == [r for r in rows if r["data"] == "moons"]
+    again = gen.run([3], ["moons"], runner=Runner(out), settings=SHORT, n=100)
+    assert again == [r for r in rows if r["data"] == "moons"]
 
 
 def made_up(seed, **others):

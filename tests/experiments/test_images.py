@@ -13,7 +13,8 @@ from gedilearn import GEDI, evaluation
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.experiments import images
-from gedilearn.experiments.images import SHAPE, Measuring
+from gedilearn.experiments.images import SCALES, SHAPE, Measuring
+from gedilearn.experiments.runner import Runner
 from gedilearn.settings import resolve
 from gedilearn.training import loop
 
@@ -30,7 +31,7 @@ SHORT = {
 ASKED = {
     "iterations": 6,
     "changes": SHORT,
-    "measuring": Measuring(samples=6, steps=2, probe="fast"),
+    "measuring": {"samples": 6, "steps": 2, "probe": "fast", "weights": None},
 }
 
 
@@ -45,6 +46,7 @@ def coloured(n, seed):
 
 SETS = coloured(64, 0), coloured(70, 1)
 OTHERS = {"svhn, first 30": coloured(30, 2)}
+RUN = [0], "cifar10", "small", None, OTHERS
 
 
 @pytest.fixture(autouse=True)
@@ -64,12 +66,12 @@ def rows(out):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GEDI_CACHE", str(out / "no-cache"))
         patch.setattr(evaluation, "evaluate", partial(evaluation.evaluate, frechet=False))
-        return images.run("cifar10", "small", [0], None, OTHERS, out, sets=SETS, **ASKED)
+        return images.run(*RUN, runner=Runner(out), sets=SETS, **ASKED)
 
 
 def again(out, **others):
     asked = {"sets": SETS} | ASKED | others
-    return images.run("cifar10", "small", [0], None, OTHERS, out, **asked)
+    return images.run(*RUN, runner=Runner(out), **asked)
 
 
 def row_of(rows, method):
@@ -150,8 +152,8 @@ def test_an_interrupted_training_goes_on_in_the_middle(rows, tmp_path, monkeypat
             raise KeyboardInterrupt
         return step(setup, state)
 
-    asked = {"sets": SETS, **ASKED}
-    run = partial(images.run, "cifar10", "small", [0], ["no-gen"], OTHERS, tmp_path, **asked)
+    asked = {"sets": SETS, "runner": Runner(tmp_path), **ASKED}
+    run = partial(images.run, [0], "cifar10", "small", ["no-gen"], OTHERS, **asked)
     monkeypatch.setattr(loop, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run()
@@ -178,11 +180,11 @@ def test_other_settings_are_refused_in_the_same_folder(rows, out, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        (("cifar11", "small", [0], None), "mean 'cifar10'"),
-        (("cifar10", "default", [0], None), "unknown scale 'default'.*paper, small"),
-        (("mnist", "small", [0], None), "unknown scale 'small'.*default"),
-        (("mnist", "default", [0], ["gedy"]), "mean 'gedi'"),
-        (("mnist", "default", [], None), "nothing to run"),
+        (([0], "cifar11", "small", None), "mean 'cifar10'"),
+        (([0], "cifar10", "default", None), "unknown scale 'default'.*paper, small"),
+        (([0], "mnist", "small", None), "unknown scale 'small'.*default"),
+        (([0], "mnist", "default", ["gedy"]), "mean 'gedi'"),
+        (([], "mnist", "default", None), "nothing to run"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_words(asked, says):
@@ -194,12 +196,12 @@ def test_a_set_that_is_not_here_is_one_line_with_the_command():
     with pytest.raises(
         InputError, match=r"^cifar100 is not on this machine: gedi data get cifar10"
     ):
-        images.run("cifar100", "small", [0])
+        images.run([0], "cifar100", "small")
 
 
 def test_by_default_the_papers_sets_have_five_methods_and_our_own_two():
-    assert len(images.plan("svhn", "paper", [0], None)) == 6
-    assert [key[1] for key in images.plan("mnist", "default", [3], None)] == [
+    assert len(images.plan([0], "svhn", "paper", None)) == 6
+    assert [key[1] for key in images.plan([3], "mnist", "default", None)] == [
         "k-means",
         "no-gen",
         "gedi",
@@ -219,8 +221,8 @@ def test_shorter_training_shortens_both_stages():
 
 
 def test_the_papers_scale_is_measured_by_its_protocol():
-    assert images.measuring_at("paper").probe == "paper"
-    assert images.measuring_at("small") == images.measuring_at("default") == Measuring()
+    assert SCALES["paper"].measuring == Measuring(samples=5_000, probe="paper")
+    assert SCALES["small"].measuring == SCALES["default"].measuring == Measuring()
 
 
 # --- sets

@@ -9,7 +9,7 @@ import threading
 import joblib
 import pytest
 
-from gedilearn.experiments.runner import Cell, collect_cells
+from gedilearn.experiments.runner import Cell, Runner
 
 CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1), ("b",))]
 
@@ -30,7 +30,7 @@ def kept(out):
 
 
 def test_rows_come_in_the_order_of_the_cells_seed_by_seed():
-    rows = collect_cells(CELLS, work, None, 5, None)
+    rows = Runner().rows_of_cells(CELLS, work, 5)
     assert [(r["method"], r["seed"]) for r in rows] == [
         *(("a", 0), ("a too", 0), ("a", 1), ("a too", 1), ("a", 2), ("a too", 2)),
         *(("b", 0), ("b", 1)),
@@ -38,15 +38,14 @@ def test_rows_come_in_the_order_of_the_cells_seed_by_seed():
 
 
 def test_only_the_seeds_that_lack_a_row_are_run_again_and_no_row_is_kept_twice(tmp_path):
-    first = collect_cells(CELLS, work, tmp_path, 5, None)
+    first = Runner(tmp_path).rows_of_cells(CELLS, work, 5)
     lines = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
     gone = [i for i, r in enumerate(kept(tmp_path)) if (r["method"], r["seed"]) == ("a too", 1)]
     del lines[gone[0]]
     (tmp_path / "rows.jsonl").write_text("".join(lines))
     told = []
-    rows = collect_cells(
-        CELLS, work, tmp_path, 5, None, tell=lambda r, left: told.append((r, left))
-    )
+    runner = Runner(tmp_path, tell=lambda r, left: told.append((r, left)))
+    rows = runner.rows_of_cells(CELLS, work, 5)
     ((row, left),) = told
     assert (row["method"], row["seed"], row["with"], left) == ("a too", 1, [1], 0)
     assert [r for r in rows if r is not row] == [
@@ -63,16 +62,17 @@ def test_what_was_done_before_an_interruption_is_kept(tmp_path):
         return work(data, method, *others)
 
     with pytest.raises(KeyboardInterrupt):
-        collect_cells(CELLS, interrupted, tmp_path, 5, None)
+        Runner(tmp_path).rows_of_cells(CELLS, interrupted, 5)
     assert len(kept(tmp_path)) == 6
     told = []
-    collect_cells(CELLS, work, tmp_path, 5, None, tell=lambda r, _: told.append(r["method"]))
+    runner = Runner(tmp_path, tell=lambda r, _: told.append(r["method"]))
+    runner.rows_of_cells(CELLS, work, 5)
     assert told == ["b", "b"]
 
 
 def test_a_backend_chosen_by_the_caller_runs_the_cells():
     with joblib.parallel_config(backend="threading", n_jobs=2):
-        rows = collect_cells(CELLS, work, None, 5, None)
+        rows = Runner().rows_of_cells(CELLS, work, 5)
     assert threading.current_thread().name not in {r["thread"] for r in rows}
     assert [r["method"] for r in rows][-2:] == ["b", "b"]
 
@@ -81,8 +81,7 @@ def test_a_backend_that_gives_no_results_early_is_asked_in_rounds(tmp_path):
     cells = [Cell("moons", name, (0,), (name,)) for name in "bcdef"]
     sizes = []
     with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
-        rows = collect_cells(
-            cells, work, tmp_path, 5, None, tell=lambda r, left: sizes.append(left)
-        )
+        runner = Runner(tmp_path, tell=lambda r, left: sizes.append(left))
+        rows = runner.rows_of_cells(cells, work, 5)
     assert [r["method"] for r in rows] == list("bcdef") and sizes == [4, 3, 2, 1, 0]
     assert os.getpid() not in {r["process"] for r in rows[:4]}

@@ -12,10 +12,11 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gedilearn import panels, together
+from gedilearn import panels
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity, toy_tables
+from gedilearn.experiments.runner import Runner
 from gedilearn.experiments.sensitivity import EXPERIMENT
 from gedilearn.settings import resolve
 
@@ -42,19 +43,19 @@ def out(root):
 
 @pytest.fixture(scope="module")
 def rows(out):
-    return sensitivity.run([0, 1], out=out, **ASKED)
+    return sensitivity.run([0, 1], runner=Runner(out), **ASKED)
 
 
 @pytest.fixture
 def recorded(monkeypatch):
     """The seeds of the trainings that happen."""
-    real, seen = together.fit_together, []
+    real, seen = sensitivity.fit_together, []
 
     def fit(data, settings, factors):
         seen.append(settings.training.seed)
         return real(data, settings, factors)
 
-    monkeypatch.setattr(together, "fit_together", fit)
+    monkeypatch.setattr(sensitivity, "fit_together", fit)
     return seen
 
 
@@ -77,7 +78,7 @@ def test_a_member_has_the_gradient_of_training_with_its_weights_alone(monkeypatc
         seen.update(settings=settings, factors=factors)
         raise InterruptedError
 
-    monkeypatch.setattr(together, "fit_together", fit)
+    monkeypatch.setattr(sensitivity, "fit_together", fit)
     with pytest.raises(InterruptedError):
         sensitivity.run([0], ["moons"], **ASKED)
     from gedilearn.methods.gedi import GEDI
@@ -103,7 +104,7 @@ def test_only_the_point_with_both_weights_leaves_the_gap_of_a_constant_predictio
 
 
 def test_a_second_call_trains_nothing(rows, out, recorded):
-    assert sensitivity.run([0, 1], out=out, **ASKED) == rows
+    assert sensitivity.run([0, 1], runner=Runner(out), **ASKED) == rows
     assert recorded == []
 
 
@@ -112,7 +113,7 @@ def test_a_grid_half_written_is_trained_again_and_the_others_are_not(rows, out, 
     lines = [json.dumps(r) + "\n" for r in rows if (r["data"], r["seed"]) != ("circles", 1)]
     half = [json.dumps(r) + "\n" for r in rows if (r["data"], r["seed"]) == ("circles", 1)][:4]
     (tmp_path / "rows.jsonl").write_text("".join([*lines, *half]))
-    again = sensitivity.run([0, 1], out=tmp_path, **ASKED)
+    again = sensitivity.run([0, 1], runner=Runner(tmp_path), **ASKED)
     assert recorded == [1]
     assert [r["nmi"] for r in again] == [r["nmi"] for r in rows]
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 36
@@ -181,7 +182,7 @@ def test_a_point_of_the_grid_is_one_network(monkeypatch):
         assert settings.training.n_init == 1
         raise InterruptedError
 
-    monkeypatch.setattr(together, "fit_together", fit)
+    monkeypatch.setattr(sensitivity, "fit_together", fit)
     with pytest.raises(InterruptedError):
         sensitivity.run([0], ["moons"], preset="paper/toy")
 

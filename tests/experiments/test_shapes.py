@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.experiments import shapes
+from gedilearn.experiments.runner import Runner
 from gedilearn.experiments.shapes import EXPERIMENT, SHAPES
 
 SHORT = {
@@ -35,7 +36,7 @@ def out(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rows(out):
-    return shapes.run([3], SETS, out=out, n=80, settings=SHORT)
+    return shapes.run([3], SETS, runner=Runner(out), n=80, settings=SHORT)
 
 
 def find(rows, data, method):
@@ -97,7 +98,7 @@ def test_the_best_possible_nmi_is_given_where_the_density_is_known(rows):
 def test_finished_rows_are_not_run_again(rows, out, monkeypatch):
     calls = []
     monkeypatch.setattr(shapes, "fit", lambda *key: (calls.append(key), made_up(0.5))[1])
-    assert shapes.run([3], SETS, out=out, n=80, settings=SHORT) == rows
+    assert shapes.run([3], SETS, runner=Runner(out), n=80, settings=SHORT) == rows
     assert calls == []
 
 
@@ -107,7 +108,11 @@ def test_a_line_cut_by_a_crash_is_run_again_and_the_others_are_not(rows, out, tm
     (tmp_path / "rows.jsonl").write_text(whole[:-30])
     told = []
     again = shapes.run(
-        [3], SETS, out=tmp_path, n=80, settings=SHORT, tell=lambda r, left: told.append((r, left))
+        [3],
+        SETS,
+        runner=Runner(tmp_path, tell=lambda r, left: told.append((r, left))),
+        n=80,
+        settings=SHORT,
     )
     assert [(r["data"], r["method"], left) for r, left in told] == [("blobs-4", "hdbscan", 0)]
     assert [r["nmi"] for r in again] == [r["nmi"] for r in rows]
@@ -117,15 +122,15 @@ def test_a_line_cut_by_a_crash_is_run_again_and_the_others_are_not(rows, out, tm
 
 def test_rows_of_other_settings_are_not_mixed(rows, out):
     with pytest.raises(InputError, match="other n"):
-        shapes.run([3], SETS, out=out, n=81, settings=SHORT)
+        shapes.run([3], SETS, runner=Runner(out), n=81, settings=SHORT)
     with pytest.raises(InputError, match="other settings"):
-        shapes.run([3], SETS, out=out, n=80)
+        shapes.run([3], SETS, runner=Runner(out), n=80)
 
 
 @pytest.mark.slow  # each process imports torch
 def test_two_processes_give_the_rows_of_one(rows):
     asked = {"n": 80, "settings": SHORT}
-    two = shapes.run([3], ["blobs-4"], ["gedi", "kmeans"], workers=2, **asked)
+    two = shapes.run([3], ["blobs-4"], ["gedi", "kmeans"], runner=Runner(workers=2), **asked)
     one = [find(rows, "blobs-4", "gedi"), find(rows, "blobs-4", "kmeans")]
     for a, b in zip(two, one, strict=True):
         assert {k: v for k, v in a.items() if k != "seconds"} == pytest.approx(
@@ -139,7 +144,7 @@ def test_two_processes_give_the_rows_of_one(rows):
         ({"data": ["moon"]}, "'moon' .did you mean 'moons'"),
         ({"methods": ["kmean"]}, "'kmean' .did you mean 'kmeans'"),
         ({"seeds": []}, "at least one seed"),
-        ({"workers": 0}, "workers=0"),
+        ({"runner": Runner(workers=0)}, "workers=0"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_any_fit(asked, says):

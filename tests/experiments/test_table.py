@@ -136,7 +136,7 @@ def test_groups_are_in_the_order_given_or_that_of_the_rows():
 
 
 def test_the_markdown_of_an_experiment_is_that_of_its_tables(tmp_path):
-    two = Experiment("two", "", lambda *_: ROWS, lambda rows: [table(), table(())])
+    two = Experiment("two", lambda *_: ROWS, lambda rows: [table(), table(())])
     assert two.markdown(ROWS) == table().markdown() + "\n" + table(()).markdown()
     with pytest.raises(InputError, match="holds no rows: gedi reproduce two --out"):
         two.page(tmp_path)

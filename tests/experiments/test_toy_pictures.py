@@ -11,12 +11,13 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import normalized_mutual_info_score
 from typer.testing import CliRunner
 
-from gedilearn import panels, together
+from gedilearn import panels
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy
 from gedilearn.experiments import toy_pictures as pictures
+from gedilearn.experiments.runner import Runner
 
 SHORT = {
     "optimizer.batch_size": 40,
@@ -38,7 +39,7 @@ def out(tmp_path_factory):
 
 @pytest.fixture
 def no_training(monkeypatch):
-    monkeypatch.setattr(together, "fit_together", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(toy, "fit_together", lambda *_: pytest.fail("trained again"))
 
 
 @pytest.fixture
@@ -69,8 +70,8 @@ def test_both_pictures_use_the_kept_models(out, no_training):
 
 def test_the_models_of_the_table_are_used(tmp_path, monkeypatch):
     asked = {name: value for name, value in ASKED.items() if name != "seed"}
-    toy.run([0, 1], ["moons"], ["no-gen"], out=tmp_path, together=2, **asked)
-    monkeypatch.setattr(together, "fit_together", lambda *_: pytest.fail("trained again"))
+    toy.run([0, 1], ["moons"], ["no-gen"], runner=Runner(tmp_path), together=2, **asked)
+    monkeypatch.setattr(toy, "fit_together", lambda *_: pytest.fail("trained again"))
     (model,) = pictures.models(tmp_path, ["moons"], ["no-gen"], **ASKED).values()
     x = make_moons(60, noise=0.05, random_state=1)[0]
     assert np.array_equal(model.predict(x), model.labels_)
@@ -84,7 +85,7 @@ def test_a_model_of_other_settings_is_not_mistaken_for_this_one(out, other, monk
         asked.append((len(data[0]), settings.training.max_iter, settings.training.seed))
         raise InterruptedError
 
-    monkeypatch.setattr(together, "fit_together", recorded)
+    monkeypatch.setattr(toy, "fit_together", recorded)
     with pytest.raises(InterruptedError):
         pictures.models(out, ["moons"], ["gedi"], **(ASKED | other))
     wanted = {"n": 60, "iterations": 20, "seed": 1} | other

@@ -131,9 +131,9 @@ def toy(
     gedi reproduce toy --seeds 2 --methods gedi,no-gen
     gedi reproduce toy --preset paper/toy --workers 2
     """
-    asked = (range(seeds), _names(data), _names(methods), workers)
     folder = _folder(out or ROOT / "toy", preset, iterations)
-    _table("toy", folder, *asked, preset=preset, iterations=iterations)
+    asked = (range(seeds), _names(data), _names(methods))
+    _table("toy", folder, *asked, workers=workers, preset=preset, iterations=iterations)
 
 
 @reproduce.command()
@@ -205,8 +205,8 @@ def sensitivity(
     gedi reproduce sensitivity --seeds 1 --data moons --iterations 500
     """
     folder = _folder(out or ROOT / "toy", preset, iterations) / "sensitivity"
-    asked = (range(seeds), _names(data), workers)
-    _table("sensitivity", folder, *asked, preset=preset, iterations=iterations)
+    asked = (range(seeds), _names(data))
+    _table("sensitivity", folder, *asked, workers=workers, preset=preset, iterations=iterations)
 
 
 class Scale(str, Enum):
@@ -279,7 +279,7 @@ def images(
     from gedilearn.experiments import images as experiment
 
     size = scale.value if scale else experiment.default_scale(data)
-    asked = (data, size, range(seeds or experiment.default_seeds(size)), _names(methods))
+    asked = (range(seeds or experiment.SCALES[size].seeds), data, size, _names(methods))
     experiment.plan(*asked)  # refuses a wrong name before data is read
     protocol = probe.value if probe else None
     _table(
@@ -289,10 +289,7 @@ def images(
         outside(ood, _read_images),
         iterations=iterations,
         changes=changes(set_),
-        measuring=experiment.measuring_at(
-            size, samples=samples, steps=steps, probe=protocol, weights=weights
-        ),
-        say=Screen().message,
+        measuring={"samples": samples, "steps": steps, "probe": protocol, "weights": weights},
     )
 
 
@@ -342,8 +339,8 @@ def shapes(
     gedi reproduce shapes --seeds 2 --data moons,rings
     gedi reproduce shapes --workers 2 --out tables/shapes
     """
-    asked = (range(seeds), _names(data), _names(methods), workers)
-    _table("shapes", out or ROOT / "shapes", *asked)
+    asked = (range(seeds), _names(data), _names(methods))
+    _table("shapes", out or ROOT / "shapes", *asked, workers=workers)
 
 
 @reproduce.command()
@@ -369,9 +366,9 @@ def gen(
 # --- what they do -------------------------------------------------------------------------------
 
 
-def _table(name: str, folder: Path, *asked: Any, **options: Any) -> None:
+def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: Any) -> None:
     """Run an experiment, write what is made of its rows into the folder, and show the tables."""
-    from gedilearn.experiments.runner import ROWS
+    from gedilearn.experiments.runner import ROWS, Runner
 
     experiment, screen = EXPERIMENTS[name], Screen()
 
@@ -382,7 +379,8 @@ def _table(name: str, folder: Path, *asked: Any, **options: Any) -> None:
         screen.message(f"{words} ({left} to go)")
 
     with interruptible("the same command goes on from here", folder / ROWS):
-        rows = experiment.run(*asked, out=folder, tell=tell, **options)
+        runner = Runner(folder, workers, tell, screen.message)
+        rows = experiment.run(*asked, runner=runner, **options)
     if not rows:
         raise InputError(f"the experiment {name} gave no rows")
     folder.mkdir(parents=True, exist_ok=True)

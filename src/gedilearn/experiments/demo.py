@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -14,16 +13,14 @@ from gedilearn import panels
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores
 from gedilearn.experiments.runner import Row
 from gedilearn.experiments.table import Column, Table, label, statistic
 from gedilearn.report.page import write_report
 from gedilearn.settings import Settings
-from gedilearn.training.run_directory import plain
+from gedilearn.training.run_directory import RunDirectory, plain
 from gedilearn.writing import write_text
-
-if TYPE_CHECKING:
-    from gedilearn.estimator import GEDI
 
 SETS: tuple[tuple[Callable[[], Dataset], int], ...] = ((moons, 2), (circles, 2), (digits, 10))
 SEED = 0
@@ -47,7 +44,8 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
         data = make()
         size = " x ".join(str(n) for n in data.x.shape)
         _say(console, f"{data.name} ({size}, {n_clusters} clusters) ... ", end="")
-        model = _fit(data, n_clusters, out / data.name, max_iter)
+        model = GEDI(n_clusters, random_state=SEED, max_iter=max_iter)
+        model.fit_run(data.x, out / data.name, {"source": data.source, "name": data.name})
         write_report(out / data.name)
         row = _row(data, model, out / data.name)
         rows.append(row)
@@ -58,15 +56,9 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
     Table("", COLUMNS, [[row] for row in rows]).show(console)
     _say(console, LABELS)
     _say(console, GAP.format(tol=Settings().training.tol))
-    _say(console, f"Figures and reports: {out}/overview.png, {out}/<data>/report.html")
+    report = RunDirectory(out / "<data>").report
+    _say(console, f"Figures and reports: {out / 'overview.png'}, {report}")
     return rows
-
-
-def _fit(data: Dataset, n_clusters: int, run_dir: Path, max_iter: int | None) -> GEDI:
-    from gedilearn.estimator import GEDI
-
-    model = GEDI(n_clusters, random_state=SEED, max_iter=max_iter)
-    return model.fit_run(data.x, run_dir, {"source": data.source, "name": data.name})
 
 
 def _row(data: Dataset, model: GEDI, run_dir: Path) -> Row:

@@ -10,18 +10,22 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist, pdist
+from scipy.stats import spearmanr
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import KernelDensity
 
 from gedilearn.data import toy
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import digits
+from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import nmi
 from gedilearn.evaluation.ood import auroc
-from gedilearn.experiments.runner import FRESH, N_POINTS, Row, Tell, chosen, collect, one_thread
+from gedilearn.experiments.runner import FRESH, IN_MEMORY, N_POINTS, Row, Runner, chosen, one_thread
 from gedilearn.experiments.table import Experiment, Table, grouped, label, ranged
 from gedilearn.training.run_directory import plain
 
@@ -124,8 +128,6 @@ def squared_mmd(samples: np.ndarray, real: np.ndarray) -> float:
     The kernel is Gaussian with a quarter of the median distance between the `real` points as its
     deviation, so that all samples held against the same points are measured alike.
     """
-    from scipy.spatial.distance import cdist, pdist
-
     # `pdist` leaves out each point's distance to itself, which is what makes this unbiased.
     return (
         _mean_kernel(pdist(samples), real)
@@ -140,14 +142,10 @@ def mmd_of_unrelated(real: np.ndarray) -> float:
     Samples that reach it share nothing with the data at the scale of the kernel, and how far off
     they are cannot be told: in many dimensions that is soon so.
     """
-    from scipy.spatial.distance import pdist
-
     return _mean_kernel(pdist(real), real)
 
 
 def _mean_kernel(distances: np.ndarray, real: np.ndarray) -> float:
-    from scipy.spatial.distance import pdist
-
     width = np.median(pdist(real)) / 4
     return float(np.exp(-((distances / width) ** 2) / 2).mean())
 
@@ -195,11 +193,6 @@ class Real:
 
 def build(method: str, case: Case, seed: int, settings: dict[str, Any]) -> Any:
     """A method not yet fitted."""
-    from sklearn.mixture import GaussianMixture
-    from sklearn.neighbors import KernelDensity
-
-    from gedilearn.estimator import GEDI
-
     if method == REAL:
         return Real(case)
     if method == "gmm":
@@ -218,18 +211,18 @@ def build(method: str, case: Case, seed: int, settings: dict[str, Any]) -> Any:
 def run(
     seeds: Sequence[int],
     data: Sequence[str] | None = None,
-    out: Path | None = None,
+    *,
+    runner: Runner = IN_MEMORY,
     settings: dict[str, Any] | None = None,
     n: int = N_POINTS,
-    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data is all.
 
-    `settings` are those of GEDI, by dotted names; `n`, `out` and `tell` as in `runner.collect`.
+    `settings` are those of GEDI, by dotted names.
     """
     names = chosen("data set", data, CASES)
     keys = [(name, method, seed) for seed in seeds for name in names for method in NAMES]
-    return collect(keys, fit, out, n, settings, tell=tell)
+    return runner.rows(keys, fit, n, settings)
 
 
 def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
@@ -248,10 +241,6 @@ def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> 
 
 def measure(model: Any, case: Case, points: Points, seed: int) -> Row:
     """All that can be said of a fitted method; None where it has no such answer."""
-    from scipy.stats import spearmanr
-
-    from gedilearn.estimator import GEDI
-
     row: Row = dict.fromkeys(MEASURES)
     fresh, outside = points.fresh.x, points.outside
     own = isinstance(model, GEDI)
@@ -320,11 +309,4 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     return [Table(title, COLUMNS, groups, NOTES)]
 
 
-EXPERIMENT = Experiment(
-    "gen",
-    "What GEN buys: GEDI with and without it.",
-    run,
-    tables,
-    title="What GEN buys",
-    sets=CASES,
-)
+EXPERIMENT = Experiment("gen", run, tables, title="What GEN buys", sets=CASES)

@@ -7,17 +7,16 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from gedilearn.experiments.image_numbers import RULE, answer, numbers
 from gedilearn.experiments.images import (
     KMEANS,
     METHODS,
     PAPER_SETS,
+    SCALES,
     SHUFFLED,
     TITLES,
-    default_methods,
-    preset_name,
     run,
 )
+from gedilearn.experiments.paper import IMAGE_RULE, answer, numbers
 from gedilearn.experiments.runner import Kept, Row, findings, kept_in, no_rows, shortened
 from gedilearn.experiments.table import (
     Column,
@@ -96,12 +95,7 @@ OOD_NOTE = (
 def title(rows: Sequence[Row]) -> str:
     """What the rows were made with, in words: a scaled-down or shortened run is never unnamed."""
     data, scale, shorter = rows[0]["data"], rows[0]["scale"], rows[0]["shortened_to"]
-    words = {
-        "paper": "the paper's settings",
-        "small": f"scaled down ({preset_name(data, scale)})",
-        "default": "default settings",
-    }
-    return f"{TITLES[data]}, {words[scale]}{shortened(shorter)}"
+    return f"{TITLES[data]}, {SCALES[scale].title.format(data=data)}{shortened(shorter)}"
 
 
 def _own(rows: Sequence[Row]) -> Table:
@@ -184,7 +178,7 @@ def page(root: Path) -> str:
             f"{NAMES[method]}: {PICTURES[stem]}\n\n![{method}: {stem}]({name})"
             for name, stem, method, _ in _pictures(kept)
         ]
-    parts += ["## The paper's numbers", RULE]
+    parts += ["## The paper's numbers", IMAGE_RULE]
     every = [row for kept in runs for row in kept.rows]
     for data in PAPER_SETS:
         parts += [f"### Trained on {TITLES[data]}", paper_table(data, every)]
@@ -196,7 +190,7 @@ def made(kept: Kept) -> str:
     settings, rows = kept.config["settings"], kept.rows
     data, scale = rows[0]["data"], rows[0]["scale"]
     options = f"images --data {data} --scale {scale} --seeds {kept.seeds[-1] + 1}"
-    options += kept.option("methods", default_methods(scale), without=(KMEANS,))
+    options += kept.option("methods", SCALES[scale].methods, without=(KMEANS,))
     if settings["iterations"] is not None:
         options += f" --iterations {settings['iterations']}"
     options += f" --samples {settings['samples']} --steps {settings['steps']}"
@@ -235,11 +229,5 @@ def figures(root: Path) -> dict[str, Path]:
 
 
 EXPERIMENT = Experiment(
-    "images",
-    "The paper's image tables: clusters, samples, OOD, probe.",
-    run,
-    tables,
-    long=markdown,
-    long_page=page,
-    figures=figures,
+    "images", run, tables, own_markdown=markdown, own_page=page, figures=figures
 )

@@ -9,31 +9,62 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.cluster import KMeans
 
+from gedilearn import evaluation
 from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.published import is_cached, open_set
 from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
-from gedilearn.experiments.runner import Row, Tell, adjusted, chosen, collect, outcome
+from gedilearn.estimator import GEDI
+from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
+from gedilearn.experiments.runner import IN_MEMORY, Row, Runner, adjusted, chosen, outcome
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
 from gedilearn.training.run_directory import RunDirectory, plain, read_config
 
-if TYPE_CHECKING:
-    from gedilearn.estimator import GEDI
-    from gedilearn.evaluation.fitted_model import Probe
-
-SCALES = ("paper", "small", "default")
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
 KMEANS = "k-means"
 MOST_FOR_KMEANS = 10_000
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How a trained model is measured, see `evaluation.evaluate`."""
+
+    samples: int = 500
+    steps: int = 500
+    probe: evaluation.Probe = "fast"
+    weights: Path | None = None
+
+
+class Scale(NamedTuple):
+    """How large a run is: the preset, and what is run and measured unless something else is asked.
+
+    At the paper's scale that is its protocol, and half as many samples as there are test images.
+    """
+
+    preset: str
+    title: str
+    seeds: int = 1
+    methods: tuple[str, ...] = METHODS
+    measuring: Measuring = Measuring()
+
+
+SCALES = {
+    "paper": Scale(
+        "paper/{data}", "the paper's settings", measuring=Measuring(5_000, probe="paper")
+    ),
+    "small": Scale("small/{data}", "scaled down (small/{data})"),
+    "default": Scale("default", "default settings", 5, METHODS[-2:]),
+}
 # The sets, and the others that the paper holds against each.
 PAPER_SETS = {
     "svhn": ("cifar10", "cifar100"),
@@ -120,25 +151,6 @@ def shuffled_patches(x: np.ndarray, parts: int = PARTS, seed: int = 0) -> np.nda
 # --- running ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Measuring:
-    """How a trained model is measured, see `evaluation.evaluate`."""
-
-    samples: int = 500
-    steps: int = 500
-    probe: Probe = "fast"
-    weights: Path | None = None
-
-
-def measuring_at(scale: str, **given: Any) -> Measuring:
-    """At the paper's scale, its protocol, and half as many samples as there are test images.
-
-    What is given and not None takes the place of that.
-    """
-    usual = Measuring(samples=5_000, probe="paper") if scale == "paper" else Measuring()
-    return replace(usual, **{name: value for name, value in given.items() if value is not None})
-
-
 @dataclass(frozen=True, eq=False)
 class Work:
     """What every cell of a run needs."""
@@ -147,84 +159,66 @@ class Work:
     test: Dataset
     others: Mapping[str, Dataset]
     measuring: Measuring
-    out: Path | None
-    say: Callable[[str], None] = field(default=lambda line: None)
+    runner: Runner
 
 
 def run(
+    seeds: Sequence[int],
     data: str,
     scale: str,
-    seeds: Sequence[int],
     methods: Sequence[str] | None = None,
     others: Mapping[str, Dataset] | None = None,
-    out: Path | None = None,
     *,
+    runner: Runner = IN_MEMORY,
     iterations: int | None = None,
     changes: dict[str, Any] | None = None,
-    measuring: Measuring | None = None,
+    measuring: Mapping[str, Any] | None = None,
     sets: tuple[Dataset, Dataset] | None = None,
-    tell: Tell | None = None,
-    say: Callable[[str], None] | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for methods is all of the scale's.
 
     `others` are images outside, by name, beside those of `load_others`. `iterations` shortens the
-    training; `changes` are further settings by their dotted names. `sets` are images to train on
-    and to test with in the place of the published ones. `out` and `tell` as in `runner.collect`;
-    `out` also receives a run directory for each training, in runs/, which an interrupted one
-    is continued from, and what the measuring writes, in evaluations/. `say` receives lines on how
-    it goes.
+    training; `changes` are further settings by their dotted names; `measuring` is what differs from
+    the scale's `Measuring`, if it is not None. `sets` are images to train on
+    and to test with in the place of the published ones. The runner's folder also receives a run
+    directory for each training, in runs/, which an interrupted one is continued from, and what the
+    measuring writes, in evaluations/.
 
     To measure trained models in another way, remove rows.jsonl and config.json: the models stay.
     """
-    keys = plan(data, scale, seeds, methods)
+    keys = plan(seeds, data, scale, methods)
     train, test = sets or load_sets(data)
     outside = load_others(data, test, others or {})
-    measuring = measuring or measuring_at(scale)
+    given = {name: value for name, value in (measuring or {}).items() if value is not None}
+    measured = replace(SCALES[scale].measuring, **given)
     settings = {
         "scale": scale,
         "iterations": iterations,
         "changes": changes or {},
-        "samples": measuring.samples,
-        "steps": measuring.steps,
-        "probe": measuring.probe,
+        "samples": measured.samples,
+        "steps": measured.steps,
+        "probe": measured.probe,
         "others": {name: [len(o.x), fingerprint(o.x)[:16]] for name, o in outside.items()},
         "methods": {m: values_of(data, scale, m, iterations, changes) for m in METHODS},
     }
-    work = Work(train, test, outside, measuring, out, say or (lambda line: None))
-    return collect(keys, partial(fit, work), out, len(train.x), settings, tell=tell)
+    work = Work(train, test, outside, measured, runner)
+    return runner.rows(keys, partial(fit, work), len(train.x), settings)
 
 
 def plan(
-    data: str, scale: str, seeds: Sequence[int], methods: Sequence[str] | None
+    seeds: Sequence[int], data: str, scale: str, methods: Sequence[str] | None
 ) -> list[tuple[str, str, int]]:
     """All (data, method, seed) asked for, k-means with them, seed by seed."""
     chosen("data set", (data,), (*PAPER_SETS, *OWN_SETS))
-    chosen("scale", (scale,), scales(data))
-    trained = chosen("method", default_methods(scale) if methods is None else methods, METHODS)
+    chosen("scale", (scale,), ("default",) if data in OWN_SETS else ("paper", "small"))
+    trained = chosen("method", SCALES[scale].methods if methods is None else methods, METHODS)
     if not trained or not len(seeds):
         raise InputError("nothing to run: give at least one seed and method")
     return [(data, method, seed) for seed in seeds for method in (KMEANS, *trained)]
 
 
-def scales(data: str) -> tuple[str, ...]:
-    return SCALES[:2] if data in PAPER_SETS else SCALES[2:]
-
-
 def default_scale(data: str) -> str:
     return "default" if data in OWN_SETS else "small"
-
-
-def default_seeds(scale: str) -> int:
-    return 5 if scale == "default" else 1
-
-
-def default_methods(scale: str) -> tuple[str, ...]:
-    return METHODS[-2:] if scale == "default" else METHODS
-
-
-def preset_name(data: str, scale: str) -> str:
-    return "default" if scale == "default" else f"{scale}/{data}"
 
 
 def values_of(
@@ -235,7 +229,7 @@ def values_of(
     changes: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The nested settings of a method, shortened and changed as asked."""
-    values = preset(preset_name(data, scale), method)
+    values = preset(SCALES[scale].preset.format(data=data), method)
     if scale == "default":
         values["n_clusters"] = 10
     return adjusted(values, iterations, changes, SHAPE)
@@ -243,8 +237,6 @@ def values_of(
 
 def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
     """Train one method, or go on with it, and measure it."""
-    import lightning_fabric  # noqa: F401  # otherwise the first fit is charged with importing it
-
     head = {
         "data": data,
         "method": method,
@@ -258,18 +250,16 @@ def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[st
         if method == KMEANS:
             return dict(plain(head | NOTHING | _kmeans(work, values["n_clusters"], seed)))
         name = f"{data}-{method}-{seed}"
-        work.say(f"training {name}")
+        work.runner.say(f"training {name}")
         values = values | {"training": values.get("training", {}) | {"seed": seed}}
-        run_folder = None if work.out is None else work.out / "runs" / name
+        run_folder = None if work.runner.out is None else work.runner.out / "runs" / name
         model = train(work.train.x, values, run_folder)
-        work.say(f"measuring {name}")
+        work.runner.say(f"measuring {name}")
         return dict(plain(head | NOTHING | _measure(work, model, name, run_folder)))
 
 
 def train(x: np.ndarray, values: dict[str, Any], folder: Path | None) -> GEDI:
     """The fitted model: read back, continued or trained in its run directory."""
-    from gedilearn.estimator import GEDI
-
     settings, run = resolve(values, x.shape), None if folder is None else RunDirectory(folder)
     if run is None or not run.config.exists():
         return GEDI.from_settings(settings).fit_run(x, folder)
@@ -296,12 +286,7 @@ NOTHING: Row = dict.fromkeys(
 
 
 def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row:
-    from gedilearn import evaluation
-
-    measuring, out = work.measuring, None
-    if work.out is not None:
-        out = work.out / "evaluations" / name
-        out.mkdir(parents=True, exist_ok=True)
+    measuring, kept = work.measuring, work.runner.out
     found = evaluation.evaluate(
         model,
         work.train,
@@ -311,9 +296,9 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
         steps=measuring.steps,
         probe=measuring.probe,
         weights=measuring.weights,
-        buffer=evaluation.read_buffer(run_folder, model, work.say) if run_folder else None,
-        out=out,
-        tell=work.say,
+        buffer=evaluation.read_buffer(run_folder, model, work.runner.say) if run_folder else None,
+        out=kept / "evaluations" / name if kept else None,
+        tell=work.runner.say,
     )
     row = {name: _look_up(found, path) for name, path in FIGURES.items()}
     row["ood"] = {other: _areas(part) for other, part in found["ood"].items() if "scores" in part}
@@ -357,10 +342,6 @@ def _areas(part: Mapping[str, Any]) -> Row:
 
 def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:
     """k-means on the pixels of some training images, scored as all others are."""
-    from sklearn.cluster import KMeans
-
-    from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-
     started = time.perf_counter()
     index = np.random.default_rng(seed).permutation(len(work.train.x))[:MOST_FOR_KMEANS]
     pixels = _flat(work.train.x[np.sort(index)])

@@ -356,8 +356,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 EXPERIMENT = Experiment(
     "landscape",
-    "Table 1: the terms against the failure modes.",
     lambda seeds, **_: run(seeds[0]),  # one draw of the points is enough
     tables,
-    long=markdown,
+    own_markdown=markdown,
 )

@@ -11,6 +11,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Key = tuple[str, str, int]
-Tell = Callable[[Row, int], None]  # gets each new row, and how many are still to come
+Values = dict[str, Any] | None
+FitOne = Callable[[str, str, int, int, dict[str, Any]], Row]
+Fit = Callable[[str, str, tuple[int, ...], int, dict[str, Any]], list[Row]]
 N_POINTS = 1000
 FRESH = 1_000_000  # added to the seed of the points that are scored
 ROWS, CONFIG = "rows.jsonl", "config.json"
@@ -51,69 +54,84 @@ class Cell(NamedTuple):
         return [(self.data, name, seed) for seed in self.seeds for name in self.rows]
 
 
-def collect(
-    wanted: Sequence[Key],
-    fit: Callable[[str, str, int, int, dict[str, Any]], Row],
-    out: Path | None,
-    n: int,
-    settings: dict[str, Any] | None,
-    workers: int = 1,
-    tell: Tell | None = None,
-) -> list[Row]:
-    """The row `fit(data, method, seed, n, settings)` of every key wanted, in their order.
+@dataclass(frozen=True)
+class Runner:
+    """Makes the rows of an experiment.
 
-    As `collect_cells`, with cells of a single seed and row.
-    """
-    cells = [Cell(data, method, (seed,), (method,)) for data, method, seed in wanted]
-    return collect_cells(cells, partial(_one_by_one, fit), out, n, settings, workers, tell)
-
-
-def collect_cells(
-    cells: Sequence[Cell],
-    fit: Callable[[str, str, tuple[int, ...], int, dict[str, Any]], list[Row]],
-    out: Path | None,
-    n: int,
-    settings: dict[str, Any] | None,
-    workers: int = 1,
-    tell: Tell | None = None,
-) -> list[Row]:
-    """The rows `fit(data, method, seeds, n, settings)` of every cell, in their order.
-
-    With `out`, rows are appended to out/rows.jsonl as they come, and a seed whose rows are all
-    there is not run again: `fit` is asked for the others of its cell only.
-
-    Cells are spread over `workers` processes by joblib. A caller who chooses a backend with
+    Cells are spread over processes by joblib. A caller who chooses a backend with
     `joblib.parallel_config`, for instance Ray's or Dask's with `n_jobs`, spreads them over a
     cluster by the same function: leave `workers` at 1, which stands for the number chosen there.
+
+    Attributes
+    ----------
+    out: a folder; rows are appended to its rows.jsonl as they come, and are not made again
+    workers: processes
+    tell: gets each new row, and how many are still to come
+    say: gets lines on how it goes
     """
-    if not cells:
-        raise InputError("nothing to run: give at least one seed, data set and method")
-    if workers < 1:
-        raise InputError(f"workers={workers}: at least 1 process is needed")
-    done = {} if out is None else {_key(row): row for row in _reopen(out, _config(n, settings))}
-    missing = [rest for cell in cells if (rest := _rest(cell, done)) is not None]
-    left = sum(key not in done for cell in missing for key in cell.expected())
-    for rows in _as_they_come(missing, fit, n, settings or {}, workers):
-        for row in rows:
-            if _key(row) in done:
-                continue
-            done[_key(row)] = row
-            left -= 1
-            if out is not None:
-                with open(out / ROWS, "a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-            if tell is not None:
-                tell(row, left)
-    return [done[key] for cell in cells for key in cell.expected()]
+
+    out: Path | None = None
+    workers: int = 1
+    tell: Callable[[Row, int], None] = lambda row, left: None
+    say: Callable[[str], None] = lambda line: None
+
+    def rows(
+        self, wanted: Sequence[Key], fit: FitOne, n: int, settings: Values = None
+    ) -> list[Row]:
+        """The row `fit(data, method, seed, n, settings)` of every key wanted, in their order."""
+        cells = [Cell(data, method, (seed,), (method,)) for data, method, seed in wanted]
+        return self.rows_of_cells(cells, partial(_one_by_one, fit), n, settings)
+
+    def rows_of_cells(
+        self, cells: Sequence[Cell], fit: Fit, n: int, settings: Values = None
+    ) -> list[Row]:
+        """The rows `fit(data, method, seeds, n, settings)` of every cell, in their order.
+
+        A seed whose rows are all in the folder is not run again: `fit` is asked for the others of
+        its cell only.
+        """
+        if not cells:
+            raise InputError("nothing to run: give at least one seed, data set and method")
+        if self.workers < 1:
+            raise InputError(f"workers={self.workers}: at least 1 process is needed")
+        kept = [] if self.out is None else _reopen(self.out, _config(n, settings))
+        done = {_key(row): row for row in kept}
+        missing = [rest for cell in cells if (rest := _rest(cell, done)) is not None]
+        left = sum(key not in done for cell in missing for key in cell.expected())
+        fits = [(fit, cell.data, cell.method, cell.seeds, n, settings or {}) for cell in missing]
+        for rows in self._as_they_come(fits):
+            for row in rows:
+                if _key(row) in done:
+                    continue
+                done[_key(row)] = row
+                left -= 1
+                if self.out is not None:
+                    with open(self.out / ROWS, "a", encoding="utf-8") as file:
+                        file.write(json.dumps(row) + "\n")
+                self.tell(row, left)
+        return [done[key] for cell in cells for key in cell.expected()]
+
+    def _as_they_come(self, fits: Sequence[tuple[Any, ...]]) -> Iterator[list[Row]]:
+        """The rows of each cell as soon as it is done, so that an interruption loses little."""
+        from joblib import Parallel, delayed, effective_n_jobs
+        from joblib.parallel import get_active_backend
+
+        jobs = None if self.workers == 1 else self.workers
+        calls = [delayed(fit)(*arguments) for fit, *arguments in fits]
+        if get_active_backend()[0].supports_return_generator:
+            # In any order: a slow cell must not hold back the rows of others.
+            yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(calls)
+            return
+        size = effective_n_jobs(jobs)
+        for start in range(0, len(calls), size):
+            yield from Parallel(n_jobs=jobs, batch_size=1)(calls[start : start + size])
+
+
+IN_MEMORY = Runner()
 
 
 def _one_by_one(
-    fit: Callable[[str, str, int, int, dict[str, Any]], Row],
-    data: str,
-    method: str,
-    seeds: tuple[int, ...],
-    n: int,
-    settings: dict[str, Any],
+    fit: FitOne, data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
 ) -> list[Row]:
     return [fit(data, method, seed, n, settings) for seed in seeds]
 
@@ -122,28 +140,6 @@ def _rest(cell: Cell, done: Collection[Key]) -> Cell | None:
     """The cell with the seeds that lack a row."""
     seeds = tuple(s for s in cell.seeds if any((cell.data, r, s) not in done for r in cell.rows))
     return cell._replace(seeds=seeds) if seeds else None
-
-
-def _as_they_come(
-    cells: Sequence[Cell],
-    fit: Callable[[str, str, tuple[int, ...], int, dict[str, Any]], list[Row]],
-    n: int,
-    settings: dict[str, Any],
-    workers: int,
-) -> Iterator[list[Row]]:
-    """The rows of each cell as soon as it is done, so that an interruption loses little."""
-    from joblib import Parallel, delayed, effective_n_jobs
-    from joblib.parallel import get_active_backend
-
-    jobs = None if workers == 1 else workers
-    fits = [delayed(fit)(cell.data, cell.method, cell.seeds, n, settings) for cell in cells]
-    if get_active_backend()[0].supports_return_generator:
-        # In any order: a slow cell must not hold back the rows of others.
-        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(fits)
-        return
-    size = effective_n_jobs(jobs)
-    for start in range(0, len(fits), size):
-        yield from Parallel(n_jobs=jobs, batch_size=1)(fits[start : start + size])
 
 
 def _key(row: Row) -> Key:
@@ -243,7 +239,7 @@ def findings(group: Sequence[Row], false_below: float | None = None) -> str:
 # --- the folder ---------------------------------------------------------------------------------
 
 
-def _config(n: int, settings: dict[str, Any] | None) -> dict[str, Any]:
+def _config(n: int, settings: Values) -> dict[str, Any]:
     """All that the rows of one folder have in common."""
     packages = ("torch", "scikit-learn", "numpy")
     versions = {name: importlib.metadata.version(name) for name in packages}

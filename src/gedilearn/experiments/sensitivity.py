@@ -14,17 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from gedilearn.experiments.runner import (
-    N_POINTS,
-    Cell,
-    Row,
-    Tell,
-    chosen,
-    collect_cells,
-    one_thread,
-)
+from gedilearn import panels
+from gedilearn.experiments.runner import IN_MEMORY, N_POINTS, Cell, Row, Runner, chosen, one_thread
 from gedilearn.experiments.table import Experiment, Table, label, statistic
 from gedilearn.experiments.toy import SETS, scored_row, seeded, title, values_of
+from gedilearn.together import fit_together
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
 # The weights themselves are the members' factors; a point is one network, not the best of several.
@@ -37,21 +31,18 @@ BASE = UNIT | {"weights.gen": 1.0, "training.n_init": 1}
 def run(
     seeds: Sequence[int],
     data: Sequence[str] | None = None,
-    workers: int = 1,
-    out: Path | None = None,
     *,
+    runner: Runner = IN_MEMORY,
     preset: str = "default",
     iterations: int | None = None,
     weights: Sequence[float] = WEIGHTS,
     n: int = N_POINTS,
     changes: dict[str, Any] | None = None,
-    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, weights, seed).
 
     `iterations` shortens the training. `weights` are those of the grid, of both terms. `changes`
-    are further settings by their dotted names; `workers`, `out` and `tell` as in
-    `runner.collect_cells`.
+    are further settings by their dotted names.
     """
     names = chosen("data set", data, SETS)
     points = tuple(point_name(inv, prior) for inv, prior in product(weights, repeat=2))
@@ -62,7 +53,7 @@ def run(
         "weights": list(weights),
         "gedi": values_of(preset, "gedi", iterations, BASE | (changes or {})),
     }
-    return collect_cells(cells, fit, out, n, settings, workers, tell)
+    return runner.rows_of_cells(cells, fit, n, settings)
 
 
 def point_name(inv: float, prior: float) -> str:
@@ -73,14 +64,12 @@ def fit(
     data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
 ) -> list[Row]:
     """All points of the grid for each seed, with one thread."""
-    from gedilearn.together import fit_together
-
     grid = list(product(settings["weights"], repeat=2))
     inv, prior = np.array(grid, dtype=np.float64).T
     rows = []
     for seed in seeds:
         with one_thread():
-            x, own = SETS[data](n, seed).x, seeded(settings["gedi"], seed)
+            x, own = SETS[data](n, seed).x, seeded(settings["gedi"], seed, n)
             models = fit_together([x], own, {"inv": inv, "prior": prior})
             for (w_inv, w_prior), model in zip(grid, models, strict=True):
                 name, weights = point_name(w_inv, w_prior), {"inv": w_inv, "prior": w_prior}
@@ -150,8 +139,6 @@ def _seeds(rows: Sequence[Row]) -> str:
 
 def figure(rows: Sequence[Row], path: Path) -> Path:
     """Heat maps of the NMI, yellow where it is perfect, and of the gap, yellow where it is 0."""
-    from gedilearn import panels
-
     found = maps(rows)
     inv, prior = axes_of(rows)
     words = f"Weights of INV and PRIOR: {title(rows)}; {_seeds(rows)}"
@@ -177,11 +164,4 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
     return panels.save(fig, path)
 
 
-EXPERIMENT = Experiment(
-    "sensitivity",
-    "The paper's heat maps over the weights of INV and PRIOR.",
-    run,
-    tables,
-    long=markdown,
-    figure=figure,
-)
+EXPERIMENT = Experiment("sensitivity", run, tables, own_markdown=markdown, figure=figure)

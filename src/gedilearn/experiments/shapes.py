@@ -11,16 +11,20 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.cluster import HDBSCAN, KMeans, SpectralClustering
+from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import digits
+from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores, nmi
-from gedilearn.experiments.runner import FRESH, N_POINTS, Row, Tell, chosen, collect, one_thread
+from gedilearn.experiments.runner import FRESH, IN_MEMORY, N_POINTS, Row, Runner, chosen, one_thread
 from gedilearn.experiments.table import (
     Column,
     Experiment,
@@ -178,13 +182,6 @@ SHAPES: dict[str, Shape] = {
 
 def build(method: str, shape: Shape, seed: int, settings: dict[str, Any]) -> Any:
     """An estimator. The others get standardised columns, as GEDI makes them, and ten starts."""
-    from sklearn.cluster import HDBSCAN, KMeans, SpectralClustering
-    from sklearn.mixture import GaussianMixture
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    from gedilearn.estimator import GEDI
-
     k = shape.n_clusters
     if method.split()[0] == "gedi":
         prior = {UNIFORM: None, AUTO: "auto", GIVEN: shape.prior}[method]
@@ -205,33 +202,24 @@ def run(
     seeds: Sequence[int],
     data: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
-    workers: int = 1,
-    out: Path | None = None,
     *,
+    runner: Runner = IN_MEMORY,
     n: int = N_POINTS,
     settings: dict[str, Any] | None = None,
-    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data or methods is all.
 
-    `n` points a set; `settings` are those of GEDI, by dotted names; `workers`, `out` and `tell` as
-    in `runner.collect`.
+    `n` points a set; `settings` are those of GEDI, by dotted names.
     """
-    return collect(plan(seeds, data, methods), fit, out, n, settings, workers, tell)
-
-
-def plan(
-    seeds: Sequence[int], data: Sequence[str] | None = None, methods: Sequence[str] | None = None
-) -> list[tuple[str, str, int]]:
-    """All (data, method, seed) asked for, seed by seed, so that every set has some rows early."""
     families = chosen("method", methods, FAMILIES)
-    return [
+    keys = [  # seed by seed, so that every set has some rows early
         (name, method, seed)
         for seed in seeds
         for name in chosen("data set", data, SHAPES)
         for method in (*SHAPES[name].gedi, *RIVALS)
         if method.split()[0] in families
     ]
+    return runner.rows(keys, fit, n, settings)
 
 
 def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
@@ -318,10 +306,5 @@ def tables(rows: Sequence[Row]) -> list[Table]:
 
 
 EXPERIMENT = Experiment(
-    "shapes",
-    "GEDI with its defaults beside methods of scikit-learn.",
-    run,
-    tables,
-    title="Shapes: GEDI beside scikit-learn",
-    sets=SHAPES,
+    "shapes", run, tables, title="Shapes: GEDI beside scikit-learn", sets=SHAPES
 )

@@ -206,27 +206,27 @@ class Experiment:
     Attributes
     ----------
     name: on the command line
-    about: one line for the help page
-    run: run(seeds, out=folder, tell=tell) -> rows, with options of its own; `runner.collect` keeps
-        rows in the folder as they come, and goes on after an interruption
+    run: run(seeds, runner=runner) -> rows, with options of its own; `runner.rows` keeps rows in a
+        folder as they come, and goes on after an interruption
     tables: the tables that are made of the rows
+    about: one line for the help page of the command that is made for it
     title: of the page of results
     sets: all data sets, for the page
-    long: rows -> Markdown, in place of the tables one after another
+    own_markdown: rows -> Markdown, in place of the tables one after another
     figure: (rows, path) draws a picture
-    long_page: folder -> Markdown, in place of the title, how it was made, and the tables
+    own_page: folder -> Markdown, in place of the title, how it was made, and the tables
     figures: folder -> the pictures that the page shows, by the names it has for them
     """
 
     name: str
-    about: str
     run: Callable[..., list[Row]]
     tables: Callable[[Sequence[Row]], Sequence[Table]]
+    about: str = ""
     title: str = ""
     sets: Iterable[str] = ()
-    long: Callable[[Sequence[Row]], str] | None = None
+    own_markdown: Callable[[Sequence[Row]], str] | None = None
     figure: Callable[[Sequence[Row], Path], Path] | None = None
-    long_page: Callable[[Path], str] | None = None
+    own_page: Callable[[Path], str] | None = None
     figures: Callable[[Path], Mapping[str, Path]] = lambda folder: {}
 
     def show(self, rows: Sequence[Row], console: Console) -> None:
@@ -236,14 +236,14 @@ class Experiment:
 
     def markdown(self, rows: Sequence[Row]) -> str:
         """The tables, and what their columns mean."""
-        if self.long is not None:
-            return self.long(rows)
+        if self.own_markdown is not None:
+            return self.own_markdown(rows)
         return "\n".join(table.markdown() for table in self.tables(rows))
 
     def page(self, out: Path) -> str:
         """The page of results, as Markdown, from the rows in `out`."""
-        if self.long_page is not None:
-            return self.long_page(out)
+        if self.own_page is not None:
+            return self.own_page(out)
         if not (there := kept_in(out, "")):
             raise no_rows(out, self.name)
         (kept,) = there

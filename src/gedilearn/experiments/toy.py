@@ -9,33 +9,36 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
 from gedilearn.data import toy as sets
 from gedilearn.data.dataset import Dataset
+from gedilearn.estimator import GEDI
+from gedilearn.evaluation.clustering import clustering_scores
 from gedilearn.experiments.runner import (
     FRESH,
+    IN_MEMORY,
     N_POINTS,
     Cell,
     Row,
-    Tell,
+    Runner,
     adjusted,
     chosen,
-    collect_cells,
     one_thread,
     outcome,
     shortened,
 )
+from gedilearn.methods.barlow import BarlowTwins
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import Settings, resolve
-from gedilearn.training.run_directory import plain
-
-if TYPE_CHECKING:
-    from gedilearn.estimator import GEDI
+from gedilearn.together import fit_together
+from gedilearn.training.run_directory import RunDirectory, plain
 
 SETS: dict[str, Callable[[int, int], Dataset]] = {
     "moons": lambda n, seed: sets.moons(n, noise=0.05, random_state=seed),
@@ -50,19 +53,9 @@ NAMES = {
     "no-unif": "no unif", "no-inv": "no inv", "no-gen": "no gen", "gedi": "GEDI",
     "dino": "DINO", "deepcluster": "DeepCluster",
 }  # fmt: skip
-# Mean and deviation of the NMI over five runs.
-PAPER: dict[tuple[str, str], tuple[float, float]] = {
-    ("moons", "jem"): (0.00, 0.00), ("circles", "jem"): (0.00, 0.00),
-    ("moons", "swav"): (0.76, 0.36), ("circles", "swav"): (0.00, 0.00),
-    ("moons", "no-unif"): (0.00, 0.00), ("circles", "no-unif"): (0.00, 0.00),
-    ("moons", "no-inv"): (0.11, 0.15), ("circles", "no-inv"): (0.22, 0.13),
-    ("moons", "no-gen"): (0.98, 0.00), ("circles", "no-gen"): (0.83, 0.12),
-    ("moons", "gedi"): (0.94, 0.07), ("circles", "gedi"): (1.00, 0.01),
-}  # fmt: skip
 LITERAL = "paper/toy-literal"
 PRESETS = ("default", "paper/toy", LITERAL)  # others are for images
 TOGETHER = 5
-SHAPE = (N_POINTS, 2)  # tells settings that these are vectors; any number of them
 
 # --- running ------------------------------------------------------------------------------------
 
@@ -71,22 +64,20 @@ def run(
     seeds: Sequence[int],
     data: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
-    workers: int = 1,
-    out: Path | None = None,
     *,
+    runner: Runner = IN_MEMORY,
     preset: str = "default",
     iterations: int | None = None,
     together: int | None = None,
     n: int = N_POINTS,
     changes: dict[str, Any] | None = None,
-    tell: Tell | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for data is both, for methods the paper's.
 
     `iterations` shortens the training. `together` seeds train side by side; None is 5, and 1 under
     the literal preset, where the divergence of one would calm all. `changes` are further settings
-    by their dotted names. `workers`, `out` and `tell` as in `runner.collect_cells`; a folder `out`
-    also receives the models, where workers on other machines must share it.
+    by their dotted names. The runner's folder also receives the models: workers on other machines
+    must share it.
     """
     together = together or (1 if preset == LITERAL else TOGETHER)
     names, trained = chosen("data set", data, SETS), chosen_methods(methods)
@@ -102,8 +93,8 @@ def run(
         "together": together,
         "methods": {m: values_of(preset, m, iterations, changes) for m in (*METHODS, *OTHERS)},
     }
-    fit_cell = partial(fit, models=None if out is None else Path(out).absolute() / "models")
-    return collect_cells(cells, fit_cell, out, n, settings, workers, tell)
+    models = None if runner.out is None else runner.out.absolute() / "models"
+    return runner.rows_of_cells(cells, partial(fit, models=models), n, settings)
 
 
 def chosen_methods(asked: Sequence[str] | None) -> list[str]:
@@ -116,11 +107,12 @@ def values_of(
 ) -> dict[str, Any]:
     """The nested settings of a method, shortened and changed as asked."""
     chosen("preset", (preset,), PRESETS)
-    return adjusted(preset_values(preset, method), iterations, changes, SHAPE)
+    return adjusted(preset_values(preset, method), iterations, changes, (N_POINTS, 2))
 
 
-def seeded(values: dict[str, Any], seed: int) -> Settings:
-    return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, SHAPE)
+def seeded(values: dict[str, Any], seed: int, n: int) -> Settings:
+    """All settings of a training of `n` points."""
+    return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, (n, 2))
 
 
 def fit(
@@ -149,10 +141,8 @@ def train(
     models: Path | None = None,
 ) -> dict[tuple[str, int], GEDI]:
     """The fitted model of every (row's method, seed) of a cell, kept in the folder `models`."""
-    from gedilearn.together import fit_together
-
     points = [SETS[data](n, seed).x for seed in seeds]
-    together = fit_together(points, seeded(values, seeds[0]))
+    together = fit_together(points, seeded(values, seeds[0], n))
     fitted = {(method, seed): model for seed, model in zip(seeds, together, strict=True)}
     if method == "barlow":
         for seed, model, x in zip(seeds, together, points, strict=True):
@@ -172,26 +162,26 @@ def title(rows: Sequence[Row]) -> str:
 
 
 def model_file(models: Path, data: str, method: str, seed: int) -> Path:
-    return models / data / method.replace(" ", "-") / f"seed-{seed}" / "model.safetensors"
+    return RunDirectory(models / data / method.replace(" ", "-") / f"seed-{seed}").model
 
 
 def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
     """A copy of a fitted Barlow Twins with the clusters of k-means: the training is the same."""
-    import torch
-
-    from gedilearn.methods.barlow import BarlowTwins
-
     other = copy.deepcopy(model)
     options = model.settings_.own.model_copy(update={"assign": "kmeans"})
-    other.settings_ = model.settings_.model_copy(update={"barlow": options})
+    settings = model.settings_.model_copy(update={"barlow": options})
     scaled = torch.from_numpy(other.scaling_.apply(x)).to(other.box_.low.dtype)
     BarlowTwins(options).conclude(other.model_, scaled[None])
-    other.labels_ = other.predict(x)
-    other.diagnosis_ = diagnosis = other.diagnose(x)
-    other.verdict_, other.converged_ = diagnosis.verdict, diagnosis.certified
-    other.certificate_gap_ = diagnosis.gap
-    if model.stopped_ != "diverged":
-        other.stopped_ = "certified" if diagnosis.certified else "budget"
+    result = replace(other.result_, settings=settings)
+    diagnosis = result.diagnose(scaled, None)
+    ended = "certified" if diagnosis.certified else "budget"
+    result = replace(
+        result,
+        diagnosis=diagnosis,
+        verdict=diagnosis.verdict,
+        stopped="diverged" if model.stopped_ == "diverged" else ended,
+    )
+    other.adopt(result, other.scaling_, result.labels(scaled))
     return other
 
 
@@ -206,8 +196,6 @@ def scored_row(
     others: Row,
 ) -> Row:
     """A model, one of several that were trained together, scored on fresh points."""
-    from gedilearn.evaluation.clustering import clustering_scores
-
     fresh = SETS[data](n, seed + FRESH)
     assert fresh.y is not None
     scores = clustering_scores(fresh.y, model.predict(fresh.x))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gedilearn import panels
 from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import classes_of_clusters, nmi
 from gedilearn.experiments.runner import FRESH, N_POINTS, chosen, shortened
 from gedilearn.experiments.toy import (
@@ -30,11 +31,9 @@ from gedilearn.experiments.toy import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gedilearn.estimator import GEDI
-
 N_SAMPLES = 500
 LEAST_STEPS = 500
-Models = dict[tuple[str, str], "GEDI"]
+Models = dict[tuple[str, str], GEDI]
 
 # --- models -------------------------------------------------------------------------------------
 
@@ -70,17 +69,23 @@ def models(
 
 def _kept(file: Path, values: dict[str, Any], n: int) -> GEDI | None:
     """The model in a file, if it was trained with these settings and as many points."""
-    from gedilearn.estimator import GEDI
-
     if not file.exists():
         return None
     model = GEDI.load(file)
     # Seeds that train together have one seed between them for all but the data.
-    same = model.settings_ == seeded(values, model.settings_.training.seed)
+    same = model.settings_ == seeded(values, model.settings_.training.seed, n)
     return model if same and len(model.labels_) == n else None
 
 
 # --- drawing ------------------------------------------------------------------------------------
+
+
+class Panel(NamedTuple):
+    """What one method has to show: points, their colours, and words below its name."""
+
+    points: np.ndarray  # (n, 2)
+    colours: np.ndarray  # (n,): 0 or 1
+    words: str = ""
 
 
 def labels(
@@ -90,20 +95,15 @@ def labels(
     **asked: Any,
 ) -> Path:
     """Fresh points in the colours of the clusters predicted for them; `asked` as in `models`."""
+
+    def panel(model: GEDI, x: np.ndarray, y: np.ndarray) -> Panel:
+        predicted = model.predict(x)
+        colours = classes_of_clusters(y, predicted, 2)[predicted]
+        return Panel(x, colours, f"NMI {nmi(y, predicted):.2f}")
+
     fitted = models(out, data, methods, **asked)
-    seed, n = asked.get("seed", 0), asked.get("n", N_POINTS)
-    grid = _Grid(fitted, "truth", f"Predicted clusters on fresh points: {_made(asked)}")
-    for name, method, axes in grid.panels():
-        fresh = SETS[name](n, seed + FRESH)
-        assert fresh.y is not None
-        if method is None:
-            grid.draw(axes, name, fresh.x, fresh.y)
-            continue
-        predicted = fitted[name, method].predict(fresh.x)
-        colours = classes_of_clusters(fresh.y, predicted, 2)[predicted]
-        words = f"{NAMES[method]}\nNMI {nmi(fresh.y, predicted):.2f}"
-        grid.draw(axes, name, fresh.x, colours, words)
-    return panels.save(grid.figure, out / "labels.png")
+    words = f"Predicted clusters on fresh points: {_made(asked)}"
+    return _draw(out / "labels.png", words, fitted, "truth", None, panel, asked)
 
 
 def generation(
@@ -119,24 +119,16 @@ def generation(
     None for `steps` takes as many as let a chain diffuse over about one unit of the data, 500 at
     least: the paper's steps are so small that fewer would stay where they started.
     """
-    fitted = models(out, data, methods, **asked)
-    seed, n = asked.get("seed", 0), asked.get("n", N_POINTS)
-    taken = steps or max(steps_for(model) for model in fitted.values())
-    title = f"{N_SAMPLES} samples, {taken} Langevin steps each: {_made(asked)}"
-    grid = _Grid(fitted, "real points", title)
-    for name, method, axes in grid.panels():
-        fresh = SETS[name](n, seed + FRESH)
-        assert fresh.y is not None
-        if method is None:
-            grid.draw(axes, name, fresh.x[:N_SAMPLES], fresh.y[:N_SAMPLES])
-            continue
-        model = fitted[name, method]
+
+    def panel(model: GEDI, x: np.ndarray, y: np.ndarray) -> Panel:
+        seed = asked.get("seed", 0)
         points, clusters = model.sample(N_SAMPLES, steps=taken, random_state=seed)
-        colours = classes_of_clusters(fresh.y, model.predict(fresh.x), 2)[clusters]
-        outside = N_SAMPLES - int(grid.inside(name, points).sum())
-        words = f"{NAMES[method]}\n{outside} outside" if outside else f"{NAMES[method]}\n"
-        grid.draw(axes, name, points, colours, words)
-    return panels.save(grid.figure, out / "generation.png")
+        return Panel(points, classes_of_clusters(y, model.predict(x), 2)[clusters])
+
+    fitted = models(out, data, methods, **asked)
+    taken = steps or max(steps_for(model) for model in fitted.values())
+    words = f"{N_SAMPLES} samples, {taken} Langevin steps each: {_made(asked)}"
+    return _draw(out / "generation.png", words, fitted, "real points", N_SAMPLES, panel, asked)
 
 
 def steps_for(model: GEDI) -> int:
@@ -148,46 +140,46 @@ def _made(asked: dict[str, Any]) -> str:
     return words + shortened(asked.get("iterations"))
 
 
-class _Grid:
-    """A row for each data set, a column for the real points and each method, same axes in a row."""
-
-    def __init__(self, fitted: Models, first: str, title: str) -> None:
-        self.data = list(dict.fromkeys(name for name, _ in fitted))
-        self.methods = list(dict.fromkeys(method for _, method in fitted))
-        self.first = first
-        width = max(1.55 * (len(self.methods) + 1) + 0.5, 6.0)
-        self.figure = panels.new_figure(width, 2.0 * len(self.data) + 0.6, title)
-        self.box = {name: _box(SETS[name](N_POINTS, FRESH).x) for name in self.data}
-
-    def panels(self) -> list[tuple[str, str | None, Axes]]:
-        """(data, method, axes) of every panel; the method of the first column is None."""
-        columns = [None, *self.methods]
-        axes = self.figure.subplots(len(self.data), len(columns), squeeze=False)
-        return [
-            (name, method, axes[i, j])
-            for i, name in enumerate(self.data)
-            for j, method in enumerate(columns)
-        ]
-
-    def inside(self, name: str, points: np.ndarray) -> np.ndarray:
-        low, high = self.box[name]
-        return np.asarray(((points >= low) & (points <= high)).all(1))  # never so for NaN
-
-    def draw(
-        self, axes: Axes, name: str, points: np.ndarray, colours: np.ndarray, words: str = ""
-    ) -> None:
-        seen = self.inside(name, points)
-        for k in range(2):
-            x, y = points[seen & (colours == k)].T
-            axes.scatter(x, y, s=5, color=panels.colour(k), lw=0)
-        (x0, y0), (x1, y1) = self.box[name]
-        axes.set(xlim=(x0, x1), ylim=(y0, y1), xticks=[], yticks=[])
-        axes.set_box_aspect(1)
-        axes.set_title(words or f"{self.first}\n", fontsize=10)
-        if not words:
-            axes.set_ylabel(name, fontsize=11)
+def _draw(
+    path: Path,
+    title: str,
+    fitted: Models,
+    first: str,
+    most: int | None,
+    panel: Callable[[GEDI, np.ndarray, np.ndarray], Panel],
+    asked: dict[str, Any],
+) -> Path:
+    """A row for each data set, with the same axes: up to `most` real points, then every method."""
+    names, methods = (list(dict.fromkeys(key[k] for key in fitted)) for k in (0, 1))
+    width = max(1.55 * (len(methods) + 1) + 0.5, 6.0)
+    figure = panels.new_figure(width, 2.0 * len(names) + 0.6, title)
+    grid = figure.subplots(len(names), len(methods) + 1, squeeze=False)
+    for name, line in zip(names, grid, strict=True):
+        fresh = SETS[name](asked.get("n", N_POINTS), asked.get("seed", 0) + FRESH)
+        assert fresh.y is not None
+        box = _box(SETS[name](N_POINTS, FRESH).x)
+        _scatter(line[0], box, first, Panel(fresh.x[:most], fresh.y[:most]))
+        line[0].set_ylabel(name, fontsize=11)
+        for axes, method in zip(line[1:], methods, strict=True):
+            _scatter(axes, box, NAMES[method], panel(fitted[name, method], fresh.x, fresh.y))
+    return panels.save(figure, path)
 
 
 def _box(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, high = x.min(0), x.max(0)
     return low - 0.15 * (high - low), high + 0.15 * (high - low)
+
+
+def _scatter(axes: Axes, box: tuple[np.ndarray, np.ndarray], name: str, panel: Panel) -> None:
+    """The points in a box; those outside are counted."""
+    low, high = box
+    inside = (panel.points >= low) & (panel.points <= high)  # never so for NaN
+    seen = np.asarray(inside.all(1))
+    for k in range(2):
+        x, y = panel.points[seen & (panel.colours == k)].T
+        axes.scatter(x, y, s=5, color=panels.colour(k), lw=0)
+    outside = len(seen) - int(seen.sum())
+    words = panel.words or (f"{outside} outside" if outside else "")
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+    axes.set_box_aspect(1)
+    axes.set_title(f"{name}\n{words}", fontsize=10)

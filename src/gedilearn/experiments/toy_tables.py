@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gedilearn import panels
 from gedilearn.experiments import sensitivity
+from gedilearn.experiments.paper import TOY_NMI, TOY_RULE, toy_verdict
 from gedilearn.experiments.runner import Kept, Row, findings, kept_in, no_rows
 from gedilearn.experiments.table import (
     Column,
@@ -22,33 +24,18 @@ from gedilearn.experiments.table import (
     share,
     statistic,
 )
-from gedilearn.experiments.toy import KMEANS, METHODS, NAMES, PAPER, SETS, run, title
+from gedilearn.experiments.toy import KMEANS, METHODS, NAMES, SETS, run, title
 from gedilearn.presets import ABOUT
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 
 FALSE = 0.95  # a certificate with a lower NMI is a false one
-NEAR, FAILED = 0.05, 0.3  # see `verdict`
+OUR_COLOUR, PAPERS_COLOUR = "#0072B2", "#D55E00"
 
 # --- judging ------------------------------------------------------------------------------------
 
 
-def verdict(ours: float, our_std: float, paper: float, paper_std: float) -> str:
-    """'reproduced', 'better' or 'not reproduced', from means and deviations of the NMI."""
-    near = abs(ours - paper) <= max(NEAR, paper_std + our_std)
-    if near or (ours < FAILED and paper < FAILED):
-        return "reproduced"
-    return "better" if ours > paper else "not reproduced"
-
-
-RULE = (
-    f"Verdict: *reproduced* when the means differ by at most {NEAR:g} or by the sum of both "
-    f"deviations, whichever is more, or when both are below {FAILED:g} (the method fails in both); "
-    "*better* when ours is higher by more than that; else *not reproduced*."
-)
-
-
 def _paper(group: Group) -> tuple[float, float] | None:
-    return PAPER.get((group[0]["data"], group[0]["method"]))
+    return TOY_NMI.get((group[0]["data"], group[0]["method"]))
 
 
 def judged(group: Group) -> str:
@@ -56,7 +43,7 @@ def judged(group: Group) -> str:
     paper, nmi = _paper(group), [row["nmi"] for row in group]
     if paper is None:
         return "not in the paper"
-    return verdict(statistics.fmean(nmi), statistics.pstdev(nmi), *paper)
+    return toy_verdict(statistics.fmean(nmi), statistics.pstdev(nmi), *paper)
 
 
 def reason(group: Group) -> str:
@@ -140,8 +127,6 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def figure(rows: Sequence[Row], path: Path) -> Path:
     """NMI by method: a point a seed, the paper's mean and deviation beside them."""
-    from gedilearn import panels
-
     there = {r["data"] for r in rows}
     data = [name for name in SETS if name in there]
     methods = [m for m in NAMES if any(r["method"] == m for r in rows)]
@@ -151,26 +136,24 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
     for axes, name in zip(all_axes, data, strict=True):
         for i, method in enumerate(methods):
             nmi = [r["nmi"] for r in rows if (r["data"], r["method"]) == (name, method)]
-            offset = np.linspace(-0.02, 0.18, len(nmi)) if len(nmi) > 1 else np.zeros(1)
+            offset = np.linspace(-0.02, 0.18, len(nmi)) if len(nmi) > 1 else np.zeros(len(nmi))
+            axes.scatter(i + offset, nmi, s=26, color=OUR_COLOUR, lw=0, alpha=0.7)
             if nmi:
-                label = "a seed" if i == 0 else None
-                axes.scatter(i + offset, nmi, s=26, color="#0072B2", lw=0, alpha=0.7, label=label)
-                label = "mean of the seeds" if i == 0 else None
-                mean = statistics.fmean(nmi)
-                axes.hlines(mean, i - 0.06, i + 0.22, color="#0072B2", lw=2, label=label)
-            if (name, method) in PAPER:
-                mean, std = PAPER[name, method]
-                axes.errorbar(
-                    i - 0.22, mean, yerr=std, fmt="D", color="#D55E00", ms=6, capsize=3, lw=1.4
-                )
+                axes.hlines(statistics.fmean(nmi), i - 0.06, i + 0.22, color=OUR_COLOUR, lw=2)
+            if (name, method) in TOY_NMI:
+                mean, std = TOY_NMI[name, method]
+                look = {"fmt": "D", "color": PAPERS_COLOUR, "ms": 6, "capsize": 3, "lw": 1.4}
+                axes.errorbar(i - 0.22, mean, yerr=std, **look)
         axes.set_xticks(range(len(methods)), [NAMES[m].replace(" ", "\n") for m in methods])
         axes.set(ylim=(-0.05, 1.15), xlim=(-0.6, len(methods) - 0.4))
         axes.grid(axis="y", color="#DDDDDD", lw=0.6)
         axes.set_axisbelow(True)
         panels.dress(axes, name, "", "NMI" if axes is all_axes[0] else "")
-    handles = [*all_axes[0].get_legend_handles_labels()[0]]
-    handles.append(all_axes[0].plot([], [], "D", color="#D55E00", ms=6)[0])
-    labels = [*all_axes[0].get_legend_handles_labels()[1], "paper: mean and deviation"]
+    handles = [
+        all_axes[0].plot([], [], mark, color=colour, ms=6, lw=2)[0]
+        for mark, colour in (("o", OUR_COLOUR), ("-", OUR_COLOUR), ("D", PAPERS_COLOUR))
+    ]
+    labels = ["a seed", "mean of the seeds", "paper: mean and deviation"]
     fig.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=10, frameon=False)
     return panels.save(fig, path)
 
@@ -193,13 +176,13 @@ def page(root: Path) -> str:
     parts = [
         "# Moons and circles: every number and figure of the paper",
         "Made by `make results-toy`; nothing on this page is typed by hand.",
-        RULE,
+        TOY_RULE,
         WHY,
         "\n".join(f"- {note}" for note in (NOTES[0], NOTES[-1])),
     ]
     for kept in presets:
         there = {(r["data"], r["method"]) for r in kept.rows}
-        missing = [f"{data} {NAMES[m]}" for data, m in PAPER if (data, m) not in there]
+        missing = [f"{data} {NAMES[m]}" for data, m in TOY_NMI if (data, m) not in there]
         parts += [f"## {title(kept.rows).capitalize()}", ABOUT[kept.rows[0]["preset"]]]
         parts.append(_made(kept, "toy", kept.option("methods", METHODS, without=(KMEANS,))))
         parts.append(Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown().strip())
@@ -247,12 +230,5 @@ def figures(root: Path) -> dict[str, Path]:
 
 
 EXPERIMENT = Experiment(
-    "toy",
-    "The paper's NMI on moons and circles.",
-    run,
-    tables,
-    long=markdown,
-    figure=figure,
-    long_page=page,
-    figures=figures,
+    "toy", run, tables, own_markdown=markdown, figure=figure, own_page=page, figures=figures
 )
