@@ -107,6 +107,12 @@ def several_seeds() -> list[GEDI]:
     return fit_together(data, settings(SHORT | {"training.n_init": 2}, data[0]))
 
 
+def certified_ones_leave() -> list[GEDI]:
+    """Of these three, some are certified before the others, and leave the training."""
+    data = [make_circles(300, noise=0.03, factor=0.5, random_state=seed)[0] for seed in (0, 1, 2)]
+    return fit_together(data, settings({"training.max_iter": 400, "weights.gen": 0.0}, data[0]))
+
+
 def sweep() -> list[GEDI]:
     factors = {"inv": np.array([0.0, 1.0, 50.0]), "prior": np.array([50.0, 1.0, 50.0])}
     values = SHORT | {"weights.inv": 1.0, "weights.prior": 1.0}
@@ -143,6 +149,7 @@ FITS: dict[str, Callable[[], GEDI | list[GEDI]]] = {
     "resumed": resumed,
     "two ranks": two_ranks,
     "several seeds": several_seeds,
+    "certified ones leave": certified_ones_leave,
     "sweep": sweep,
 }
 USED_ON = {"blobs, prior estimated": BLOBS, "blobs, prior given": BLOBS, "density alone": BLOBS}

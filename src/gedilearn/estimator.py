@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,15 +21,13 @@ from gedilearn.arguments import Arguments, seed_of
 from gedilearn.data.arrays import Scaling, as_numbers, check_enough
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
-from gedilearn.models.energy import gradient_norms, log_density, outputs, posterior
 from gedilearn.settings import Settings, resolve
 from gedilearn.training.environment import check_device
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
-from gedilearn.training.result import Result, load_model, save_model
+from gedilearn.training.result import Result, Score, load_model, save_model
 from gedilearn.training.run_directory import RunDirectory, is_first_process, read_config
 
-Score = Literal["log_density", "gradient_norm", "confidence"]
 Self = TypeVar("Self", bound="GEDI")
 
 
@@ -234,12 +232,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
         x = self._prepare(X)
-        return posterior(outputs(self.model_, x).logits).numpy()
+        return self.result_.probabilities(x)
 
     def transform(self, X: Any) -> np.ndarray:
         """The representation enc(x): (n_samples, h)."""
         x = self._prepare(X)
-        return outputs(self.model_, x).features.numpy()
+        return self.result_.features(x)
 
     def score_samples(self, X: Any, kind: Score = "log_density") -> np.ndarray:
         """How typical each point is, higher for more: (n_samples,).
@@ -249,13 +247,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         p(y|x).
         """
         x = self._prepare(X)
-        if kind not in get_args(Score):
-            raise InputError(f"kind={kind!r}: expected one of {', '.join(get_args(Score))}")
-        if kind == "log_density":
-            return log_density(outputs(self.model_, x).logits).numpy()
-        if kind == "confidence":
-            return posterior(outputs(self.model_, x).logits).amax(-1).numpy()
-        return -gradient_norms(self.model_, x).numpy()
+        return self.result_.scores(x, kind)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the certificate's gap on `X`: 0 at best, no labels needed; for model selection."""

@@ -111,8 +111,8 @@ def test_an_interruption_says_how_to_continue_what_has_begun(tmp_path):
 
 
 def test_the_options_offer_what_there_is():
-    from gedilearn.estimator import Score
     from gedilearn.evaluation import Probe as Probes
+    from gedilearn.training.result import Score
 
     assert [probe.value for probe in Probe] == list(get_args(Probes))
     assert [kind.value for kind in Kind] == list(get_args(Score))

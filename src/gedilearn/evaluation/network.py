@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from gedilearn.errors import InputError
-from gedilearn.estimator import GEDI, Score
+from gedilearn.estimator import GEDI
 from gedilearn.models.energy import log_density, outputs, posterior
 from gedilearn.training.checkpoint import OWN, SHARED, latest, load_tree
+from gedilearn.training.result import Score
 from gedilearn.training.run_directory import RunDirectory
 
 Tell = Callable[[str], None]

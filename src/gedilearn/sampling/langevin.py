@@ -44,6 +44,10 @@ class Box(NamedTuple):
         margin = share * (self.high - self.low)
         return Box(self.low - margin, self.high + margin)
 
+    def cpu(self) -> Box:
+        """The same box in the processor's memory."""
+        return Box(self.low.cpu(), self.high.cpu())
+
     def uniform(self, *shape: int) -> Tensor:
         """Independent uniform points: (*shape, ...)."""
         low, high = self

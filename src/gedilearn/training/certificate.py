@@ -15,7 +15,7 @@ from torch import Tensor
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.views import Views, draw_views
 from gedilearn.methods.method import share
-from gedilearn.methods.priors import Prior
+from gedilearn.methods.priors import Fixed, Prior
 from gedilearn.methods.terms import bound_gap
 from gedilearn.models.energy import EnergyModel
 from gedilearn.training.monitor import Diagnosis, diagnose
@@ -82,15 +82,16 @@ def examine(
     model: EnergyModel,
     data: Tensor,
     views: Sequence[Views],
-    prior: Prior,
+    target: Tensor | None,
     tol: float,
     gap: float | None = None,
 ) -> Diagnosis:
     """Certificate and findings of a single-member model on `data`, (1, n, ...).
 
     The findings are measured under the views of the end of training; the gap, unless it is given,
-    under the certifying ones.
+    under the certifying ones. `target` is the prior, (clusters,); None is uniform.
     """
+    prior = Fixed(target)
     if gap is None:
         gap = float(measure(model, data, views, prior, repeats=REPEATS).gap[0])
     return measure(model, data, views, prior, progress=1.0).diagnose(0, gap, tol)

@@ -6,16 +6,12 @@ result, the one with the smallest gap; several results (seeds, points of a sweep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from gedilearn.data.views import Views, draw_views
-from gedilearn.methods.method import Batch
-from gedilearn.methods.priors import Fixed
-from gedilearn.sampling.langevin import Box
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
 from gedilearn.training.environment import launch, working
@@ -86,8 +82,7 @@ def begin(
 def step(setup: Setup, state: TrainState) -> dict[str, Tensor]:
     """One step of Algorithm 1 for every member; the terms, (members,) each."""
     model, method = state.model, state.method
-    data, views = setup.seen_by(state.results)
-    batch = draw_batch(state, data, views)
+    batch, data = state.next_batch(setup)
     for group in state.optimizer.param_groups:
         group["lr"] = state.stage.rate(state.iteration) * state.calm.factor
     method.begin(model, state.optimizer, data, batch)
@@ -103,17 +98,6 @@ def step(setup: Setup, state: TrainState) -> dict[str, Tensor]:
     state.optimizer.step()
     method.after_step(model, batch.progress)
     return {name: term.detach() for name, term in terms.items()}
-
-
-def draw_batch(state: TrainState, data: Tensor, views: Sequence[Views]) -> Batch:
-    """This rank's share of the next batch, with a view of each point."""
-    stage, moment = state.stage, state.stage.view_progress(state.iteration)
-    index = state.batches.next().to(data.device)
-    x = data[:, index]
-    view = draw_views(views, index, x, moment)
-    if state.method.two_views:
-        x = draw_views(views, index, x, moment)
-    return Batch(index, x, view, state.iteration - stage.begin, stage.progress(state.iteration))
 
 
 # --- every now and then --------------------------------------------------------------------------
@@ -262,7 +246,7 @@ def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
     model = kept.network(setup).eval()
     final = state.method.conclude(model, data)
     gap = None if final or not setup.trains_bound(k) else kept.gap
-    diagnosis = examine(model, data, views, Fixed(kept.target), tol, gap)
+    diagnosis = examine(model, data, views, kept.target, tol, gap)
     stopped, verdict = state.stopped, diagnosis.verdict
     if stopped == "diverged":
         times = f"after {state.recoveries} recoveries"
@@ -275,7 +259,7 @@ def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
         settings=setup.settings,
         model=model.cpu(),
         prior=prior.double(),
-        box=Box(setup.box.low.cpu(), setup.box.high.cpu()),
+        box=setup.box.cpu(),
         diagnosis=diagnosis,
         verdict=verdict,
         stopped=stopped,

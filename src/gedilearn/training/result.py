@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,9 +16,14 @@ from torch import Tensor, nn
 from gedilearn import __version__
 from gedilearn.data.views import make_views
 from gedilearn.errors import InputError
-from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
-from gedilearn.models.energy import EnergyModel, outputs
+from gedilearn.models.energy import (
+    EnergyModel,
+    gradient_norms,
+    log_density,
+    outputs,
+    posterior,
+)
 from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import examine
@@ -27,6 +32,7 @@ from gedilearn.writing import write_tensors
 
 FORMAT = 1
 KEY = "gedi-learn"
+Score = Literal["log_density", "gradient_norm", "confidence"]
 MODEL = "model."  # prefix of the network's tensors
 
 
@@ -49,6 +55,24 @@ class Result:
         """The most likely cluster of each point: (n, ...) -> (n,)."""
         return outputs(self.model, x.to(self.box.low.dtype)).logits.argmax(-1).numpy()
 
+    def probabilities(self, x: Tensor) -> np.ndarray:
+        """p(y|x): (n, ...) -> (n, clusters)."""
+        return posterior(outputs(self.model, x).logits).numpy()
+
+    def features(self, x: Tensor) -> np.ndarray:
+        """enc(x): (n, ...) -> (n, h)."""
+        return outputs(self.model, x).features.numpy()
+
+    def scores(self, x: Tensor, kind: Score) -> np.ndarray:
+        """How typical each point is, higher for more: (n, ...) -> (n,)."""
+        if kind == "gradient_norm":
+            return -gradient_norms(self.model, x).numpy()
+        if kind == "confidence":
+            return np.asarray(self.probabilities(x).max(-1))
+        if kind != "log_density":
+            raise InputError(f"kind={kind!r}: expected one of {', '.join(get_args(Score))}")
+        return log_density(outputs(self.model, x).logits).numpy()
+
     def sample(self, n: int, steps: int, seed: int) -> Tensor:
         """Ends of Langevin chains of `steps` steps from uniform points of the box: (1, n, ...)."""
         sampler = self.settings.sampler
@@ -66,8 +90,8 @@ class Result:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             drawn = make_views(settings.views, x, settings.n_clusters, seed, views)
-            prior = Fixed(None if settings.prior is None else self.prior)
-            return examine(self.model, x[None], [drawn], prior, settings.training.tol)
+            target = None if settings.prior is None else self.prior
+            return examine(self.model, x[None], [drawn], target, settings.training.tol)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file keeps of it, beside the summary."""

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gedilearn.methods.method import Forward, Method
+from gedilearn.data.views import draw_views
+from gedilearn.methods.method import Batch, Forward, Method
 from gedilearn.methods.priors import Prior, fixed, make_prior
 from gedilearn.models.energy import EnergyModel
 from gedilearn.training.setup import (
@@ -117,6 +118,18 @@ class TrainState:
         each = self.model.n_members // len(self.results)
         first = self.results.index(result) * each
         return list(range(first, first + each))
+
+    def next_batch(self, setup: Setup) -> tuple[Batch, Tensor]:
+        """This rank's share of the next batch, and the data that it is of: (groups, n, ...)."""
+        data, views = setup.seen_by(self.results)
+        stage, moment = self.stage, self.stage.view_progress(self.iteration)
+        index = self.batches.next().to(data.device)
+        x = data[:, index]
+        view = draw_views(views, index, x, moment)
+        if self.method.two_views:
+            x = draw_views(views, index, x, moment)
+        step, progress = self.iteration - stage.begin, stage.progress(self.iteration)
+        return Batch(index, x, view, step, progress), data
 
     # --- how it comes about ------------------------------------------------------------------
 
