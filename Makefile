@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 PAGES = results-shapes results-gen results-toy results-images
 
-.PHONY: demo test test-slow lint types bench bench-growth $(PAGES) docs-figures clean
+.PHONY: demo test test-slow lint types bench bench-growth house $(PAGES) docs-figures clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -31,6 +31,9 @@ bench: $(VENV)/.develop
 
 bench-growth: $(VENV)/.develop
 	$(BIN)/python benchmarks/graph_growth.py
+
+house: $(VENV)/.develop
+	$(BIN)/python benchmarks/house.py
 
 # A page of docs/results, from what `gedi reproduce NAME` (for toy also labels, generation and
 # sensitivity) keeps in its --out; RESULTS names that folder if it is not the usual one.
