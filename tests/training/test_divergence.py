@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,14 @@ def test_a_runaway_is_recovered_from_and_the_events_say_how(tmp_path: Path) -> N
     assert recovered[0]["iteration"] < recovered[0]["diverged_at"]
     assert "nats" in recovered[0]["message"] and "energy penalty" in recovered[0]["message"]
     assert np.isfinite(model.score_samples(X)).all()
+
+
+def test_a_recovery_does_not_change_the_clock() -> None:
+    began = time.perf_counter()
+    model = gedi(**WILD).fit(X)
+    lived = time.perf_counter() - began
+    assert model.n_recoveries_ >= 1
+    assert 0.2 * lived < model.seconds_ <= lived
 
 
 def test_stopping_instead_keeps_the_best_finite_state(tmp_path: Path) -> None:
