@@ -80,7 +80,6 @@ def tiny(published, monkeypatch) -> Source:
         name="tiny",
         about="for tests",
         site="http://127.0.0.1:9/",
-        layout="cifar10",
         shape=(3, 32, 32),
         classes=10,
         splits={"train": Split((one, two), 7), "test": Split((test,), 2)},
@@ -213,13 +212,13 @@ def test_other_layouts_come_from_a_folder_too(tmp_path, monkeypatch, layout):
         contents = [h + v.astype("u1").tobytes() for h, v in zip(heads, (x, y), strict=True)]
         names = (f"{split}-images-idx3-ubyte.gz", f"{split}-labels-idx1-ubyte.gz")
         packed = [gzip.compress(content) for content in contents]
-        files = [file(name, data) for name, data in zip(names, packed, strict=True)]
-        splits[split] = Split((files[0],), count, files[1])
+        files = tuple(file(name, data) for name, data in zip(names, packed, strict=True))
+        splits[split] = Split(files[:1], count, files[1:])
         (folder / names[0]).write_bytes(packed[0])
         (folder / names[1].removesuffix(".gz")).write_bytes(contents[1])
         pixels[split] = x[:, None]
     shape = pixels["train"].shape[1:]
-    source = Source("other", "", "http://127.0.0.1:9/", layout, shape, 10, splits)
+    source = Source("other", "", "http://127.0.0.1:9/", shape, 10, splits)
     monkeypatch.setitem(SOURCES, "other", source)
     get("other", folder)
     for split, count in n.items():
@@ -230,8 +229,8 @@ def test_other_layouts_come_from_a_folder_too(tmp_path, monkeypatch, layout):
 
 def npz_source(monkeypatch) -> None:
     named = (File("i.gz", 1), File("l.gz", 1))
-    splits = {"train": Split(named[:1], 6, named[1]), "test": Split(named[:1], 2, named[1])}
-    source = Source("grey", "", "http://127.0.0.1:9/", "idx", (1, 4, 5), 10, splits)
+    splits = {"train": Split(named[:1], 6, named[1:]), "test": Split(named[:1], 2, named[1:])}
+    source = Source("grey", "", "http://127.0.0.1:9/", (1, 4, 5), 10, splits)
     monkeypatch.setitem(SOURCES, "grey", source)
 
 
@@ -357,7 +356,7 @@ from gedilearn.data.fetch import File
 from gedilearn.data.sources import SOURCES, Source, Split
 folder, action = sys.argv[1:]
 files = [File("one.bin", 4 * 3073), File("two.bin", 3 * 3073), File("test.bin", 2 * 3073)]
-SOURCES["tiny"] = Source("tiny", "", "", "cifar10", (3, 32, 32), 10,
+SOURCES["tiny"] = Source("tiny", "", "", (3, 32, 32), 10,
     {"train": Split((files[0], files[1]), 7), "test": Split((files[2],), 2)}, None, "tiny-bin")
 if action == "die":
     published._put_in_place = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

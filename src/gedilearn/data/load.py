@@ -14,14 +14,7 @@ from gedilearn.data.arrays import CHANNELS, PYTHON_OBJECTS, as_labels, listing
 from gedilearn.data.dataset import Dataset, reading
 from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.published import open_set
-from gedilearn.data.published_formats import (
-    IDX_ENDINGS,
-    labels_beside,
-    read_cifar,
-    read_idx_images,
-    read_idx_labels,
-    read_svhn,
-)
+from gedilearn.data.published_formats import IDX_ENDINGS, labels_beside, read_published
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.data.tables import TABLE_SUFFIXES, read_table
 from gedilearn.errors import InputError, closest
@@ -135,15 +128,7 @@ def _suggestion(path: Path) -> str:
 
 def _read_published(path: Path) -> Dataset:
     """One file of CIFAR, SVHN or an MNIST-like set; the latter's labels lie in a file beside it."""
-    y: np.ndarray | None = None
-    if path.suffix.lower() == ".bin":
-        x, y = read_cifar(path)
-    elif path.suffix.lower() == ".mat":
-        x, y = read_svhn(path)
-    else:
-        x = read_idx_images(path)
-        labels = labels_beside(path)
-        y = None if labels is None else read_idx_labels(labels, len(x))
+    x, y = read_published(path, labels_beside(path))
     name = path.name.removesuffix(".gz").removesuffix("-idx3-ubyte").removesuffix(path.suffix)
     return Dataset(name, x, y, None, str(path))
 

@@ -27,12 +27,7 @@ from filelock import FileLock, Timeout
 from gedilearn.data.arrays import listing
 from gedilearn.data.dataset import Dataset, reading
 from gedilearn.data.fetch import File, checksum_error, digest, download, extract
-from gedilearn.data.published_formats import (
-    read_cifar,
-    read_idx_images,
-    read_idx_labels,
-    read_svhn,
-)
+from gedilearn.data.published_formats import read_published
 from gedilearn.data.sources import Source, find
 from gedilearn.errors import InputError
 from gedilearn.writing import replacing, write_text
@@ -299,17 +294,10 @@ def _from_files(source: Source, files: Mapping[str, Path]) -> Parts:
 
     def parts(split: str) -> Iterator[Part]:
         described = source.splits[split]
+        labels = [files[file.name] for file in described.labels]
         for file in described.images:
             path = files[file.name]
-            y: np.ndarray | None
-            if described.labels is not None:
-                x = read_idx_images(path)
-                y = read_idx_labels(files[described.labels.name], len(x))
-            elif source.layout == "svhn":
-                x, y = read_svhn(path)
-            else:
-                x, y = read_cifar(path, source.classes)
-            yield _checked(path, source, x, y)
+            yield _checked(path, source, *read_published(path, *labels, classes=source.classes))
 
     return parts
 

@@ -22,6 +22,22 @@ from gedilearn.errors import InputError
 DEFLATE_RATIO = 1032  # one byte of deflate never becomes more than this
 _PIECE = 2**20
 
+
+def read_published(
+    path: Path, labels: Path | None = None, classes: int | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Images (n, c, h, w) uint8 and labels (n,) int64 of one file; its name tells the format.
+
+    `labels` is the file with the labels of an idx file; `classes` is for CIFAR, see `read_cifar`.
+    """
+    if path.suffix.lower() == ".bin":
+        return read_cifar(path, classes)
+    if path.suffix.lower() == ".mat":
+        return read_svhn(path)
+    x = read_idx_images(path)
+    return x, None if labels is None else read_idx_labels(labels, len(x))
+
+
 # --- idx ----------------------------------------------------------------------------------------
 
 IDX_ENDINGS = ("idx3-ubyte", "idx3-ubyte.gz", "idx1-ubyte", "idx1-ubyte.gz")

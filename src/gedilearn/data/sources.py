@@ -1,19 +1,16 @@
 """The image sets that can be fetched by name: their files, sizes and official sites.
 
-Sizes and checksums of the files are in `published_files.txt`.
+The names, sizes and checksums of the files are in `published_files.txt`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from gedilearn.data.fetch import File
 from gedilearn.errors import InputError, suggestion
 
-Layout = Literal["cifar10", "cifar100", "idx", "svhn"]
 SPLITS = ("train", "test")
 
 
@@ -21,13 +18,13 @@ SPLITS = ("train", "test")
 class Split:
     """One part of a set.
 
-    images: the files that hold it, in order; for idx the images, with the labels in `labels`
+    images: the files that hold it, in order, with the labels unless these are in `labels`
     count: how many images these hold together
     """
 
     images: tuple[File, ...]
     count: int
-    labels: File | None = None
+    labels: tuple[File, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,6 @@ class Source:
     name: str
     about: str
     site: str
-    layout: Layout
     shape: tuple[int, int, int]
     classes: int
     splits: dict[str, Split]
@@ -51,8 +47,7 @@ class Source:
     @property
     def files(self) -> tuple[File, ...]:
         """Every file that is read, without the archive around them."""
-        parts = self.splits.values()
-        return tuple(f for s in parts for f in (*s.images, *([s.labels] if s.labels else [])))
+        return tuple(f for split in self.splits.values() for f in (*split.images, *split.labels))
 
     @property
     def downloads(self) -> tuple[File, ...]:
@@ -69,79 +64,53 @@ class Source:
         )
 
 
-def _published_files() -> dict[tuple[str, str], File]:
-    """By the names of set and file; ``-`` stands for a checksum that is not published."""
+def _published_files() -> dict[tuple[str, str], tuple[File, ...]]:
+    """By set and part of it; ``-`` stands for a checksum that is not published."""
     table = Path(__file__).with_name("published_files.txt").read_text(encoding="utf-8")
-    rows = [line.split() for line in table.splitlines() if not line.startswith("#")]
-    return {
-        (name, file): File(file, int(size), *(None if sum == "-" else sum for sum in sums))
-        for name, file, size, *sums in rows
-    }
+    files: dict[tuple[str, str], tuple[File, ...]] = {}
+    for line in table.splitlines()[1:]:
+        name, part, file, size, *sums = line.split()
+        md5, sha256 = (None if each == "-" else each for each in sums)
+        files[name, part] = (*files.get((name, part), ()), File(file, int(size), md5, sha256))
+    return files
 
 
 _FILES = _published_files()
 
 
-def _mnist_like(name: str, about: str, site: str) -> Source:
-    def split(prefix: str, count: int) -> Split:
-        images = _FILES[name, f"{prefix}-images-idx3-ubyte.gz"]
-        return Split((images,), count, _FILES[name, f"{prefix}-labels-idx1-ubyte.gz"])
-
-    splits = {"train": split("train", 60_000), "test": split("t10k", 10_000)}
-    return Source(name, about, site, "idx", (1, 28, 28), 10, splits)
-
-
-def _cifar(layout: Layout, archive: str, folder: str, train: Sequence[str], test: str) -> Source:
-    return Source(
-        name=layout,
-        about="photographs",
-        site="https://www.cs.toronto.edu/~kriz/",
-        layout=layout,
-        shape=(3, 32, 32),
-        classes=int(layout.removeprefix("cifar")),
-        splits={
-            "train": Split(tuple(_FILES[layout, file] for file in train), 50_000),
-            "test": Split((_FILES[layout, test],), 10_000),
-        },
-        archive=_FILES[layout, archive],
-        folder=folder,
-    )
+def _source(
+    name: str,
+    about: str,
+    site: str,
+    shape: tuple[int, int, int],
+    counts: dict[str, int],
+    classes: int = 10,
+    folder: str = "",
+) -> Source:
+    """The set of this name in the table; `counts` are the numbers of images of its splits."""
+    splits = {
+        split: Split(_FILES[name, split], n, _FILES.get((name, f"{split}-labels"), ()))
+        for split, n in counts.items()
+    }
+    archive = _FILES[name, "archive"][0] if folder else None
+    return Source(name, about, site, shape, classes, splits, archive, folder)
 
 
-def _svhn(name: str, about: str, splits: Mapping[str, tuple[str, int]]) -> Source:
-    """Each split is one file and the number of its images."""
-    return Source(
-        name=name,
-        about=about,
-        site="http://ufldl.stanford.edu/housenumbers/",
-        layout="svhn",
-        shape=(3, 32, 32),
-        classes=10,
-        splits={key: Split((_FILES[name, file],), n) for key, (file, n) in splits.items()},
-    )
-
-
+_GREY, _COLOUR = (1, 28, 28), (3, 32, 32)
+_MNIST = {"train": 60_000, "test": 10_000}
+_CIFAR = {"train": 50_000, "test": 10_000}
+_SVHN = {"train": 73_257, "test": 26_032}
+_DIGITS_SITE = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_CLOTHING_SITE = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+_CIFAR_SITE = "https://www.cs.toronto.edu/~kriz/"
+_SVHN_SITE = "http://ufldl.stanford.edu/housenumbers/"
 _ALL = (
-    _mnist_like("mnist", "handwritten digits", "https://ossci-datasets.s3.amazonaws.com/mnist/"),
-    _mnist_like(
-        "fashion-mnist",
-        "clothing",
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    ),
-    _cifar(
-        "cifar10",
-        "cifar-10-binary.tar.gz",
-        "cifar-10-batches-bin",
-        [f"data_batch_{i}.bin" for i in range(1, 6)],
-        "test_batch.bin",
-    ),
-    _cifar("cifar100", "cifar-100-binary.tar.gz", "cifar-100-binary", ["train.bin"], "test.bin"),
-    _svhn(
-        "svhn",
-        "house numbers",
-        {"train": ("train_32x32.mat", 73_257), "test": ("test_32x32.mat", 26_032)},
-    ),
-    _svhn("svhn-extra", "more house numbers", {"train": ("extra_32x32.mat", 531_131)}),
+    _source("mnist", "handwritten digits", _DIGITS_SITE, _GREY, _MNIST),
+    _source("fashion-mnist", "clothing", _CLOTHING_SITE, _GREY, _MNIST),
+    _source("cifar10", "photographs", _CIFAR_SITE, _COLOUR, _CIFAR, 10, "cifar-10-batches-bin"),
+    _source("cifar100", "photographs", _CIFAR_SITE, _COLOUR, _CIFAR, 100, "cifar-100-binary"),
+    _source("svhn", "house numbers", _SVHN_SITE, _COLOUR, _SVHN),
+    _source("svhn-extra", "more house numbers", _SVHN_SITE, _COLOUR, {"train": 531_131}),
 )
 SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
 
