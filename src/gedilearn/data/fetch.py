@@ -18,7 +18,7 @@ from typing import IO
 
 from gedilearn.errors import InputError
 
-Progress = Callable[[int, int], None]  # bytes that are there, bytes in all
+Progress = Callable[[int, int], None]  # bytes that are there, bytes in all; for every tenth
 
 TIMEOUT = 30.0  # seconds without a single byte
 ATTEMPTS = 3  # in a row that bring no new byte
@@ -149,6 +149,7 @@ def _copy(
     progress: Progress | None,
 ) -> None:
     """Write the answer, at most one byte more than the file should have: that shows in its size."""
+    told = -1
     while done <= file.size:
         try:
             piece = answer.read1(min(_PIECE, file.size + 1 - done))
@@ -158,7 +159,8 @@ def _copy(
             break
         out.write(piece)
         done += len(piece)
-        if progress:
+        if progress and (tenth := 10 * done // file.size) > told:
+            told = tenth
             progress(min(done, file.size), file.size)
     if done < file.size and answer.length:  # announced, but never came
         raise _CutError("the connection was cut")

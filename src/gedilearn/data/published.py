@@ -36,7 +36,7 @@ FORMAT = 1
 SCRATCH = "scratch"  # what is needed only while a set is built
 Tell = Callable[[str], None]
 Part = tuple[np.ndarray, np.ndarray]  # images (n, c, h, w) uint8, labels (n,) uint8
-Parts = Callable[[str], Iterator[Part]]  # the parts of a split, one after the other
+Files = Mapping[str, Path]  # by published name
 
 # --- the cache ----------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ def open_set(name: str, split: str) -> Dataset:
 def get(name: str, directory: str | Path | None = None, tell: Tell = lambda line: None) -> Path:
     """Make a set ready for `open_set` and return its folder; one that is there stays as it is.
 
-    The files come from their official site, or from the folder `directory` (see `_read_folder`).
+    The files come from their official site, or from the folder `directory` (see `_find_files`).
     `tell` is given lines on how it goes.
     """
     source = find(name)
@@ -121,14 +121,14 @@ def _build(
         for file in source.downloads:
             _download(source, file, downloads, tell)
         folder, origin = downloads, source.site
-    parts, paths = _read_folder(source, folder, scratch)
+    files, read = _find_files(source, folder, scratch)
     for split in source.splits:
-        _write_split(building, source, split, parts)
+        _write_split(building, source, split, files)
     described = {
         "format": FORMAT,
         "name": source.name,
         "source": origin,
-        "checksums": {path.name: f"md5:{digest(path, 'md5')}" for path in paths},
+        "checksums": {path.name: f"md5:{digest(path, 'md5')}" for path in read},
         "counts": {split: part.count for split, part in source.splits.items()},
     }
     shutil.rmtree(scratch)
@@ -136,26 +136,20 @@ def _build(
 
 
 def _download(source: Source, file: File, downloads: Path, tell: Tell) -> None:
-    told = -1
-
     def progress(done: int, size: int) -> None:
-        nonlocal told
-        tenth = 10 * done // size
-        if tenth > told:
-            told = tenth
-            tell(f"{file.name}: {done / 1e6:.1f} of {size / 1e6:.1f} MB")
+        tell(f"{file.name}: {done / 1e6:.1f} of {size / 1e6:.1f} MB")
 
     url = source.site + file.name
     download(url, downloads, file, progress=progress, by_hand=source.by_hand)
 
 
-def _write_split(folder: Path, source: Source, split: str, parts: Parts) -> None:
+def _write_split(folder: Path, source: Source, split: str, files: Files) -> None:
     """Written part by part and not through a memory map, where a full disk would be a crash."""
     count, written, labels = source.splits[split].count, 0, []
     head = {"descr": "|u1", "fortran_order": False, "shape": (count, *source.shape)}
     with replacing(folder / f"{split}-x.npy") as path, open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, head)
-        for x, y in parts(split):
+        for x, y in _read_parts(source, split, files):
             file.write(np.ascontiguousarray(x, np.uint8).data)
             labels.append(y)
             written += len(x)
@@ -236,8 +230,8 @@ def _in_words(error: OSError, source: Source, root: Path) -> str:
 # --- the published files ------------------------------------------------------------------------
 
 
-def _read_folder(source: Source, folder: Path, scratch: Path) -> tuple[Parts, tuple[Path, ...]]:
-    """What `folder` holds of a set, and the files that it is read from.
+def _find_files(source: Source, folder: Path, scratch: Path) -> tuple[Files, list[Path]]:
+    """Where `folder` holds the files of a set, by their published names, and what was checked.
 
     These are the published files, plain or (for idx) gunzipped, in the folder or in the sub-folder
     of their archive; or the archive, unpacked into `scratch`; or NAME.npz with x_train, y_train,
@@ -251,16 +245,16 @@ def _read_folder(source: Source, folder: Path, scratch: Path) -> tuple[Parts, tu
         for file in source.files:
             if here[file.name].name == file.name:
                 _check(here[file.name], file)
-        return _from_files(source, here), tuple(here.values())
+        return here, list(here.values())
     if source.archive and (archive := folder / source.archive.name).is_file():
         _check(archive, source.archive)
         extract(archive, {f"{source.folder}/{f.name}": f.size for f in source.files}, scratch)
         for file in source.files:
             _check(scratch / file.name, file)
-        return _from_files(source, {f.name: scratch / f.name for f in source.files}), (archive,)
+        return {file.name: scratch / file.name for file in source.files}, [archive]
     npz = folder / f"{source.name}.npz"
     if npz.is_file():
-        return lambda split: iter([_npz_split(npz, source, split)]), (npz,)
+        return {npz.name: npz}, [npz]
     missing = [name for name in found if name not in here]
     lack = f"; of the files, {listing(missing)} missing" if here else ""
     raise InputError(f"{folder}: give a folder that holds {_needed(source)}{lack}")
@@ -289,17 +283,15 @@ def _check(path: Path, file: File) -> None:
         raise InputError(f"{path}: not the published file ({wrong}); fetch it again")
 
 
-def _from_files(source: Source, files: Mapping[str, Path]) -> Parts:
-    """Read the parts of a split from the files of these published names."""
-
-    def parts(split: str) -> Iterator[Part]:
-        described = source.splits[split]
-        labels = [files[file.name] for file in described.labels]
-        for file in described.images:
-            path = files[file.name]
-            yield _checked(path, source, *read_published(path, *labels, classes=source.classes))
-
-    return parts
+def _read_parts(source: Source, split: str, files: Files) -> Iterator[Part]:
+    described = source.splits[split]
+    if npz := files.get(f"{source.name}.npz"):
+        yield _checked(npz, source, *_read_npz(npz, source, split))
+        return
+    labels = [files[file.name] for file in described.labels]
+    for file in described.images:
+        path = files[file.name]
+        yield _checked(path, source, *read_published(path, *labels, classes=source.classes))
 
 
 def _checked(path: Path, source: Source, x: np.ndarray, y: np.ndarray | None) -> Part:
@@ -312,25 +304,23 @@ def _checked(path: Path, source: Source, x: np.ndarray, y: np.ndarray | None) ->
     return x, y.astype(np.uint8)
 
 
-def _npz_split(path: Path, source: Source, split: str) -> Part:
+def _read_npz(path: Path, source: Source, split: str) -> Part:
     """x_train and y_train, or x_test and y_test; images may have their channels last, or none."""
-    count, (channels, height, width) = source.splits[split].count, source.shape
-    channels_last = (count, height, width, channels)
-    shapes: list[tuple[int, ...]] = [(count, *source.shape), channels_last]
-    if channels == 1:
-        shapes.append((count, height, width))
+    n, (channels, height, width) = source.splits[split].count, source.shape
+    channels_last = (n, height, width, channels)
+    shapes = [(n, *source.shape), channels_last, *([channels_last[:3]] if channels == 1 else [])]
+    expected = {f"x_{split}": shapes, f"y_{split}": [(n,), (n, 1)]}
     with reading(path), np.load(path, allow_pickle=False) as archive:
-        for key in (f"x_{split}", f"y_{split}"):
-            if key not in archive.files:
-                raise InputError(
-                    f"{path}: no array {key}; give x_train, y_train, x_test and y_test"
-                )
-        x, y = archive[f"x_{split}"], archive[f"y_{split}"]
-    for key, array, expected in (("x", x, shapes), ("y", y, [(count,), (count, 1)])):
-        if array.shape not in expected:
-            raise InputError(f"{path}[{key}_{split}]: shape {array.shape}, expected {expected[0]}")
+        if missing := [key for key in expected if key not in archive]:
+            raise InputError(
+                f"{path}: no array {missing[0]}; give x_train, y_train, x_test and y_test"
+            )
+        x, y = (archive[key] for key in expected)
+    for array, (key, allowed) in zip((x, y), expected.items(), strict=True):
+        if array.shape not in allowed:
+            raise InputError(f"{path}[{key}]: shape {array.shape}, expected {allowed[0]}")
     if x.dtype != np.uint8 or y.dtype.kind not in "iu":
         raise InputError(f"{path}: x is {x.dtype} and y {y.dtype}, expected uint8 and integers")
     if x.shape == channels_last:
         x = x.transpose(0, 3, 1, 2)
-    return _checked(path, source, x.reshape(count, *source.shape), y.reshape(-1))
+    return x.reshape(n, *source.shape), y.reshape(-1)
