@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,40 +136,29 @@ def read_table(path: Path, label_column: str | None, columns: Sequence[str] | No
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _read_parquet(path, label_column, columns)
-    return _read_delimited(path, _DELIMITERS[suffix], label_column, columns)
-
-
-def _read_delimited(
-    path: Path, delimiter: str, label_column: str | None, columns: Sequence[str] | None
-) -> Dataset:
-    expected = {label_column} if label_column is not None else set(columns or ())
-    head = _read_head(path, delimiter, expected)
-    width = len(head.first)
+    delimiter = _DELIMITERS[suffix]
+    head = _read_head(path, delimiter, {label_column} if label_column else set(columns or ()))
     other = next((mark for mark in ";\t|," if mark in head.first[0] and mark != delimiter), None)
-    if width == 1 and other:
+    if len(head.first) == 1 and other:
         raise InputError(
             f"{path}: separated by {other!r}, not {delimiter!r}; save it with the latter"
         )
     features, label = _select(path, head.names, head.first, label_column, columns)
     names = tuple(head.names[index] for index in features) if head.names else None
-    table = _plain_numbers(path, delimiter, head)
     labels: np.ndarray | list[str]
-    if table is None:
+    if (table := _plain_numbers(path, delimiter, head)) is None:
         x, labels = _parse_cells(path, delimiter, head, features, label)
     else:
-        x = table if features == list(range(width)) else table[:, features]
-        labels = table[:, label] if label is not None else []
-    y = as_labels(labels, str(path)) if label is not None else None
+        x, labels = table[:, features], table[:, label or 0]
+    y = None if label is None else as_labels(labels, str(path))
     return Dataset.checked(path, x, y, names)
 
 
 def _plain_numbers(path: Path, delimiter: str, head: _Head) -> np.ndarray | None:
     """The fast way, for finite numbers only; None sends everything else to `_parse_cells`."""
-    if head.last_line != 1:
-        return None
+    skip = head.last_line if head.names else 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
-            skip = 1 if head.names else 0
             x = np.loadtxt(handle, delimiter=delimiter, skiprows=skip, comments=None, ndmin=2)
     except ValueError:
         return None
@@ -179,11 +169,10 @@ def _parse_cells(
     path: Path, delimiter: str, head: _Head, features: list[int], label: int | None
 ) -> tuple[np.ndarray, list[str]]:
     """Cell by cell, so that what is wrong can be named by line and column."""
-    width = len(head.first)
-    numbers, labels = array("d"), []
-    good, bad = [0] * width, [0] * width
-    first_bad: dict[int, tuple[int, str]] = {}
-    missing: list[tuple[int, int]] = []
+    width, numbers, labels = len(head.first), array("d"), []
+    good, bad = Counter[int](), Counter[int]()  # cells of each column
+    first_bad: tuple[int, int, str] | None = None
+    missing: list[tuple[int, int]] = []  # lines and columns
     for line, _, cells in _records(path, delimiter):
         if head.names and line == head.line:
             continue
@@ -200,13 +189,19 @@ def _parse_cells(
             value = _number(cells[index])
             if value is None:
                 bad[index] += 1
-                first_bad.setdefault(index, (line, cells[index]))
+                first_bad = first_bad or (line, index, cells[index])
             elif np.isfinite(value):
                 good[index] += 1
             else:
                 missing.append((line, index))
             numbers.append(np.nan if value is None else value)
-    _refuse_text(path, head, first_bad, [i for i in features if bad[i] > good[i]])
+    if text := [head.column(index) for index in features if bad[index] > good[index]]:
+        _refuse_columns(path, text)
+    if first_bad:
+        line, index, cell = first_bad
+        hint = "if line 1 is a header, no name in it may be a number" if line == 1 else "mend it"
+        place = f"line {line}, column {head.column(index)}"
+        raise InputError(f"{path}: {place}: {cell[:40]!r} is not a number; {hint}")
     if missing:
         rows = list(dict.fromkeys(line for line, _ in missing))
         raise InputError(
@@ -215,18 +210,6 @@ def _parse_cells(
             f"{head.column(missing[0][1])}; drop these rows or fill in the values"
         )
     return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(features)), labels
-
-
-def _refuse_text(
-    path: Path, head: _Head, first_bad: dict[int, tuple[int, str]], text: list[int]
-) -> None:
-    if text:
-        _refuse_columns(path, [head.column(index) for index in text])
-    if first_bad:
-        (line, cell), index = min((place, index) for index, place in first_bad.items())
-        hint = "if line 1 is a header, no name in it may be a number" if line == 1 else "mend it"
-        place = f"line {line}, column {head.column(index)}"
-        raise InputError(f"{path}: {place}: {cell[:40]!r} is not a number; {hint}")
 
 
 def _refuse_columns(path: Path, columns: Sequence[str]) -> None:
