@@ -259,7 +259,7 @@ def test_an_npz_with_both_splits_is_taken(tmp_path, monkeypatch):
         ({"x_train": np.zeros((6, 4, 5))}, "x is float64"),
         ({"y_test": np.array([3, 10])}, "labels from 3 to 10"),
         ({"y_test": np.array([-1, 1])}, "labels from -1 to 1"),
-        ({"y_train": np.array([{}] * 6)}, "corrupt"),
+        ({"y_train": np.array([{}] * 6)}, "holds Python objects"),
         ({"x_test": None}, "no array x_test"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gedilearn.data.arrays import as_numbers, row_chunks
+from gedilearn.data.arrays import PYTHON_OBJECTS, as_numbers, row_chunks
 from gedilearn.errors import InputError
 
 
@@ -50,7 +50,7 @@ class Dataset:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Path | str) -> Iterator[None]:
     """Whatever a parser throws at unexpected bytes becomes one line that names the file."""
     try:
         yield
@@ -63,6 +63,8 @@ def reading(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; save it with UTF-8 encoding") from error
     except Exception as error:
+        if "Object arrays" in str(error):  # NumPy's refusal to unpickle
+            raise InputError(f"{path}: {PYTHON_OBJECTS}") from error
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
             f"{path}: cannot be read, perhaps truncated or corrupt ({reason})"

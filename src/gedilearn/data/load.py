@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from gedilearn.data.arrays import CHANNELS, PYTHON_OBJECTS, as_labels, listing
+from gedilearn.data.arrays import CHANNELS, as_labels, listing
 from gedilearn.data.dataset import Dataset, reading
 from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.published import open_set
@@ -33,14 +32,14 @@ def known_formats() -> str:
     )
 
 
-def is_name(source: str) -> bool:
+def is_name(source: str | Path) -> bool:
     """Whether `load` takes this for the name of a set and not for a path."""
-    return source in DATA_SETS or source.partition(":")[0] in SOURCES
+    return isinstance(source, str) and (source in DATA_SETS or source.partition(":")[0] in SOURCES)
 
 
 def is_folder(source: str | Path) -> bool:
     """Whether `load` takes this for a folder of images."""
-    return not (isinstance(source, str) and is_name(source)) and _path(source).is_dir()
+    return not is_name(source) and _path(source).is_dir()
 
 
 def _path(source: str | Path) -> Path:
@@ -71,7 +70,7 @@ def load(
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
     path = _path(source)
     suffix = path.suffix.lower()
-    named = isinstance(source, str) and is_name(source)
+    named = is_name(source)
     if label_column is not None and (named or suffix not in TABLE_SUFFIXES):
         raise InputError(f"{source}: label_column is for tables ({', '.join(TABLE_SUFFIXES)})")
     if (size is not None or broken != "refuse") and (named or path.is_file()):
@@ -88,7 +87,8 @@ def load(
         if suffix in TABLE_SUFFIXES:
             return read_table(path, label_column, columns)
         if suffix == ".npy":
-            return _read_npy(path)
+            with path.open("rb") as handle:
+                return Dataset.checked(path, np.lib.format.read_array(handle, allow_pickle=False))
         if suffix == ".npz":
             return _read_npz(path)
         return _read_published(path)
@@ -133,29 +133,13 @@ def _read_published(path: Path) -> Dataset:
     return Dataset(name, x, y, None, str(path))
 
 
-@contextmanager
-def _without_objects(where: str) -> Iterator[None]:
-    """NumPy's refusal to unpickle, in our words."""
-    try:
-        yield
-    except ValueError as error:
-        if "Object arrays" in str(error):
-            raise InputError(f"{where}: {PYTHON_OBJECTS}") from error
-        raise
-
-
-def _read_npy(path: Path) -> Dataset:
-    with path.open("rb") as handle, _without_objects(str(path)):
-        return Dataset.checked(path, np.lib.format.read_array(handle, allow_pickle=False))
-
-
 def _read_npz(path: Path) -> Dataset:
     if not zipfile.is_zipfile(path):
         raise InputError(f"{path}: not an .npz archive, or truncated or corrupt; save it again")
     with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
 
         def array(key: str) -> np.ndarray:
-            with _without_objects(f"{path}[{key}]"):
+            with reading(f"{path}[{key}]"):
                 return np.asarray(archive[key])
 
         keys = list(archive.files)
