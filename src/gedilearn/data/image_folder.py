@@ -5,16 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from gedilearn.data.arrays import as_labels, listing
 from gedilearn.data.dataset import Dataset, reading
 from gedilearn.errors import InputError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 _DECODERS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # no others: a name is no proof of content
@@ -66,7 +63,13 @@ def read_images(
                 raise InputError(f"{error}; {way_out}") from error
             skipped.append(path.relative_to(folder))
             continue
-        _check_size(paths[kept[0]], images[0], path, images[-1])
+        (height, width), expected = images[-1].shape[:2], images[0].shape[:2]
+        if (height, width) != expected:
+            raise InputError(
+                f"{path}: {width}x{height} pixels, but {paths[kept[0]]} has "
+                f"{expected[1]}x{expected[0]}; resize all images to one size with "
+                "size=(height, width) (--size WxH)"
+            )
     if not images:
         raise InputError(f"{folder}: none of the {len(paths)} images can be read; save them again")
     if skipped:
@@ -102,31 +105,18 @@ def _paths_and_classes(folder: Path) -> tuple[list[Path], list[str] | None]:
     return paths, names
 
 
-def _check_size(first_path: Path, first: np.ndarray, path: Path, pixels: np.ndarray) -> None:
-    if first.shape[:2] != pixels.shape[:2]:
-        raise InputError(
-            f"{path}: {pixels.shape[1]}x{pixels.shape[0]} pixels, but {first_path} has "
-            f"{first.shape[1]}x{first.shape[0]}; resize all images to one size with "
-            "size=(height, width) (--size WxH)"
-        )
-
-
 def _stack(images: Sequence[np.ndarray]) -> np.ndarray:
-    """One array of all; bytes unless an image has 16 bits, of which 257 steps are one of a byte."""
+    """One array of all, with as many channels as the most colourful; bytes if all are."""
     channels = max(pixels.shape[2] for pixels in images)
-    height, width = images[0].shape[:2]
-    is_fine = any(pixels.dtype != np.uint8 for pixels in images)
-    shape = (len(images), channels, height, width)
-    x = np.empty(shape, dtype=np.float32 if is_fine else np.uint8)
+    dtype = np.result_type(*{pixels.dtype for pixels in images})
+    x = np.empty((len(images), channels, *images[0].shape[:2]), dtype)
     for row, pixels in zip(x, images, strict=True):
         row[:] = pixels.transpose(2, 0, 1)
-        if pixels.dtype != np.uint8:
-            row /= 257
     return x
 
 
 def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
-    """Upright pixels (h, w, 1) or (h, w, 3), 8 or 16 bits; transparency is dropped."""
+    """Upright pixels (h, w, 1) or (h, w, 3), bytes or float32; transparency is dropped."""
     from PIL import Image, ImageOps
 
     too_many = f"{path}: more than {MOST_PIXELS} pixels; make it smaller, or take it out"
@@ -140,27 +130,15 @@ def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
             if opened.width * opened.height > MOST_PIXELS:  # before a single one is decoded
                 raise InputError(too_many)
             image = ImageOps.exif_transpose(opened)
-            if image.mode.startswith("I"):  # 16-bit grey, which convert("L") would clip
-                return _sixteen_bits(np.asarray(image).astype(np.uint16), size)
-            if image.mode in ("1", "L", "LA"):
-                return np.asarray(_resized(image.convert("L"), size))[:, :, None]
             if image.mode == "P" and "transparency" in image.info:
                 image = image.convert("RGBA")
-            return np.asarray(_resized(image.convert("RGB"), size))
-
-
-def _resized(image: Image, size: tuple[int, int] | None) -> Image:
-    from PIL.Image import Resampling
-
-    if size is None or image.size == size[::-1]:
-        return image
-    return image.resize(size[::-1], Resampling.BILINEAR)  # averages where it makes smaller
-
-
-def _sixteen_bits(pixels: np.ndarray, size: tuple[int, int] | None) -> np.ndarray:
-    """Pillow resizes 16 bits only by way of floats."""
-    from PIL.Image import fromarray
-
-    if size is not None:
-        pixels = np.rint(np.asarray(_resized(fromarray(pixels.astype(np.float32)), size)))
-    return pixels.astype(np.uint16)[:, :, None]
+            is_fine = image.mode.startswith("I")  # 16-bit grey, which convert("L") would clip
+            if is_fine:
+                image = Image.fromarray(np.asarray(image).astype(np.float32))
+            else:
+                image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
+            if size is not None and image.size != size[::-1]:  # averages where it makes smaller
+                image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+            pixels = np.asarray(image)
+            pixels = np.rint(pixels) / 257 if is_fine else pixels  # 257 steps are one of a byte
+            return pixels if pixels.ndim == 3 else pixels[:, :, None]
