@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -179,29 +179,24 @@ class Scaling:
     @classmethod
     def fit(cls, x: np.ndarray) -> Scaling:
         """Measure vectors (n, d) or images (n, c, h, w), as `as_numbers` lets them pass."""
-        low, high = x.min(axis=0), x.max(axis=0)
-        largest = max(abs(float(low.min())), abs(float(high.max())))
+        low, high = float(x.min()), float(x.max())
+        largest = max(-low, high)
         if largest > LARGEST:
             raise InputError(f"x: reaches {largest:.3g}, beyond {LARGEST:g}; rescale the data")
-        if _is_bytes(x) and largest > np.iinfo(np.int8).max:
-            return cls._fit_range(0.0, 255.0)
-        if x.ndim == 4:
-            return cls._fit_range(float(low.min()), float(high.max()))
-        return cls._fit_columns(x)
+        if x.ndim == 2:
+            return cls._fit_columns(x)
+        if _is_bytes(x) and high > np.iinfo(np.int8).max:
+            low, high = 0.0, 255.0
+        half = (high - low) / 2
+        constant = half < np.finfo(np.float64).tiny
+        offset, scale = (low, 1.0) if constant else (low + half, half)
+        return cls(np.full((1, 1, 1), offset), np.full((1, 1, 1), scale))
 
     @classmethod
     def identity(cls, x: np.ndarray) -> Scaling:
         """No scaling at all, for data like ``x``."""
         shape = x.shape[1:] if x.ndim == 2 else (1, 1, 1)
         return cls(np.zeros(shape), np.ones(shape))
-
-    @classmethod
-    def _fit_range(cls, low: float, high: float) -> Scaling:
-        shape = (1, 1, 1)
-        half = (high - low) / 2
-        if half < np.finfo(np.float64).tiny:
-            return cls(np.full(shape, low), np.ones(shape))
-        return cls(np.full(shape, low + half), np.full(shape, half))
 
     @classmethod
     def _fit_columns(cls, x: np.ndarray) -> Scaling:
@@ -227,11 +222,12 @@ class Scaling:
     def apply(self, x: np.ndarray) -> np.ndarray:
         """From the user's units to the network's, float32; any leading axes."""
         self._check_fits(x)
-        z = np.empty(x.shape, dtype=np.float32)
+        rows = x if x.ndim > self.offset.ndim else x[None]  # one vector or image is one row
+        z = np.empty(rows.shape, dtype=np.float32)
         limit = float(np.finfo(np.float32).max)
-        for chunk in self._chunks(x):
+        for chunk in row_chunks(rows):
             with np.errstate(over="ignore"):  # reported below, with a way out
-                exact = x[chunk].astype(np.float64)
+                exact = rows[chunk].astype(np.float64)
                 exact -= self.offset
                 exact /= self.scale
             if exact.size and max(exact.max(), -exact.min()) > limit:
@@ -240,7 +236,7 @@ class Scaling:
                     "check its units"
                 )
             z[chunk] = exact
-        return z
+        return z.reshape(x.shape)
 
     def undo(self, z: np.ndarray) -> np.ndarray:
         """From the network's units back to the user's, float64; any leading axes."""
@@ -277,7 +273,3 @@ class Scaling:
             raise InputError(
                 f"x: shape {x.shape}, but the scaling was fitted to {len(self.offset)} columns"
             )
-
-    def _chunks(self, x: np.ndarray) -> Iterable[slice]:
-        # One vector or one image has no rows to walk along.
-        return row_chunks(x) if x.ndim > self.offset.ndim else (slice(None),)

@@ -35,14 +35,14 @@ class Views(Protocol):
 
     def certify(self, index: Tensor, x: Tensor) -> Tensor:
         """Views under which the certificate is measured: the same from first to last."""
-        ...
+        return self.draw(index, x, 0.0)
 
 
 # What `registry.VIEWS` holds: (settings, data, n_clusters, seed) -> views of that data.
 MakeViews = Callable[[sections.Views, Tensor, int, int], Views]
 
 
-class CallableViews:
+class CallableViews(Views):
     """Any function x -> x' of a batch."""
 
     annealed = False
@@ -60,9 +60,6 @@ class CallableViews:
             )
         return view
 
-    def certify(self, index: Tensor, x: Tensor) -> Tensor:
-        return self.draw(index, x, 0.0)
-
 
 def draw_views(views: Sequence[Views], index: Tensor, x: Tensor, progress: float | None) -> Tensor:
     """Views of x = data[:, index] by the views of each group: (groups, batch, ...).
@@ -76,7 +73,7 @@ def draw_views(views: Sequence[Views], index: Tensor, x: Tensor, progress: float
     return torch.stack(drawn)
 
 
-class NoiseViews:
+class NoiseViews(Views):
     """x' = x + sigma * standard normal noise: the toy views of the paper.
 
     `sigma` may be a schedule over the training's progress; the certificate is measured under its
@@ -90,15 +87,12 @@ class NoiseViews:
     def draw(self, index: Tensor, x: Tensor, progress: float) -> Tensor:
         return x + at(self.sigma, progress) * torch.randn_like(x)
 
-    def certify(self, index: Tensor, x: Tensor) -> Tensor:
-        return self.draw(index, x, 0.0)
-
 
 # A walk this long for the first quarter of the training, then halved stage by stage.
 HOLD = 0.25
 
 
-class WalkViews:
+class WalkViews(Views):
     """x' = the end of a random walk on the nearest-neighbour graph, plus a little noise.
 
     Near the uniform prediction, INV amplifies every split that survives a walk with correlation
