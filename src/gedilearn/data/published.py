@@ -288,10 +288,10 @@ def _read_parts(source: Source, split: str, files: Files) -> Iterator[Part]:
     if npz := files.get(f"{source.name}.npz"):
         yield _checked(npz, source, *_read_npz(npz, source, split))
         return
-    labels = [files[file.name] for file in described.labels]
+    labels = next((files[file.name] for file in described.labels), None)
     for file in described.images:
         path = files[file.name]
-        yield _checked(path, source, *read_published(path, *labels, classes=source.classes))
+        yield _checked(path, source, *read_published(path, labels, source.classes))
 
 
 def _checked(path: Path, source: Source, x: np.ndarray, y: np.ndarray | None) -> Part:

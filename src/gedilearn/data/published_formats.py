@@ -75,14 +75,12 @@ def labels_beside(path: Path) -> Path | None:
 
 def _read_idx(path: Path) -> np.ndarray:
     """The unsigned bytes in a file, plain or gzipped: images (n, h, w) or labels (n,)."""
-    with reading(path), path.open("rb") as handle:
-        stored = path.stat().st_size
-        zipped = handle.read(2) == b"\x1f\x8b"
-        handle.seek(0)
-        if zipped:
-            with gzip.GzipFile(fileobj=handle) as stream:
-                return _parse_idx(stream, stored * DEFLATE_RATIO, path)
-        return _parse_idx(handle, stored, path)
+    with reading(path):
+        with path.open("rb") as handle:
+            zipped = handle.read(2) == b"\x1f\x8b"
+        most = path.stat().st_size * (DEFLATE_RATIO if zipped else 1)
+        with gzip.open(path) if zipped else path.open("rb") as stream:
+            return _parse_idx(stream, most, path)
 
 
 def _parse_idx(stream: BinaryIO | gzip.GzipFile, most: int, path: Path) -> np.ndarray:
@@ -133,14 +131,18 @@ def read_cifar(path: Path, classes: int | None = None) -> tuple[np.ndarray, np.n
     """
     with reading(path):
         data = np.fromfile(path, np.uint8)
-    classes = classes or _cifar_classes(data, path)
-    limits = _CIFAR_LABELS[classes]
-    size = len(limits) + _CIFAR_PIXELS
-    if len(data) == 0 or len(data) % size:
+    asked = [classes] if classes else list(_CIFAR_LABELS)
+    sizes = {c: len(_CIFAR_LABELS[c]) + _CIFAR_PIXELS for c in asked}
+    fits = [c for c, size in sizes.items() if len(data) and not len(data) % size]
+    if not fits:
+        layouts = " nor of ".join(f"CIFAR-{c} records of {sizes[c]} bytes" for c in asked)
         raise InputError(
-            f"{path}: {len(data)} bytes are no whole number of CIFAR-{classes} records of "
-            f"{size} bytes; truncated or another format, fetch it again"
+            f"{path}: {len(data)} bytes are no whole number of {layouts}; truncated or another "
+            "format, fetch it again"
         )
+    # 3074 records of CIFAR-10 are as long as 3073 of CIFAR-100: only one has sound labels.
+    classes = fits[0] if (data[:: sizes[fits[0]]] < 10).all() else fits[-1]
+    limits, size = _CIFAR_LABELS[classes], sizes[classes]
     records = data.reshape(-1, size)
     for column, limit in enumerate(limits):
         wrong = np.flatnonzero(records[:, column] >= limit)
@@ -153,19 +155,6 @@ def read_cifar(path: Path, classes: int | None = None) -> tuple[np.ndarray, np.n
     return np.ascontiguousarray(records[:, len(limits) :]).reshape(-1, 3, 32, 32), y
 
 
-def _cifar_classes(data: np.ndarray, path: Path) -> int:
-    fits = [c for c, heads in _CIFAR_LABELS.items() if not len(data) % (len(heads) + _CIFAR_PIXELS)]
-    if len(data) == 0 or not fits:
-        raise InputError(
-            f"{path}: {len(data)} bytes are no whole number of CIFAR-10 records of 3073 bytes "
-            "nor of CIFAR-100 records of 3074; truncated or another format, fetch it again"
-        )
-    if len(fits) == 2:  # 3074 records of one or 3073 of the other: only one has sound labels
-        tens = data.reshape(-1, 1 + _CIFAR_PIXELS)[:, 0]
-        return 10 if (tens < 10).all() else 100
-    return fits[0]
-
-
 # --- SVHN ---------------------------------------------------------------------------------------
 
 _SVHN_IMAGE = (32, 32, 3)
@@ -173,9 +162,12 @@ _MOST_SVHN_IMAGES = 10**6  # the largest official file has 531,131
 
 # Of the format of MATLAB 5 files: kinds of elements, and classes of arrays.
 _COMPRESSED, _MATRIX = 15, 14
-_UINT8, _NUMBERS = 9, range(6, 16)
+_NUMBERS = (
+    *("double", "single", "int8", "uint8", "int16"),
+    *("uint16", "int32", "uint32", "int64", "uint64"),
+)
+_CLASSES = dict(enumerate(("a cell", "a struct", "an object", "text", "sparse", *_NUMBERS), 1))
 _COMPLEX = 0x0800
-_CLASSES = {1: "a cell", 2: "a struct", 3: "an object", 4: "text", 5: "sparse", 6: "double"}
 
 
 def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
@@ -227,8 +219,7 @@ class _Head(NamedTuple):
     """What a file announces of one array: `size` is the number of bytes of its values."""
 
     name: str
-    kind: int
-    is_complex: bool
+    kind: str
     shape: tuple[int, ...]
     size: int
 
@@ -261,7 +252,9 @@ def _head(data: bytes, order: str) -> _Head:
     shape = struct.unpack(f"{order}{len(dimensions) // 4}i", dimensions)
     values = struct.unpack(f"{order}II", data[:8].ljust(8, b"\0"))
     size = values[0] >> 16 or values[1]  # four bytes or fewer lie in the tag, after their number
-    return _Head(name.decode("latin-1"), word & 0xFF, bool(word & _COMPLEX), shape, size)
+    kind = _CLASSES.get(word & 0xFF, f"of class {word & 0xFF}")
+    kind += ", complex" if word & _COMPLEX else ""
+    return _Head(name.decode("latin-1"), kind, shape, size)
 
 
 def _element(data: bytes, order: str) -> tuple[bytes, bytes]:
@@ -278,11 +271,9 @@ def _check_heads(found: dict[str, _Head], path: Path) -> None:
     x = found["X"]
     # MATLAB drops the last axis of a single image.
     n = x.shape[3] if len(x.shape) == 4 else 1
-    if x.kind != _UINT8 or x.is_complex or len(x.shape) > 4 or x.shape[:3] != _SVHN_IMAGE or n < 1:
-        plain = "complex" if x.is_complex else "uint8"
-        kind = plain if x.kind == _UINT8 else _CLASSES.get(x.kind, f"of class {x.kind}")
+    if x.kind != "uint8" or len(x.shape) > 4 or x.shape[:3] != _SVHN_IMAGE or n < 1:
         raise InputError(
-            f"{path}: X is {kind} {x.shape}, expected uint8 (32, 32, 3, n); not an SVHN file"
+            f"{path}: X is {x.kind} {x.shape}, expected uint8 (32, 32, 3, n); not an SVHN file"
         )
     most = path.stat().st_size * DEFLATE_RATIO
     if n > _MOST_SVHN_IMAGES or x.size != math.prod(x.shape) or x.size > most:
@@ -290,12 +281,9 @@ def _check_heads(found: dict[str, _Head], path: Path) -> None:
             f"{path}: claims {n} images in {x.size} bytes, which the file cannot hold; truncated "
             "or corrupt, fetch it again"
         )
-    if "y" in found:
-        y = found["y"]
-        numbers = y.kind in _NUMBERS and not y.is_complex
-        if not numbers or sorted(y.shape) != sorted((1, n)) or y.size > 8 * n:
-            kind = "numbers" if numbers else _CLASSES.get(y.kind, f"of class {y.kind}")
-            raise InputError(
-                f"{path}: y is {kind} {y.shape} in {y.size} bytes for {n} images, expected "
-                f"numbers ({n}, 1)"
-            )
+    y = found.get("y")
+    if y and (y.kind not in _NUMBERS or sorted(y.shape) != sorted((1, n)) or y.size > 8 * n):
+        raise InputError(
+            f"{path}: y is {y.kind} {y.shape} in {y.size} bytes for {n} images, expected "
+            f"numbers ({n}, 1)"
+        )
