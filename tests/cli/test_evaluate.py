@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from gedilearn import GEDI
 from gedilearn.cli import app
-from gedilearn.cli.runs import split_for_testing
 from gedilearn.data.dataset import Dataset
+from gedilearn.data.sources import split_for_testing
 from gedilearn.errors import InputError
 
 SHORT = [

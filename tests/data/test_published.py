@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from gedilearn.cli import data as commands
+from gedilearn.cli import prepare as commands
 from gedilearn.data import fetch
 from gedilearn.data import published as module
 from gedilearn.data.fetch import File

@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 from gedilearn import __version__
+from gedilearn.cli.output import check_out
 from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ OutFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
+        callback=check_out,
         help="Write here instead of to the screen: .csv, .npy or .json. Never overwrites.",
     ),
 ]

@@ -1,9 +1,9 @@
-"""`gedi fit`, `resume` and `choose`, and the lists of what can be set: `settings`, `presets`."""
+"""`gedi fit` and `gedi resume`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,22 +13,19 @@ from gedilearn.cli.app import (
     Data,
     Quiet,
     RunFolder,
-    Seed,
     Size,
     SkipBroken,
     app,
     changes,
     interruptible,
 )
-from gedilearn.cli.output import Screen, csv_text, json_text, new_files, print_list
+from gedilearn.cli.output import Screen, write_csv
 from gedilearn.errors import InputError
 from gedilearn.registry import METHODS
-from gedilearn.writing import write_text
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from gedilearn.data.dataset import Dataset
     from gedilearn.estimator import GEDI
 
 
@@ -122,77 +119,7 @@ def fit(
     model = GEDI.from_settings(settings, verbose=screen.interactive)
     with interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config):
         model.fit_run(dataset.x, run, describe(data, label_column, pictures, dataset))
-        _finish(model, dataset, run, screen)
-
-
-@app.command()
-def choose(
-    data: Data,
-    most: Annotated[
-        int, typer.Option("--max", metavar="K", help="The largest number of clusters to try.")
-    ] = 10,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Also write choose.json and choose.png there. Never overwrites."
-        ),
-    ] = None,
-    seed: Seed = 0,
-    size: Size = None,
-    skip_broken: SkipBroken = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Recommend a number of clusters for DATA, without labels.
-
-    Fits every number from 2 on, from two seeds each, and compares the gaps to the optimum, the
-    agreement of the two fits and the clusters that stay unused. If no number stands out, it says
-    so.
-
-    \b
-    gedi choose points.csv
-    gedi choose points.csv --max 6 --out choice
-    """
-    from gedilearn.cli.runs import Pictures, read
-    from gedilearn.selection import choose_n_clusters
-
-    screen, pictures = Screen(as_json, quiet), Pictures.asked(size, skip_broken)
-    if most < 2:
-        raise InputError(f"--max {most}: clustering needs at least 2")
-    files = new_files(out, "choose.json", "choose.png")
-    x = read(data, pictures, screen).x
-
-    def tell(row: dict[str, Any]) -> None:
-        state = "certified" if row["certified"] else "not certified"
-        k, gap, seconds = row["n_clusters"], row["gap"], row["seconds"]
-        screen.message(f"{k} clusters: gap {gap:.4f} nats, {state} ({seconds:.1f} s)")
-
-    try:
-        choice = choose_n_clusters(x, most, random_state=seed, on_row=tell)
-    except InputError as error:
-        raise InputError(str(error).replace("max_clusters=", "--max ")) from None
-    if files:
-        from gedilearn.report.figures import choice_figure
-
-        write_text(files[0], json_text(choice.to_json(), indent=1) + "\n", new=True)
-        choice_figure(choice, files[1])
-    if screen.json:
-        screen.content(choice.to_json() | ({"out": str(out)} if files else {}))
-        return
-    shown = {
-        "clusters": ("n_clusters", "{}"),
-        "gap (nats)": ("gap", "{:.4f}"),
-        "certified": ("certified", "{}"),
-        "stability": ("stability", "{:.2f}"),
-        "unused": ("unused", "{}"),
-        "score": ("score", "{:.2f}"),
-        "rank": ("rank", "{}"),
-        "seconds": ("seconds", "{:.1f}"),
-    }
-    words = [row | {"certified": "yes" if row["certified"] else "no"} for row in choice.rows]
-    rows = [[form.format(row[name]) for name, form in shown.values()] for row in words]
-    written = [f"written: {file}" for file in files]
-    screen.table(list(shown), rows, ["", choice.recommendation, *written])
+        _finish(model, dataset.x, dataset.y, run, screen)
 
 
 @app.command()
@@ -226,19 +153,18 @@ def resume(
     dataset = load_source(run, config, data, "give it with --data DATA", screen)
     with interruptible(f"continue with {resume_command(run)}"):
         model = GEDI.resume(run, dataset.x, verbose=screen.interactive)
-        _finish(model, dataset, run, screen)
+        _finish(model, dataset.x, dataset.y, run, screen)
 
 
-def _finish(model: GEDI, dataset: Dataset, run: Path, screen: Screen) -> None:
+def _finish(model: GEDI, x: np.ndarray, y: np.ndarray | None, run: Path, screen: Screen) -> None:
     """Write the clusters and show the result."""
     from gedilearn.training.run_directory import RunDirectory, is_first_process
 
     if is_first_process():
-        confidence = model.score_samples(dataset.x, "confidence")
-        rows = zip(range(len(confidence)), model.labels_, confidence, strict=True)
-        text = csv_text(("row", "cluster", "confidence"), rows)
-        write_text(RunDirectory(run).labels, text)
-        _show(model, dataset.y, run, screen)
+        confidence = model.score_samples(x, "confidence")
+        rows = zip(range(len(x)), model.labels_, confidence, strict=True)
+        write_csv(RunDirectory(run).labels, ("row", "cluster", "confidence"), rows, new=False)
+        _show(model, y, run, screen)
 
 
 def _show(model: GEDI, y: np.ndarray | None, run: Path, screen: Screen) -> None:
@@ -267,46 +193,3 @@ def _show(model: GEDI, y: np.ndarray | None, run: Path, screen: Screen) -> None:
     found = model.diagnosis_.problems
     lines += [f"- {f.name}: {f.words}" + (f" ({f.mode})" if f.mode else "") for f in found]
     screen.table(("", ""), rows, [*lines, f"run directory: {run}"])
-
-
-@app.command()
-def settings() -> None:
-    """List every setting, its default and meaning.
-
-    For gedi fit --set NAME=VALUE.
-
-    \b
-    gedi settings
-    gedi settings | grep sampler
-    """
-    import json
-
-    from gedilearn.settings import IMAGES, flat, known_paths, settings_type
-
-    defaults = flat(settings_type()().model_dump(mode="json"))
-    rows = []
-    for path, text in known_paths().items():
-        images = json.dumps(IMAGES[path]) if path in IMAGES else ""
-        rows.append((path, json.dumps(defaults[path]), images, text))
-    print_list(("setting", "default", "for images", "meaning"), rows)
-
-
-@app.command()
-def presets() -> None:
-    """List the presets and what each changes.
-
-    For gedi fit --preset NAME.
-
-    \b
-    gedi presets
-    """
-    import json
-
-    from gedilearn.presets import ABOUT, PRESETS
-    from gedilearn.settings import flat
-
-    rows = []
-    for name, values in PRESETS.items():
-        changed = [f"{path}={json.dumps(value)}" for path, value in flat(values).items()]
-        rows.append((name, ABOUT[name], " ".join(changed) or "the defaults of gedi settings"))
-    print_list(("preset", "about", "settings"), rows)

@@ -48,9 +48,9 @@ class Result:
             with replacing(out, new=True) as temporary, open(temporary, "wb") as file:
                 np.save(file, self.array, allow_pickle=False)
         elif ending == ".json":
-            write_text(out, json_text(self.content) + "\n", new=True)
+            write_json(out, self.content)
         else:
-            write_text(out, csv_text(list(self.columns), self.rows()), new=True)
+            write_csv(out, list(self.columns), self.rows())
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,16 @@ def print_list(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         sys.stdout.write(csv_text(heads, rows))
 
 
-def check_out(out: Path | None) -> None:
+def check_out(out: Path | None) -> Path | None:
     """Refuse, before any work, a file that could not be written in the end."""
     if out is None:
-        return
+        return None
     if out.suffix.lower() not in ENDINGS:
         raise InputError(f"--out {out}: unknown ending {out.suffix!r}; write {', '.join(ENDINGS)}")
     refuse_existing(out)
     if not out.parent.is_dir():
         raise InputError(f"--out {out}: there is no folder {out.parent}")
+    return out
 
 
 def new_files(folder: Path | None, *names: str) -> list[Path]:
@@ -147,6 +148,18 @@ def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer.writerow(heads)
     writer.writerows(rows)
     return text.getvalue()
+
+
+def write_csv(
+    path: Path, heads: Sequence[str], rows: Iterable[Sequence[Any]], *, new: bool = True
+) -> None:
+    """A new file, or a file anew."""
+    write_text(path, csv_text(heads, rows), new=new)
+
+
+def write_json(path: Path, content: Any, indent: int | None = None) -> None:
+    """A new file."""
+    write_text(path, json_text(content, indent) + "\n", new=True)
 
 
 def json_text(content: Any, indent: int | None = None) -> str:

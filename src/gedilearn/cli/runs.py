@@ -14,7 +14,7 @@ from gedilearn.data.arrays import as_numbers
 from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.image_folder import Broken, SkippedImages
 from gedilearn.data.load import is_folder, is_name, load
-from gedilearn.data.sources import SOURCES, split_of
+from gedilearn.data.sources import split_for_testing
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.settings import Settings
@@ -86,13 +86,19 @@ def data_section(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_source(
-    run: Path, config: dict[str, Any], data: str | None, remedy: str, screen: Screen
+    run: Path,
+    config: dict[str, Any],
+    data: str | None,
+    remedy: str,
+    screen: Screen,
+    columns: list[str] | None = None,
 ) -> Dataset:
     """The data that a run was fitted to, at its old place or at `data`."""
     described = data_section(config)
     source = data or described.get("source")
     if source is None:
-        raise InputError(f"{run} does not name its data: {remedy}")
+        kind = "" if config else "is a model file, which "
+        raise InputError(f"{run} {kind}does not name its data: {remedy}")
     if data is None and not is_name(source) and not Path(source).exists():
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
     return read(
@@ -100,7 +106,7 @@ def load_source(
         Pictures.of_run(config, source),
         screen,
         label_column=described.get("label_column"),
-        columns=described.get("columns"),
+        columns=columns or described.get("columns"),
     )
 
 
@@ -170,23 +176,22 @@ class Fitted:
         """The shape of a point."""
         return tuple(self.model.box_.low.shape)
 
-    def read(self, data: str | None, pictures: Pictures, screen: Screen) -> Dataset:
+    def read(
+        self, data: str | None, size: str | None, skip_broken: bool, screen: Screen
+    ) -> Dataset:
         """New data for the model, or the data of the fit.
 
         Columns are those of the fit, found by their names. Images of a folder are resized as they
-        were for the fit, unless `pictures` says otherwise.
+        were for the fit, unless `size` says otherwise.
         """
+        pictures = Pictures.asked(size, skip_broken)
         if data is None:
-            if not self.config:
-                raise InputError(
-                    f"{self.path} is a model file, which does not name its data: give DATA"
-                )
-            if pictures != Pictures():
+            if self.config and pictures != Pictures():
                 raise InputError(
                     "--size and --skip-broken are for DATA: give it, or leave them out"
                 )
             return load_source(self.path, self.config, None, "give DATA", screen)
-        if pictures.size is None:
+        if size is None:
             pictures = Pictures(Pictures.of_run(self.config, data).size, pictures.broken)
         dataset = read(data, pictures, screen, columns=self.columns)
         given = dataset.x.shape[1:]
@@ -200,23 +205,18 @@ class Fitted:
 
     def read_train(self, train: str | None, test: str | None, screen: Screen) -> Dataset | None:
         """What the model was fitted to; None where it cannot be found and is not all there is."""
-        if not self.config:
-            if train is not None:
-                return read(train, Pictures(), screen, columns=self.columns)
-            if test is None:
-                raise InputError(
-                    f"{self.path} is a model file, which does not name its data: give --test DATA"
-                )
+        if not self.config and train is None and test is not None:
             return None
+        remedy = "give it with --train DATA" if self.config else "give --test DATA"
         try:
-            data = load_source(self.path, self.config, train, "give it with --train DATA", screen)
+            data = load_source(self.path, self.config, train, remedy, screen, self.columns)
         except InputError as error:
             if train is not None or test is None:
                 raise
             screen.message(f"without training data: {error}")
             return None
         expected = data_section(self.config).get("fingerprint")
-        if fingerprint(as_numbers(data.x, data.name)) != expected:
+        if self.config and fingerprint(as_numbers(data.x, data.name)) != expected:
             screen.message(
                 f"careful: {data.name} is not, or no longer, what {self.path} was fitted to (the "
                 "fingerprints differ); what is said of training data holds for other points"
@@ -235,11 +235,12 @@ class Fitted:
         assert test is not None  # without training data, test data was demanded
         pictures = Pictures.of_run(self.config, test)
         label = described.get("label_column")
-        if label is not None:
-            try:
-                return read(test, pictures, screen, columns=self.columns, label_column=label)
-            except InputError:  # new points need not have labels
-                pass
+        try:
+            return read(test, pictures, screen, columns=self.columns, label_column=label)
+        except InputError:
+            if label is None:
+                raise
+        # New points need not have labels.
         return read(test, pictures, screen, columns=self.columns)
 
     def read_outside(self, data: str, screen: Screen) -> Dataset:
@@ -252,11 +253,3 @@ class Fitted:
             _, height, width = self.shape
             screen.message(f"{data}: read at {width}x{height} pixels")
             return read(data, Pictures(size=(height, width)), screen)
-
-
-def split_for_testing(source: str | None) -> str | None:
-    """The test images of the fetched set whose training images `source` names."""
-    named = split_of(source) if source is not None and is_name(source) else None
-    if named is None or named[1] != "train" or "test" not in SOURCES[named[0]].splits:
-        return None
-    return f"{named[0]}:test"

@@ -23,7 +23,7 @@ from gedilearn.cli.app import (
     app,
     outside,
 )
-from gedilearn.cli.output import Result, Screen, check_out
+from gedilearn.cli.output import Result, Screen
 from gedilearn.errors import InputError
 
 
@@ -59,11 +59,10 @@ def predict(
     """
     import numpy as np
 
-    from gedilearn.cli.runs import Fitted, Pictures
+    from gedilearn.cli.runs import Fitted
 
-    check_out(out)
-    screen, pictures, fitted = Screen(as_json), Pictures.asked(size, skip_broken), Fitted.open(run)
-    x = fitted.read(data, pictures, screen).x
+    screen, fitted = Screen(as_json), Fitted.open(run)
+    x = fitted.read(data, size, skip_broken, screen).x
     labels, p = fitted.model.predict(x), fitted.model.predict_proba(x)
     table = {"row": np.arange(len(x)), "cluster": labels, "confidence": p.max(1)}
     content = {"labels": labels.tolist(), "confidence": p.max(1).tolist()}
@@ -97,11 +96,10 @@ def score(
     """
     import numpy as np
 
-    from gedilearn.cli.runs import Fitted, Pictures
+    from gedilearn.cli.runs import Fitted
 
-    check_out(out)
-    screen, pictures, fitted = Screen(as_json), Pictures.asked(size, skip_broken), Fitted.open(run)
-    scores = fitted.model.score_samples(fitted.read(data, pictures, screen).x, kind.value)
+    screen, fitted = Screen(as_json), Fitted.open(run)
+    scores = fitted.model.score_samples(fitted.read(data, size, skip_broken, screen).x, kind.value)
     table = {"row": np.arange(len(scores)), kind.value: scores}
     screen.give(Result(table, scores, {"kind": kind.value, "scores": scores.tolist()}), out)
 
@@ -126,7 +124,6 @@ def sample(
     """
     from gedilearn.cli.runs import Fitted
 
-    check_out(out)
     fitted = Fitted.open(run)
     is_image = len(fitted.shape) > 1
     if is_image and (out is None or out.suffix.lower() != ".npy"):
@@ -159,12 +156,12 @@ def diagnose(
     gedi diagnose gedi-runs/points-1
     gedi diagnose gedi-runs/points-1 more.csv --json
     """
-    from gedilearn.cli.runs import Fitted, Pictures
+    from gedilearn.cli.runs import Fitted
 
-    screen, pictures, fitted = Screen(as_json), Pictures.asked(size, skip_broken), Fitted.open(run)
+    screen, fitted = Screen(as_json), Fitted.open(run)
     if "views" in fitted.config.get("objects", []):
         raise InputError(f"{run} was fitted with a function as views: diagnose it in Python")
-    x = fitted.read(data, pictures, screen).x
+    x = fitted.read(data, size, skip_broken, screen).x
     diagnosis = fitted.model.diagnose(x)
     if screen.json:
         screen.content(diagnosis.to_json() | {"n_samples": len(x)})

@@ -137,3 +137,9 @@ def split_of(name: str) -> tuple[str, str] | None:
             + " or ".join(f"{base}:{each}" for each in SOURCES[base].splits)
         )
     return base, split
+
+
+def split_for_testing(source: str | None) -> str | None:
+    """The test images of the set whose training images `source` names."""
+    name, split = (source and split_of(source)) or ("", "")
+    return f"{name}:test" if split == "train" and "test" in SOURCES[name].splits else None

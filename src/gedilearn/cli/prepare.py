@@ -1,0 +1,209 @@
+"""What comes before a fit: `gedi choose`, `settings`, `presets`, `data get` and `data list`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gedilearn.cli.app import AsJson, Data, Quiet, Seed, Size, SkipBroken, app
+from gedilearn.cli.output import Screen, new_files, print_list, write_json
+from gedilearn.errors import InputError
+
+
+@app.command()
+def choose(
+    data: Data,
+    most: Annotated[
+        int, typer.Option("--max", metavar="K", help="The largest number of clusters to try.")
+    ] = 10,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Also write choose.json and choose.png there. Never overwrites."
+        ),
+    ] = None,
+    seed: Seed = 0,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Recommend a number of clusters for DATA, without labels.
+
+    Fits every number from 2 on, from two seeds each, and compares the gaps to the optimum, the
+    agreement of the two fits and the clusters that stay unused. If no number stands out, it says
+    so.
+
+    \b
+    gedi choose points.csv
+    gedi choose points.csv --max 6 --out choice
+    """
+    from gedilearn.cli.runs import Pictures, read
+    from gedilearn.selection import choose_n_clusters
+
+    screen, pictures = Screen(as_json, quiet), Pictures.asked(size, skip_broken)
+    if most < 2:
+        raise InputError(f"--max {most}: clustering needs at least 2")
+    files = new_files(out, "choose.json", "choose.png")
+    x = read(data, pictures, screen).x
+
+    def tell(row: dict[str, Any]) -> None:
+        state = "certified" if row["certified"] else "not certified"
+        k, gap, seconds = row["n_clusters"], row["gap"], row["seconds"]
+        screen.message(f"{k} clusters: gap {gap:.4f} nats, {state} ({seconds:.1f} s)")
+
+    try:
+        choice = choose_n_clusters(x, most, random_state=seed, on_row=tell)
+    except InputError as error:
+        raise InputError(str(error).replace("max_clusters=", "--max ")) from None
+    if files:
+        from gedilearn.report.figures import choice_figure
+
+        write_json(files[0], choice.to_json(), indent=1)
+        choice_figure(choice, files[1])
+    if screen.json:
+        screen.content(choice.to_json() | ({"out": str(out)} if files else {}))
+        return
+    shown = {
+        "clusters": ("n_clusters", "{}"),
+        "gap (nats)": ("gap", "{:.4f}"),
+        "certified": ("certified", "{}"),
+        "stability": ("stability", "{:.2f}"),
+        "unused": ("unused", "{}"),
+        "score": ("score", "{:.2f}"),
+        "rank": ("rank", "{}"),
+        "seconds": ("seconds", "{:.1f}"),
+    }
+    words = [row | {"certified": "yes" if row["certified"] else "no"} for row in choice.rows]
+    rows = [[form.format(row[name]) for name, form in shown.values()] for row in words]
+    written = [f"written: {file}" for file in files]
+    screen.table(list(shown), rows, ["", choice.recommendation, *written])
+
+
+@app.command()
+def settings() -> None:
+    """List every setting, its default and meaning.
+
+    For gedi fit --set NAME=VALUE.
+
+    \b
+    gedi settings
+    gedi settings | grep sampler
+    """
+    import json
+
+    from gedilearn.settings import IMAGES, flat, known_paths, settings_type
+
+    defaults = flat(settings_type()().model_dump(mode="json"))
+    rows = []
+    for path, text in known_paths().items():
+        images = json.dumps(IMAGES[path]) if path in IMAGES else ""
+        rows.append((path, json.dumps(defaults[path]), images, text))
+    print_list(("setting", "default", "for images", "meaning"), rows)
+
+
+@app.command()
+def presets() -> None:
+    """List the presets and what each changes.
+
+    For gedi fit --preset NAME.
+
+    \b
+    gedi presets
+    """
+    import json
+
+    from gedilearn.presets import ABOUT, PRESETS
+    from gedilearn.settings import flat
+
+    rows = []
+    for name, values in PRESETS.items():
+        changed = [f"{path}={json.dumps(value)}" for path, value in flat(values).items()]
+        rows.append((name, ABOUT[name], " ".join(changed) or "the defaults of gedi settings"))
+    print_list(("preset", "about", "settings"), rows)
+
+
+# --- published sets ---------------------------------------------------------------------------
+
+data_sets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data_sets, name="data")
+
+HEADS = ("name", "what", "train", "test", "shape", "MB", "here")  # must fit into 80 columns
+
+
+@data_sets.callback()
+def data() -> None:
+    """Fetch published image sets, and list them."""
+
+
+@data_sets.command("get")
+def get(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of a set; see gedi data list.")
+    ],
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="Take the published files from this folder instead of from the network.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch a published image set, check it, and keep it for use by its name.
+
+    It is kept in $GEDI_CACHE, or else in $XDG_CACHE_HOME/gedi-learn or ~/.cache/gedi-learn. An
+    interrupted download goes on where it broke off.
+
+    \b
+    gedi data get cifar10
+    gedi data get mnist --from ~/Downloads
+    gedi fit mnist:test --clusters 10
+    """
+    import json
+
+    from gedilearn.data import published
+
+    screen = Screen(as_json, quiet)
+    path = published.get(name, directory, screen.message)
+    if screen.json:
+        described = json.loads((path / "set.json").read_text(encoding="utf-8"))
+        screen.content(described | {"path": str(path)})
+
+
+@data_sets.command("list")
+def list_sets(as_json: AsJson = False) -> None:
+    """List the image sets that can be fetched, and which are on this machine.
+
+    \b
+    gedi data list
+    """
+    from gedilearn.data.published import cache_root, is_cached
+    from gedilearn.data.sources import SOURCES, SPLITS
+
+    screen, sets, rows = Screen(as_json), [], []
+    for source in SOURCES.values():
+        counts = {split: part.count for split, part in source.splits.items()}
+        size, here = sum(file.size for file in source.downloads), is_cached(source.name)
+        sets.append(
+            {
+                "name": source.name,
+                "about": source.about,
+                "counts": counts,
+                "shape": list(source.shape),
+                "classes": source.classes,
+                "download_bytes": size,
+                "cached": here,
+            }
+        )
+        shown = [str(counts.get(split, "-")) for split in SPLITS]
+        shape, megabytes = "x".join(map(str, source.shape)), f"{size / 1e6:.0f}"
+        rows.append((source.name, source.about, *shown, shape, megabytes, "yes" if here else "no"))
+    if screen.json:
+        screen.content({"cache": str(cache_root()), "sets": sets})
+    else:
+        screen.table(HEADS, rows, [f"kept in {cache_root()}"])
