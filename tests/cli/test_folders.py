@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gedilearn import GEDI
 from gedilearn.cli import app
-from gedilearn.cli.runs import Pictures
+from gedilearn.cli.runs import image_options
 from gedilearn.data.image_folder import read_images
 from gedilearn.data.load import load
 from gedilearn.errors import InputError
@@ -95,13 +95,13 @@ def test_size_is_width_by_height_and_is_kept_with_the_run(fitted):
     ("text", "size"), [("32", (32, 32)), ("40x30", (30, 40)), ("40X30", (30, 40))]
 )
 def test_a_size_is_one_number_or_two(text, size):
-    assert Pictures.asked(text, False) == Pictures(size, "refuse")
+    assert image_options(text, False) == {"size": size, "broken": "refuse"}
 
 
 @pytest.mark.parametrize("text", ["", "x", "32x", "x32", "32x32x3", "-3", "3.5", "a", "32 x 32"])
 def test_a_size_that_is_no_size_is_refused_in_one_line(text):
     with pytest.raises(InputError, match="as 32x32 or 32"):
-        Pictures.asked(text, False)
+        image_options(text, False)
 
 
 def test_sizes_out_of_bounds_are_refused(mixed):

@@ -91,7 +91,7 @@ def fit(
     gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
-    from gedilearn.cli.runs import Pictures, describe, free_run, read, resume_command
+    from gedilearn.cli.runs import describe, free_run, image_options, read, resume_command
     from gedilearn.estimator import GEDI
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import assign, resolve
@@ -112,13 +112,13 @@ def fit(
     values = preset_values(preset, method)
     for name, value in (changed | {n: v for n, v in options.items() if v is not None}).items():
         assign(values, name, value)
-    screen, pictures = Screen(as_json, quiet), Pictures.asked(size, skip_broken)
-    dataset = read(data, pictures, screen, label_column=label_column)
+    screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
+    dataset = read(data, screen, label_column=label_column, **images)
     settings = resolve(values, dataset.x.shape)
     run = out or free_run(dataset.name, settings)
     model = GEDI.from_settings(settings, verbose=screen.interactive)
     with interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config):
-        model.fit_run(dataset.x, run, describe(data, label_column, pictures, dataset))
+        model.fit_run(dataset.x, run, describe(data, label_column, images, dataset))
         _finish(model, dataset.x, dataset.y, run, screen)
 
 

@@ -40,14 +40,14 @@ def choose(
     gedi choose points.csv
     gedi choose points.csv --max 6 --out choice
     """
-    from gedilearn.cli.runs import Pictures, read
+    from gedilearn.cli.runs import image_options, read
     from gedilearn.selection import choose_n_clusters
 
-    screen, pictures = Screen(as_json, quiet), Pictures.asked(size, skip_broken)
+    screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
     if most < 2:
         raise InputError(f"--max {most}: clustering needs at least 2")
     files = new_files(out, "choose.json", "choose.png")
-    x = read(data, pictures, screen).x
+    x = read(data, screen, **images).x
 
     def tell(row: dict[str, Any]) -> None:
         state = "certified" if row["certified"] else "not certified"

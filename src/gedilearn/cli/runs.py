@@ -12,7 +12,7 @@ from typing import Any
 from gedilearn.cli.output import Screen
 from gedilearn.data.arrays import as_numbers
 from gedilearn.data.dataset import Dataset, fingerprint
-from gedilearn.data.image_folder import Broken, SkippedImages
+from gedilearn.data.image_folder import SkippedImages
 from gedilearn.data.load import is_folder, is_name, load
 from gedilearn.data.sources import split_for_testing
 from gedilearn.errors import InputError
@@ -23,59 +23,50 @@ from gedilearn.training.run_directory import RunDirectory, read_config
 # --- reading data -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """How a folder of images is read: `size` (height, width) of all, and what of broken files."""
-
-    size: tuple[int, int] | None = None
-    broken: Broken = "refuse"
-
-    @classmethod
-    def asked(cls, size: str | None, skip_broken: bool) -> Pictures:
-        """From the options --size WIDTHxHEIGHT, or one number for both, and --skip-broken."""
-        sides = None
-        if size is not None:
-            width, _, height = size.lower().partition("x")
-            if not (width.isdecimal() and (height or width).isdecimal()) or size[-1] in "xX":
-                raise InputError(f"--size {size}: give width and height in pixels, as 32x32 or 32")
-            sides = (int(height or width), int(width))
-        return cls(sides, "skip" if skip_broken else "refuse")
-
-    @classmethod
-    def of_run(cls, config: dict[str, Any], data: str) -> Pictures:
-        """As the folder of a run was read, if `data` is a folder."""
-        if not is_folder(data):
-            return cls()
-        described = data_section(config)
-        size = described.get("size")
-        broken: Broken = "skip" if described.get("broken") == "skip" else "refuse"
-        return cls(tuple(size) if isinstance(size, list) else None, broken)
+def image_options(size: str | None, skip_broken: bool) -> dict[str, Any]:
+    """For `load`, from --size WIDTHxHEIGHT, or one number for both, and --skip-broken."""
+    sides = None
+    if size is not None:
+        width, _, height = size.lower().partition("x")
+        if not (width.isdecimal() and (height or width).isdecimal()) or size[-1] in "xX":
+            raise InputError(f"--size {size}: give width and height in pixels, as 32x32 or 32")
+        sides = (int(height or width), int(width))
+    return {"size": sides, "broken": "skip" if skip_broken else "refuse"}
 
 
-def read(data: str, pictures: Pictures, screen: Screen, **table: Any) -> Dataset:
+def image_options_of_run(config: dict[str, Any], data: str) -> dict[str, Any]:
+    """For `load`: as the folder of a run was read, if `data` is a folder."""
+    if not is_folder(data):
+        return {}
+    described = data_section(config)
+    size, skipped = described.get("size"), described.get("broken") == "skip"
+    sides = tuple(size) if isinstance(size, list) else None
+    return {"size": sides, "broken": "skip" if skipped else "refuse"}
+
+
+def read(data: str, screen: Screen, **options: Any) -> Dataset:
     """`load`, and one line on stderr that names the images left out."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", SkippedImages)
-        dataset = load(data, size=pictures.size, broken=pictures.broken, **table)
+        dataset = load(data, **options)
     for warning in caught:
         screen.message(" ".join(str(warning.message).split()))
     return dataset
 
 
 def describe(
-    data: str, label_column: str | None, pictures: Pictures, dataset: Dataset
+    data: str, label_column: str | None, images: dict[str, Any], dataset: Dataset
 ) -> dict[str, Any]:
     """What a config says of its data, so that `load_source` finds and reads it again."""
-    names = dataset.columns or ()
+    names = list(dataset.columns or ())
     described: dict[str, Any] = {
         "source": lasting(data),
         "label_column": label_column,
-        "columns": list(names) if names and len(set(names)) == len(names) else None,
+        "columns": names if names and len(set(names)) == len(names) else None,
     }
     if is_folder(data):
-        described["size"] = None if pictures.size is None else list(pictures.size)
-        described["broken"] = pictures.broken
+        described |= images | {"size": images["size"] and list(images["size"])}
     return described
 
 
@@ -101,13 +92,10 @@ def load_source(
         raise InputError(f"{run} {kind}does not name its data: {remedy}")
     if data is None and not is_name(source) and not Path(source).exists():
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
-    return read(
-        source,
-        Pictures.of_run(config, source),
-        screen,
-        label_column=described.get("label_column"),
-        columns=columns or described.get("columns"),
-    )
+    options = image_options_of_run(config, source)
+    options["label_column"] = described.get("label_column")
+    options["columns"] = columns or described.get("columns")
+    return read(source, screen, **options)
 
 
 def lasting(data: str) -> str:
@@ -184,16 +172,16 @@ class Fitted:
         Columns are those of the fit, found by their names. Images of a folder are resized as they
         were for the fit, unless `size` says otherwise.
         """
-        pictures = Pictures.asked(size, skip_broken)
+        options = image_options(size, skip_broken)
         if data is None:
-            if self.config and pictures != Pictures():
+            if self.config and (size is not None or skip_broken):
                 raise InputError(
                     "--size and --skip-broken are for DATA: give it, or leave them out"
                 )
             return load_source(self.path, self.config, None, "give DATA", screen)
         if size is None:
-            pictures = Pictures(Pictures.of_run(self.config, data).size, pictures.broken)
-        dataset = read(data, pictures, screen, columns=self.columns)
+            options["size"] = image_options_of_run(self.config, data).get("size")
+        dataset = read(data, screen, **options, columns=self.columns)
         given = dataset.x.shape[1:]
         if is_folder(data) and len(self.shape) == 3 and self.shape[1:] != given[1:]:
             sides = f"{self.shape[2]}x{self.shape[1]}"
@@ -233,23 +221,22 @@ class Fitted:
         if trained is not None and (test is None or lasting(test) == (source and lasting(source))):
             return trained
         assert test is not None  # without training data, test data was demanded
-        pictures = Pictures.of_run(self.config, test)
+        options = image_options_of_run(self.config, test) | {"columns": self.columns}
         label = described.get("label_column")
         try:
-            return read(test, pictures, screen, columns=self.columns, label_column=label)
+            return read(test, screen, **options, label_column=label)
         except InputError:
             if label is None:
                 raise
-        # New points need not have labels.
-        return read(test, pictures, screen, columns=self.columns)
+        return read(test, screen, **options)  # new points need not have labels
 
     def read_outside(self, data: str, screen: Screen) -> Dataset:
         """Other data; images of a folder with sizes of their own are read in the model's size."""
         try:
-            return read(data, Pictures(), screen, columns=self.columns)
+            return read(data, screen, columns=self.columns)
         except InputError:
             if not is_folder(data) or len(self.shape) != 3:
                 raise
-            _, height, width = self.shape
-            screen.message(f"{data}: read at {width}x{height} pixels")
-            return read(data, Pictures(size=(height, width)), screen)
+        _, height, width = self.shape
+        screen.message(f"{data}: read at {width}x{height} pixels")
+        return read(data, screen, size=(height, width))

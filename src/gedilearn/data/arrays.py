@@ -46,16 +46,13 @@ def check_finite(x: np.ndarray, where: str) -> None:
     """Raise an `InputError` that counts the NaN and infinite values and names their rows."""
     if x.dtype.kind != "f":
         return
-    count = 0
-    rows: list[int] = []
+    bad = np.zeros(len(x), int)  # values of each row
     for chunk in row_chunks(x):
         finite = np.isfinite(x[chunk])
-        if finite.all():
-            continue
-        bad = ~finite.reshape(len(finite), -1)
-        count += int(bad.sum())
-        rows += (np.flatnonzero(bad.any(axis=1)) + chunk.start).tolist()
-    if count:
+        if not finite.all():
+            bad[chunk] = (~finite).reshape(len(finite), -1).sum(axis=1)
+    if count := int(bad.sum()):
+        rows = np.flatnonzero(bad).tolist()
         values = "value" if count == 1 else "values"
         raise InputError(
             f"{where}: {count} NaN or infinite {values} in {row_listing(rows)} "

@@ -49,11 +49,8 @@ def grey_views(
 
     def view(x: Tensor) -> Tensor:
         matrices = _affine(len(x), degrees, scale, shear, shift, x)
-        grid = F.affine_grid(matrices, list(x.shape), align_corners=False)
-        if elastic:
-            grid = grid + elastic * _smooth_arrows(x)
-        moved = F.grid_sample(x, grid, padding_mode="border", align_corners=False)
-        return _with_noise(moved, noise)
+        arrows = elastic * _smooth_arrows(x) if elastic else 0.0
+        return _with_noise(_resampled(x, matrices, arrows), noise)
 
     return view
 
@@ -155,7 +152,12 @@ def _zoom(x: Tensor, least_area: float, flip: bool) -> Tensor:
     matrices[:, 0, 0] = torch.where(draws[3] < 0.5, -side, side) if flip else side
     matrices[:, 1, 1] = side
     matrices[:, :, 2] = ((2 * draws[1:3] - 1) * (1 - side)).T
-    grid = F.affine_grid(matrices, list(x.shape), align_corners=False)
+    return _resampled(x, matrices)
+
+
+def _resampled(x: Tensor, matrices: Tensor, arrows: Tensor | float = 0.0) -> Tensor:
+    """The images as seen from where the matrices (batch, 2, 3) and arrows (b, h, w, 2) lead."""
+    grid = F.affine_grid(matrices, list(x.shape), align_corners=False) + arrows
     return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
 
 

@@ -124,15 +124,16 @@ def _build(
     files, read = _find_files(source, folder, scratch)
     for split in source.splits:
         _write_split(building, source, split, files)
-    described = {
-        "format": FORMAT,
-        "name": source.name,
-        "source": origin,
-        "checksums": {path.name: f"md5:{digest(path, 'md5')}" for path in read},
-        "counts": {split: part.count for split, part in source.splits.items()},
-    }
+    checksums = {path.name: f"md5:{digest(path, 'md5')}" for path in read}
+    described = _description(source) | {"source": origin, "checksums": checksums}
     shutil.rmtree(scratch)
     write_text(building / "set.json", json.dumps(described, indent=1) + "\n")
+
+
+def _description(source: Source) -> dict[str, Any]:
+    """What set.json says of any copy of a set."""
+    counts = {split: part.count for split, part in source.splits.items()}
+    return {"format": FORMAT, "name": source.name, "counts": counts}
 
 
 def _download(source: Source, file: File, downloads: Path, tell: Tell) -> None:
@@ -180,14 +181,13 @@ def _open(source: Source, split: str) -> tuple[np.ndarray, np.ndarray]:
         y = np.load(folder / f"{split}-y.npy", allow_pickle=False)
         count = source.splits[split].count
         sound = (
-            (described["format"], described["name"]) == (FORMAT, name)
-            and described["counts"][split] == count
+            described | _description(source) == described
             and (x.shape, y.shape) == ((count, *source.shape), (count,))
             and x.dtype == y.dtype == np.uint8
         )
     except PermissionError as error:
         raise InputError(f"{error.filename}: permission denied; make it readable") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError):
+    except (OSError, ValueError, TypeError, EOFError):
         sound = False
     if not sound:
         raise InputError(f"{folder} is damaged: gedi data get {name} makes it anew")
