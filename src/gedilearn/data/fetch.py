@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import http.client
 import os
 import shutil
 import tarfile
@@ -13,6 +12,8 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -66,7 +67,7 @@ def download(
     folder: Path,
     file: File,
     *,
-    progress: Progress | None = None,
+    progress: Progress = lambda done, size: None,
     timeout: float = TIMEOUT,
     by_hand: str = "",
 ) -> Path:
@@ -96,7 +97,7 @@ def download(
     return target
 
 
-def _fetch_all(url: str, part: Path, file: File, progress: Progress | None, timeout: float) -> None:
+def _fetch_all(url: str, part: Path, file: File, progress: Progress, timeout: float) -> None:
     """Ask again, from where the last answer broke off, for as long as that brings something."""
     failures, most = 0, _size(part)
     while _size(part) != file.size:
@@ -113,7 +114,7 @@ def _fetch_all(url: str, part: Path, file: File, progress: Progress | None, time
                 raise InputError(f"{url}: {cut}{so_far}; {again}") from None
 
 
-def _fetch(url: str, part: Path, file: File, progress: Progress | None, timeout: float) -> None:
+def _fetch(url: str, part: Path, file: File, progress: Progress, timeout: float) -> None:
     start = _size(part)
     if start > file.size:
         part.unlink()
@@ -125,41 +126,35 @@ def _fetch(url: str, part: Path, file: File, progress: Progress | None, timeout:
         answer = urllib.request.urlopen(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         error.close()
-        if start and error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+        if start and error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             part.unlink()  # the file there is shorter than what came before: it is another one
             raise _CutError("the file on the server changed") from None
         raise InputError(f"{url}: the server answers {error.code} {error.reason}") from None
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, HTTPException) as error:
         raise _CutError(f"no connection ({_reason(error)})") from None
     with answer:
         span = answer.headers.get("Content-Range", "").strip()
-        partial = answer.status == http.client.PARTIAL_CONTENT
+        partial = answer.status == HTTPStatus.PARTIAL_CONTENT
         if not (partial and span.startswith(f"bytes {start}-")):
             start = 0  # the server sends the whole file whatever it was asked for
         with part.open("r+b" if start else "wb") as out:
             out.seek(start)
-            _copy(answer, out, start, file, progress)
+            _copy(answer, out, file, progress)
 
 
-def _copy(
-    answer: http.client.HTTPResponse,
-    out: IO[bytes],
-    done: int,
-    file: File,
-    progress: Progress | None,
-) -> None:
+def _copy(answer: HTTPResponse, out: IO[bytes], file: File, progress: Progress) -> None:
     """Write the answer, at most one byte more than the file should have: that shows in its size."""
-    told = -1
+    done, told = out.tell(), -1
     while done <= file.size:
         try:
             piece = answer.read1(min(_PIECE, file.size + 1 - done))
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, HTTPException) as error:
             raise _CutError(f"the connection broke ({_reason(error)})") from None
         if not piece:
             break
         out.write(piece)
         done += len(piece)
-        if progress and (tenth := 10 * done // file.size) > told:
+        if (tenth := 10 * done // file.size) > told:
             told = tenth
             progress(min(done, file.size), file.size)
     if done < file.size and answer.length:  # announced, but never came
