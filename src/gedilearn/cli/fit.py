@@ -174,9 +174,6 @@ def _show(model: GEDI, y: np.ndarray | None, run: Path, screen: Screen) -> None:
     summary = model.summary()
     scores = {} if y is None else clustering_scores(y, model.labels_)
     agreement = {name: scores[name] for name in ("nmi", "ami") if scores}
-    if screen.json:
-        screen.content(summary | agreement | {"run": str(run)})
-        return
     sizes = summary["cluster_sizes"]
     rows = [
         ("points", f"{summary['n_samples']}"),
@@ -192,4 +189,5 @@ def _show(model: GEDI, y: np.ndarray | None, run: Path, screen: Screen) -> None:
         lines.append("NMI and AMI compare with the labels after the fact; the fit never saw them.")
     found = model.diagnosis_.problems
     lines += [f"- {f.name}: {f.words}" + (f" ({f.mode})" if f.mode else "") for f in found]
-    screen.table(("", ""), rows, [*lines, f"run directory: {run}"])
+    content = summary | agreement | {"run": str(run)}
+    screen.show(content, ("", ""), rows, [*lines, f"run directory: {run}"])

@@ -82,6 +82,19 @@ class Screen:
         if not self.quiet and _is_first_process():
             _print_table(heads, rows, lines)
 
+    def show(
+        self,
+        content: dict[str, Any],
+        heads: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        lines: Sequence[str] = (),
+    ) -> None:
+        """A result: `content` as JSON if that was asked for, or else a table."""
+        if self.json:
+            self.content(content)
+        else:
+            self.table(heads, rows, lines)
+
     def give(self, result: Result, out: Path | None) -> None:
         """To the file `out`, or else to stdout: JSON, a short table, or CSV in a pipe."""
         if not _is_first_process():
@@ -92,13 +105,11 @@ class Screen:
             self.message(f"{n} rows written to {out}")
             if self.json:
                 self.content({"out": str(out), "rows": n})
-        elif self.json:
-            self.content(result.content)
-        elif sys.stdout.isatty():
+        elif self.json or sys.stdout.isatty():
             more = n - ROWS_SHOWN
             lines = [f"... and {more} more rows: --out FILE keeps all"] if more > 0 else []
             rows = ([_short(value) for value in row] for row in result.rows(ROWS_SHOWN))
-            self.table(list(result.columns), rows, lines)
+            self.show(result.content, list(result.columns), rows, lines)
         else:
             sys.stdout.write(csv_text(list(result.columns), result.rows()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,9 +64,6 @@ def choose(
 
         write_json(files[0], choice.to_json(), indent=1)
         choice_figure(choice, files[1])
-    if screen.json:
-        screen.content(choice.to_json() | ({"out": str(out)} if files else {}))
-        return
     shown = {
         "clusters": ("n_clusters", "{}"),
         "gap (nats)": ("gap", "{:.4f}"),
@@ -79,7 +77,8 @@ def choose(
     words = [row | {"certified": "yes" if row["certified"] else "no"} for row in choice.rows]
     rows = [[form.format(row[name]) for name, form in shown.values()] for row in words]
     written = [f"written: {file}" for file in files]
-    screen.table(list(shown), rows, ["", choice.recommendation, *written])
+    content = choice.to_json() | ({"out": str(out)} if files else {})
+    screen.show(content, list(shown), rows, ["", choice.recommendation, *written])
 
 
 @app.command()
@@ -92,8 +91,6 @@ def settings() -> None:
     gedi settings
     gedi settings | grep sampler
     """
-    import json
-
     from gedilearn.settings import IMAGES, flat, known_paths, settings_type
 
     defaults = flat(settings_type()().model_dump(mode="json"))
@@ -113,8 +110,6 @@ def presets() -> None:
     \b
     gedi presets
     """
-    import json
-
     from gedilearn.presets import ABOUT, PRESETS
     from gedilearn.settings import flat
 
@@ -164,8 +159,6 @@ def get(
     gedi data get mnist --from ~/Downloads
     gedi fit mnist:test --clusters 10
     """
-    import json
-
     from gedilearn.data import published
 
     screen = Screen(as_json, quiet)
@@ -203,7 +196,5 @@ def list_sets(as_json: AsJson = False) -> None:
         shown = [str(counts.get(split, "-")) for split in SPLITS]
         shape, megabytes = "x".join(map(str, source.shape)), f"{size / 1e6:.0f}"
         rows.append((source.name, source.about, *shown, shape, megabytes, "yes" if here else "no"))
-    if screen.json:
-        screen.content({"cache": str(cache_root()), "sets": sets})
-    else:
-        screen.table(HEADS, rows, [f"kept in {cache_root()}"])
+    cache = str(cache_root())
+    screen.show({"cache": cache, "sets": sets}, HEADS, rows, [f"kept in {cache}"])

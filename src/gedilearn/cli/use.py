@@ -163,14 +163,12 @@ def diagnose(
         raise InputError(f"{run} was fitted with a function as views: diagnose it in Python")
     x = fitted.read(data, size, skip_broken, screen).x
     diagnosis = fitted.model.diagnose(x)
-    if screen.json:
-        screen.content(diagnosis.to_json() | {"n_samples": len(x)})
-        return
     rows = [
         (f.name, f"{f.value:.4g}", f"{f.threshold:g}", "yes" if f.ok else "NO", f.words)
         for f in diagnosis.findings
     ]
-    screen.table(("finding", "value", "threshold", "ok", ""), rows, [diagnosis.verdict])
+    content = diagnosis.to_json() | {"n_samples": len(x)}
+    screen.show(content, ("finding", "value", "threshold", "ok", ""), rows, [diagnosis.verdict])
 
 
 @app.command()
@@ -256,13 +254,10 @@ def evaluate(
         out=out,
         tell=screen.message,
     )
-    if screen.json:
-        screen.content(result)
-        return
-    screen.table(
-        ("measure", "value", "beside it"), evaluation.table(result), evaluation.sentences(result)
-    )
-    screen.message(f"written in {out}: {', '.join(result['files'])}")
+    rows, lines = evaluation.table(result), evaluation.sentences(result)
+    screen.show(result, ("measure", "value", "beside it"), rows, lines)
+    if not screen.json:
+        screen.message(f"written in {out}: {', '.join(result['files'])}")
 
 
 @app.command()
