@@ -92,24 +92,16 @@ def colour_views(noise: float, flip: bool) -> ImageView:
 
 def _jitter(p: float) -> ImageView:
     """Random changes of colour in a share p of the images."""
-    if not p:
-        return lambda x: x
     from kornia.augmentation import ColorJitter  # not at the top: a slow import
 
     change = ColorJitter(*JITTER, p=1.0)
-
-    def jitter(x: Tensor) -> Tensor:
-        return _sometimes(x, p, lambda chosen: change((chosen + 1) / 2) * 2 - 1)
-
-    return jitter
+    return lambda x: _sometimes(x, p, lambda chosen: change((chosen + 1) / 2) * 2 - 1)
 
 
 def _grey(x: Tensor, p: float) -> Tensor:
     """A share p of the images in grey."""
-    luma = torch.tensor(LUMA, dtype=x.dtype, device=x.device)
-    return _sometimes(
-        x, p, lambda chosen: (luma[:, None, None] * chosen).sum(1, keepdim=True).expand_as(chosen)
-    )
+    luma = torch.tensor(LUMA, dtype=x.dtype, device=x.device)[:, None, None]
+    return _sometimes(x, p, lambda rgb: (luma * rgb).sum(1, keepdim=True).expand_as(rgb))
 
 
 def _sometimes(x: Tensor, p: float, change: ImageView) -> Tensor:
