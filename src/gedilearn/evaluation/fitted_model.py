@@ -20,17 +20,17 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation import frechet as distances
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.evaluation.images import value_range
 from gedilearn.evaluation.network import Seen, Tell, check_shape, every_score, read
 from gedilearn.evaluation.ood import Roc, compare, converted_for
 from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
-from gedilearn.evaluation.result_page import SHOWN, Pictures, write_result
+from gedilearn.evaluation.result_page import SHOWN, write_result
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]
 
 BATCH = 64  # of the batch-wise NMI
 NEIGHBOURS = 20
+NOTHING = np.empty(0), np.empty(0, dtype=int)  # points and their clusters
 CHAINS_AT_ONCE = 100  # of images; a wide network holds no more in memory
 
 
@@ -67,7 +67,7 @@ def evaluate(
     samples     {"n", "finite", "steps", "clusters_used", "seconds"}
     frechet     {"title", "distance", "floor", "space", "n"}; the title is FID only where it is
     files       names of what was written into `out`
-    seconds     the time all of it took
+    seconds     the time that measuring took
 
     Parameters
     ----------
@@ -100,10 +100,9 @@ def evaluate(
         name: converted_for(model, reference, name, other, most)
         for name, other in (others or {}).items()
     }
-    extract, missing = _extractor(model, frechet, weights, n_samples)
+    extract = _extractor(model, frechet, weights, n_samples)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    pictures = Pictures(out, reference)
 
     tell(f"clusters of {len(test.x)} points")
     seen = read(model, test.x)
@@ -129,25 +128,24 @@ def evaluate(
         tell(f"points outside: {name}")
         part, curves[name] = compare(model, reference, x, ours, other)
         result["ood"][name] = {"changes": changes, **part}
-    pictures.roc(curves)
 
     if probe != "none":
         tell(f"probe: {probe}")
     result["probe"] = _probe(model, train, test, seen, probe, most)
 
     samples, labels, result["samples"] = _draw(model, n_samples, steps, tell)
-    if extract is not None:
+    if not isinstance(extract, str):
         tell(f"Frechet distance in {extract.space}")
-    result["frechet"] = _frechet(extract, missing, x, samples, reference)
-    pictures.samples(samples, labels, train.x if train else None)
-    if buffer is not None:
-        chains = buffer[evenly_spaced(len(buffer), SHOWN)]
-        pictures.buffer(chains, read(model, chains).labels)
+    result["frechet"] = _frechet(extract, x, samples, reference)
 
-    result["files"] = pictures.written
-    result["seconds"] = round(time.perf_counter() - begin, 3)
+    result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
-        write_result(out, result)
+        chains = NOTHING
+        if buffer is not None:
+            shown = buffer[evenly_spaced(len(buffer), SHOWN)]
+            chains = shown, read(model, shown).labels
+        drawn = samples, labels
+        write_result(out, result, curves, reference, drawn, chains, train.x if train else None)
     return result
 
 
@@ -207,7 +205,7 @@ def _probe(
 def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[np.ndarray, np.ndarray, Part]:
     """Samples in the data's units, those that are finite, and their clusters."""
     if n == 0:
-        return np.empty(0), np.empty(0, dtype=int), _skipped("not asked")
+        return *NOTHING, _skipped("not asked")
     begin = time.perf_counter()
     size = CHAINS_AT_ONCE if model.box_.low.dim() == 3 else n
     points, labels = [], []
@@ -225,37 +223,28 @@ def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[np.ndarray, np.n
 
 def _extractor(
     model: GEDI, wanted: bool, weights: Path | None, n_samples: int
-) -> tuple[distances.Extractor | None, str]:
+) -> distances.Extractor | str:
     """The network for features, or why there is none; a bad file is refused before any work."""
     shape = tuple(model.box_.low.shape)
     if not wanted or n_samples == 0:
-        return None, "not asked" if not wanted else "no samples"
+        return "not asked" if not wanted else "no samples"
     if len(shape) != 3 or shape[0] not in (1, 3):
-        return None, "only for images with 1 or 3 channels"
+        return "only for images with 1 or 3 channels"
     try:
-        return distances.extractor(weights), ""
+        return distances.extractor(weights)
     except InputError as error:
         if weights is not None:
             raise
-        return None, str(error)
+        return str(error)
 
 
 def _frechet(
-    extract: distances.Extractor | None,
-    missing: str,
-    real: np.ndarray,
-    samples: np.ndarray,
-    reference: np.ndarray,
+    extract: distances.Extractor | str, x: np.ndarray, samples: np.ndarray, reference: np.ndarray
 ) -> Part:
-    if extract is None:
-        return _skipped(missing)
-    low, high = value_range(reference)
-
-    def scaled(x: np.ndarray) -> np.ndarray:
-        return np.clip(2 * (x - low) / (high - low) - 1, -1, 1).astype(np.float32)
-
+    if isinstance(extract, str):
+        return _skipped(extract)
     try:
-        result = distances.frechet(scaled(real), scaled(samples), extract)
+        result = distances.frechet(x, samples, extract, reference=reference)
     except InputError as error:  # too few, on one side or the other
         return _skipped(str(error))
     return {"title": result.title, **vars(result)}
