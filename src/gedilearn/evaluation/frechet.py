@@ -70,7 +70,8 @@ def frechet_distance(real_features: np.ndarray, fake_features: np.ndarray) -> fl
         )
     shift = real.mean(0) - fake.mean(0)
     # The triangular factor has the same product with itself, and no more rows than columns.
-    a, b = (np.linalg.qr((x - x.mean(0)) / np.sqrt(len(x) - 1), mode="r") for x in (real, fake))
+    scaled = ((x - x.mean(0)) / np.sqrt(len(x) - 1) for x in (real, fake))
+    a, b = (np.asarray(np.linalg.qr(x, mode="r")) for x in scaled)
     overlap = np.linalg.svd(a @ b.T, compute_uv=False).sum()
     distance = shift @ shift + (a**2).sum() + (b**2).sum() - 2 * overlap
     return max(float(distance), 0.0)  # rounding can carry the distance of equals below 0

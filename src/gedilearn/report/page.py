@@ -50,10 +50,7 @@ GAP_MEANING = (
     "(Proposition 1), measured on the training data without labels. It is 0 only for confident "
     "clusters that stay the same under views of the points and have the prior's proportions."
 )
-CAPTIONS = {
-    "training.png": "Terms and gap during training",
-    "clusters.png": "The clusters of the data",
-}
+CAPTIONS = ("Terms and gap during training", "The clusters of the data")  # of the two figures
 
 # A column of a table: its title and the class of its cells.
 Column = tuple[str, str]
@@ -64,7 +61,6 @@ def write_report(run: Path) -> Path:
     """Draw the figures of a finished run and write `report.html` beside them."""
     read = Run.read(run)
     summary = read.finished()
-    figures = draw_all(read.path)
     diagnosis = summary["diagnosis"]
     body = [
         f"<h1>{_text(read.name)}</h1>",
@@ -72,9 +68,9 @@ def write_report(run: Path) -> Path:
         "<h2>Findings</h2>",
         _findings(diagnosis["findings"]),
         "<h2>Cluster sizes</h2>",
-        _sizes(read.cluster_sizes()),
+        _sizes(summary["cluster_sizes"]),
         "<h2>Figures</h2>",
-        *(_image(path) for path in figures),
+        *map(_image, draw_all(read.files.path), CAPTIONS),
         '<p class="quiet">The certificate is about the clusters. How well the density and the '
         "samples match the data is for the eye to judge.</p>",
         "<h2>Events</h2>",
@@ -185,7 +181,7 @@ def _facts(read: Run, summary: dict[str, Any]) -> str:
         "training": f"{summary.get('iterations')} iterations in {summary.get('seconds')} seconds, "
         f"ended by: {summary.get('stopped')}",
         "version": f"gedi-learn {read.config.get('version', 'unknown')}",
-        "run directory": read.path,
+        "run directory": read.files.path,
     }
     facts |= {f"data: {name}": value for name, value in read.data.items()}
     if read.config.get("objects"):
@@ -214,10 +210,9 @@ def _cell(kind: str, value: Any) -> str:
     return f'<td class="{kind}">{_text(value)}</td>'
 
 
-def _image(path: Path) -> str:
+def _image(path: Path, caption: str) -> str:
     content = base64.b64encode(path.read_bytes()).decode("ascii")
-    words = _text(CAPTIONS.get(path.name, path.stem))
-    image = f'<img alt="{words}" src="data:image/png;base64,{content}">'
+    image = f'<img alt="{_text(caption)}" src="data:image/png;base64,{content}">'
     return f'<div class="scroll">{image}</div>'
 
 
