@@ -201,17 +201,9 @@ Branch = tuple[Pool, Steps]
 class Unit(nn.Module):
     """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size, if it pads."""
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        height: int,
-        width: int,
-        stride: int = 1,
-        *,
-        pads: bool = True,
-    ) -> None:
+    def __init__(self, inputs: int, layer: Layer, pads: bool = True) -> None:
         super().__init__()
+        outputs, height, width, stride = (*layer, 1)[:4]
         padding = (height // 2, width // 2) if pads and stride == 1 else (0, 0)
         self.conv = nn.Conv2d(inputs, outputs, (height, width), stride, padding, bias=False)
         self.bn = _norm(outputs)
@@ -230,7 +222,7 @@ class Mixed(nn.Module):
             channels = inputs
             for step in steps:
                 for name, layer in step.items():
-                    self.add_module(name, Unit(channels, *layer))
+                    self.add_module(name, Unit(channels, layer))
                 channels = sum(layer[0] for layer in step.values())
             self.outputs += channels
 
@@ -314,11 +306,11 @@ class Inception(FeatureNetwork):
 
     def __init__(self) -> None:
         super().__init__()
-        self.Conv2d_1a_3x3 = Unit(3, 32, 3, 3, stride=2)
-        self.Conv2d_2a_3x3 = Unit(32, 32, 3, 3, pads=False)
-        self.Conv2d_2b_3x3 = Unit(32, 64, 3, 3)
-        self.Conv2d_3b_1x1 = Unit(64, 80, 1, 1)
-        self.Conv2d_4a_3x3 = Unit(80, 192, 3, 3, pads=False)
+        self.Conv2d_1a_3x3 = Unit(3, (32, 3, 3, 2))
+        self.Conv2d_2a_3x3 = Unit(32, (32, 3, 3), pads=False)
+        self.Conv2d_2b_3x3 = Unit(32, (64, 3, 3))
+        self.Conv2d_3b_1x1 = Unit(64, (80, 1, 1))
+        self.Conv2d_4a_3x3 = Unit(80, (192, 3, 3), pads=False)
         self.mixed = []
         channels = 192
         for name, branches in {

@@ -8,7 +8,7 @@ achieves, and a Frechet distance has the distance between real images.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -118,7 +118,7 @@ def evaluate(
             "test_is_train": train is not None and test.x is train.x,
         },
         "clustering": _clustering(model, test, seen),
-        "certificate": _certificate(model, x) if certificate else _skipped("no views at hand"),
+        "certificate": _part(_certificate, model, x, certificate),
         "ood": {},
     }
     curves: dict[str, dict[str, Roc]] = {}
@@ -131,12 +131,12 @@ def evaluate(
 
     if probe != "none":
         tell(f"probe: {probe}")
-    result["probe"] = _probe(model, train, test, seen, probe, most)
+    result["probe"] = _part(_probe, model, train, test, seen, probe, most)
 
     samples, labels, result["samples"] = _draw(model, n_samples, steps, tell)
     if not isinstance(extract, str):
         tell(f"Frechet distance in {extract.space}")
-    result["frechet"] = _frechet(extract, x, samples, reference)
+    result["frechet"] = _part(_frechet, extract, x, samples, reference)
 
     result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
@@ -156,6 +156,14 @@ def _skipped(why: str) -> Part:
     return {"skipped": why}
 
 
+def _part(measure: Callable[..., Part], *arguments: Any) -> Part:
+    """What is measured, or why it cannot be: too few points, a single class, nothing finite."""
+    try:
+        return measure(*arguments)
+    except InputError as error:
+        return _skipped(str(error))
+
+
 def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
     part: Part = {
         "n": len(seen.labels),
@@ -171,11 +179,10 @@ def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
     return part | {"batchwise_nmi": in_batches}
 
 
-def _certificate(model: GEDI, x: np.ndarray) -> Part:
-    try:
-        found = model.diagnose(x)
-    except InputError as error:  # for instance too few points for the neighbour graph
-        return _skipped(str(error))
+def _certificate(model: GEDI, x: np.ndarray, wanted: bool) -> Part:
+    if not wanted:
+        return _skipped("no views at hand")
+    found = model.diagnose(x)
     return {"gap": found.gap, "certified": found.certified, "verdict": found.verdict, "n": len(x)}
 
 
@@ -193,12 +200,9 @@ def _probe(
     x, y = read(model, train.x[rows]).features, train.y[rows]
     few = evenly_spaced(len(x), most)  # the paper's probe takes all, neighbours do not
     k, n_test = min(NEIGHBOURS, len(few)), {"n_test": len(test.x)}
-    try:
-        fit = fast_probe if probe == "fast" else paper_probe
-        linear = vars(fit(x, y, seen.features, test.y)) | {"n_train": len(x)}
-        knn = vars(knn_accuracy(x[few], y[few], seen.features, test.y, k)) | {"n_train": len(few)}
-    except InputError as error:  # a single class, features that are not finite
-        return _skipped(str(error))
+    fit = fast_probe if probe == "fast" else paper_probe
+    linear = vars(fit(x, y, seen.features, test.y)) | {"n_train": len(x)}
+    knn = vars(knn_accuracy(x[few], y[few], seen.features, test.y, k)) | {"n_train": len(few)}
     return {"linear": linear | n_test, "knn": knn | n_test}
 
 
@@ -208,13 +212,11 @@ def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[np.ndarray, np.n
         return *NOTHING, _skipped("not asked")
     begin = time.perf_counter()
     size = CHAINS_AT_ONCE if model.box_.low.dim() == 3 else n
-    points, labels = [], []
+    drawn = []
     for k, start in enumerate(range(0, n, size)):
         tell(f"samples: {start} of {n} drawn, {steps} steps each")
-        x, y = model.sample(min(size, n - start), steps=steps, random_state=k)
-        points.append(x)
-        labels.append(y)
-    x, y = np.concatenate(points), np.concatenate(labels)
+        drawn.append(model.sample(min(size, n - start), steps=steps, random_state=k))
+    x, y = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     finite = np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
     x, y = x[finite], y[finite]
     part = {"n": n, "finite": len(x), "steps": steps, "clusters_used": len(np.unique(y))}
@@ -243,8 +245,5 @@ def _frechet(
 ) -> Part:
     if isinstance(extract, str):
         return _skipped(extract)
-    try:
-        result = distances.frechet(x, samples, extract, reference=reference)
-    except InputError as error:  # too few, on one side or the other
-        return _skipped(str(error))
+    result = distances.frechet(x, samples, extract, reference=reference)
     return {"title": result.title, **vars(result)}
