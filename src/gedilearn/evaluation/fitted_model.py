@@ -23,14 +23,14 @@ from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.evaluation.network import Seen, Tell, check_shape, every_score, read
 from gedilearn.evaluation.ood import Roc, compare, converted_for
 from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
-from gedilearn.evaluation.result_page import SHOWN, write_result
+from gedilearn.evaluation.result_page import SHOWN, Clustered, write_result
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]
 
 BATCH = 64  # of the batch-wise NMI
 NEIGHBOURS = 20
-NOTHING = np.empty(0), np.empty(0, dtype=int)  # points and their clusters
+NOTHING: Clustered = np.empty(0), np.empty(0, dtype=int)
 CHAINS_AT_ONCE = 100  # of images; a wide network holds no more in memory
 
 
@@ -133,10 +133,10 @@ def evaluate(
         tell(f"probe: {probe}")
     result["probe"] = _part(_probe, model, train, test, seen, probe, most)
 
-    samples, labels, result["samples"] = _draw(model, n_samples, steps, tell)
+    samples, result["samples"] = _draw(model, n_samples, steps, tell)
     if not isinstance(extract, str):
         tell(f"Frechet distance in {extract.space}")
-    result["frechet"] = _part(_frechet, extract, x, samples, reference)
+    result["frechet"] = _part(_frechet, extract, x, samples[0], reference)
 
     result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
@@ -144,8 +144,7 @@ def evaluate(
         if buffer is not None:
             shown = buffer[evenly_spaced(len(buffer), SHOWN)]
             chains = shown, read(model, shown).labels
-        drawn = samples, labels
-        write_result(out, result, curves, reference, drawn, chains, train.x if train else None)
+        write_result(out, result, curves, reference, samples, chains, train.x if train else None)
     return result
 
 
@@ -206,10 +205,10 @@ def _probe(
     return {"linear": linear | n_test, "knn": knn | n_test}
 
 
-def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[np.ndarray, np.ndarray, Part]:
+def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[Clustered, Part]:
     """Samples in the data's units, those that are finite, and their clusters."""
     if n == 0:
-        return *NOTHING, _skipped("not asked")
+        return NOTHING, _skipped("not asked")
     begin = time.perf_counter()
     size = CHAINS_AT_ONCE if model.box_.low.dim() == 3 else n
     drawn = []
@@ -220,7 +219,7 @@ def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[np.ndarray, np.n
     finite = np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
     x, y = x[finite], y[finite]
     part = {"n": n, "finite": len(x), "steps": steps, "clusters_used": len(np.unique(y))}
-    return x, y, part | {"seconds": round(time.perf_counter() - begin, 3)}
+    return (x, y), part | {"seconds": round(time.perf_counter() - begin, 3)}
 
 
 def _extractor(
