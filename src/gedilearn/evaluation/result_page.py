@@ -30,77 +30,54 @@ COMPARED = 40  # samples beside their nearest training images
 # --- words and numbers --------------------------------------------------------------------------
 
 Line = tuple[str, str, str]  # what was measured, its value, what must be read beside it
-Part = Mapping[str, Any]
 Clustered = tuple[np.ndarray, np.ndarray]  # points and their clusters
 
 
 def table(result: Mapping[str, Any]) -> list[Line]:
     """The numbers that count, one a line; parts that were skipped say why."""
-    clusters = result["clustering"]
-    parts = [
-        ("clusters against labels", clusters, _agreement),
-        ("gap", result["certificate"], _gap),
-        *(
-            (f"AUROC against {name}: {TITLES[kind]}", numbers, _auroc)
-            for name, part in result["ood"].items()
-            for kind, numbers in (part["scores"] | part["trivial"]).items()
-        ),
-        ("probe", result["probe"], _probes),
-        ("samples", result["samples"], _samples),
-        ("Frechet distance", result["frechet"], _distance),
-    ]
+    clusters, gap, probe = result["clustering"], result["certificate"], result["probe"]
     lines = [("clusters used", str(clusters["clusters_used"]), f"of {clusters['n_clusters']}")]
-    for title, part, shown in parts:
-        lines += [(title, "-", part["skipped"])] if "skipped" in part else shown(title, part)
-    return lines
+    if "skipped" in clusters:
+        lines.append(_line("clusters against labels", clusters))
+    else:
+        batches = clusters["batchwise_nmi"]
+        size = f" of {batches['batch_size']}" if "batch_size" in batches else ""
+        lines += [
+            _line("NMI", clusters, "{nmi:.3f}", "whole test set"),
+            _line("AMI", clusters, "{ami:.3f}", "whole test set"),
+            _line("ARI", clusters, "{ari:.3f}", "whole test set"),
+            _line("accuracy", clusters, "{accuracy:.3f}", "best one-to-one assignment"),
+            _line(
+                f"NMI, mean of batches{size}", batches, "{nmi:.3f}", "random labels: {chance:.3f}"
+            ),
+        ]
+    said = "certified" if gap.get("certified") else "not certified"
+    lines.append(_line("gap", gap, "{gap:.4f} nats", f"{said}, on {{n}} points"))
+    for name, part in result["ood"].items():
+        for kind, numbers in (part["scores"] | part["trivial"]).items():
+            trivial = "; needs no learning, {direction}" if kind in TRIVIAL else ""
+            beside = f"FPR at 95%: {{fpr95:.3f}}{trivial}"
+            title = f"AUROC against {name}: {TITLES[kind]}"
+            lines.append(_line(title, numbers, "{auroc:.3f}", beside))
+    if "skipped" in probe:
+        lines.append(_line("probe", probe))
+    else:
+        for name, kind in (("linear probe", "linear"), ("nearest neighbours", "knn")):
+            beside = "{method}; {n_train} training points"
+            lines.append(_line(f"{name}, accuracy", probe[kind], "{accuracy:.3f}", beside))
+    beside = "{finite} finite, {steps} steps from noise, in clusters: {clusters_used}"
+    lines.append(_line("samples", result["samples"], "{n}", beside))
+    distance = result["frechet"]
+    beside = "real against real {floor:.2f}; {n} images on each side"
+    title = distance.get("title", "Frechet distance")
+    return [*lines, _line(title, distance, "{distance:.2f}", beside)]
 
 
-def _agreement(title: str, part: Part) -> list[Line]:
-    lines = [
-        (kind.upper(), _number(part[kind]), "whole test set") for kind in ("nmi", "ami", "ari")
-    ]
-    lines.append(("accuracy", _number(part["accuracy"]), "best one-to-one assignment"))
-    batches = part["batchwise_nmi"]
-    if "skipped" in batches:
-        return [*lines, ("NMI, mean of batches", "-", batches["skipped"])]
-    beside = f"random labels: {_number(batches['chance'])}"
-    name = f"NMI, mean of batches of {batches['batch_size']}"
-    return [*lines, (name, _number(batches["nmi"]), beside)]
-
-
-def _gap(title: str, part: Part) -> list[Line]:
-    said = "certified" if part["certified"] else "not certified"
-    return [(title, f"{part['gap']:.4f} nats", f"{said}, on {part['n']} points")]
-
-
-def _auroc(title: str, part: Part) -> list[Line]:
-    trivial = f"; needs no learning, {part['direction']}" if "direction" in part else ""
-    return [(title, _number(part["auroc"]), f"FPR at 95%: {_number(part['fpr95'])}{trivial}")]
-
-
-def _probes(title: str, part: Part) -> list[Line]:
-    return [
-        (
-            f"{name}, accuracy",
-            _number(part[kind]["accuracy"]),
-            f"{part[kind]['method']}; {part[kind]['n_train']} training points",
-        )
-        for name, kind in (("linear probe", "linear"), ("nearest neighbours", "knn"))
-    ]
-
-
-def _samples(title: str, part: Part) -> list[Line]:
-    beside = f"{part['finite']} finite, {part['steps']} steps from noise, in clusters: "
-    return [(title, str(part["n"]), f"{beside}{part['clusters_used']}")]
-
-
-def _distance(title: str, part: Part) -> list[Line]:
-    beside = f"real against real {part['floor']:.2f}; {part['n']} images on each side"
-    return [(part["title"], f"{part['distance']:.2f}", beside)]
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}"
+def _line(title: str, part: Mapping[str, Any], value: str = "", beside: str = "") -> Line:
+    """`value` and `beside` with the numbers of the part in their places, or why it was skipped."""
+    if "skipped" in part:
+        return title, "-", part["skipped"]
+    return title, value.format(**part), beside.format(**part)
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
