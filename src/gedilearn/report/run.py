@@ -75,9 +75,8 @@ class Run:
 
     def finished(self) -> dict[str, Any]:
         """The summary, or one line that says how to get one."""
-        if self.summary is None:
-            raise self._missing(self.files.summary)
-        return self.summary
+        self._existing(self.files.summary)
+        return _dict(self.summary)
 
     def curves(self) -> Curves:
         """Terms and gaps, member by member."""
@@ -102,9 +101,7 @@ class Run:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        file = self.files.preview
-        if not file.exists():
-            raise self._missing(file)
+        file = self._existing(self.files.preview)
         try:
             content = load_file(file)
             points, labels = content["points"], content["labels"]
@@ -123,13 +120,13 @@ class Run:
         """The fitted model."""
         from gedilearn.estimator import GEDI
 
-        if not self.files.model.exists():
-            raise self._missing(self.files.model)
-        return GEDI.load(self.files.model)
+        return GEDI.load(self._existing(self.files.model))
 
-    def _missing(self, file: Path) -> InputError:
-        remedy = f"finish the training with gedi resume {self.files.path}"
-        return InputError(f"{file} is missing: {remedy}")
+    def _existing(self, file: Path) -> Path:
+        if not file.exists():
+            remedy = f"finish the training with gedi resume {self.files.path}"
+            raise InputError(f"{file} is missing: {remedy}")
+        return file
 
 
 def number(value: Any) -> float:
