@@ -17,7 +17,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from PIL import Image
-from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
 from gedilearn import panels
@@ -26,6 +25,7 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.data.graph import draw
 from gedilearn.data.toy import moons
 from gedilearn.data.views import Views, WalkViews, make_views
+from gedilearn.evaluation.clustering import nmi
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.energy import EnergyModel, posterior
 from gedilearn.settings import Settings, resolve
@@ -100,8 +100,8 @@ def watch(data: Dataset, *changes: dict[str, Any], seed: int = SEED) -> Watched:
     used: list[Views] = []
     (result,) = train(x, settings, on_step=look)
     labels = _predict(result.model, x).argmax(1)
-    nmi = float(normalized_mutual_info_score(data.y, labels))
-    return Watched(data, x, used[0], result, moments, nmi)
+    assert data.y is not None
+    return Watched(data, x, used[0], result, moments, nmi(data.y, labels))
 
 
 @torch.no_grad()

@@ -26,14 +26,10 @@ COLOURS = (
     "#D55E00", "#000000", "#8A8A8A", "#882255", "#F0E442",
 )  # fmt: skip
 MARKERS = "o^sDv"
+Layout = Literal["constrained", "compressed"]
 
 
-def new_figure(
-    width: float,
-    height: float,
-    title: str,
-    layout: Literal["constrained", "compressed"] = "constrained",
-) -> Figure:
+def new_figure(width: float, height: float, title: str, layout: Layout = "constrained") -> Figure:
     """An empty figure outside pyplot, in inches, made higher for a title of many lines."""
     from matplotlib.figure import Figure
 
@@ -67,16 +63,8 @@ def dress(axes: Axes, title: str, x: str, y: str) -> None:
 def note(axes: Axes, words: str) -> None:
     """Words in place of a drawing that cannot be made."""
     axes.tick_params(labelleft=False, labelbottom=False)
-    axes.text(
-        0.5,
-        0.5,
-        words,
-        transform=axes.transAxes,
-        ha="center",
-        va="center",
-        fontsize=10,
-        bbox={"facecolor": "white", "edgecolor": "none"},
-    )
+    box, at = {"facecolor": "white", "edgecolor": "none"}, axes.transAxes
+    axes.text(0.5, 0.5, words, ha="center", va="center", fontsize=10, bbox=box, transform=at)
 
 
 def colour(cluster: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from gedilearn.errors import InputError, suggestion
@@ -9,28 +10,25 @@ from gedilearn.registry import METHODS
 
 Values = dict[str, Any]
 
+# Of all the paper's tables; a chain for each point of the batch. The paper is silent on the margin
+# and on clamping: chains start in the data's bounding box, and nothing is clamped.
+_PAPER_SAMPLER: Values = {
+    "noise": 0.01, "buffer": 10_000, "chains": None, "restart": 0.05, "margin": 0.0, "clamp": False,
+}  # fmt: skip
+_PAPER_BETAS = (0.9, 0.999)
+
 # --- synthetic data -----------------------------------------------------------------------------
 
 # The synthetic experiments of the paper (its appendix on hyperparameters for synthetic data). What
-# the tables leave silent: data in its own units, chains that start in the data's bounding box,
-# nothing clamped.
+# the tables leave silent: data in its own units.
 _PAPER_TOY_LITERAL: Values = {
     "scaling": "none",
     "network": {"hidden": (100, 100), "features": 2, "head": (4,), "activation": "relu"},
     "views": {"kind": "noise", "noise": 0.03},
     "weights": {"gen": 1.0, "inv": 50.0, "prior": 10.0, "energy": 0.0},
-    "sampler": {
-        "steps": 1,
-        "step_size": 0.01**2 / 2,
-        "noise": 0.01,
-        "buffer": 10_000,
-        "chains": None,
-        "restart": 0.05,
-        "margin": 0.0,
-        "clamp": False,
-    },
+    "sampler": {"steps": 1, "step_size": 0.01**2 / 2} | _PAPER_SAMPLER,
     "density": {"iterations": 0},
-    "optimizer": {"learning_rate": 1e-3, "betas": (0.9, 0.999), "batch_size": 400},
+    "optimizer": {"learning_rate": 1e-3, "betas": _PAPER_BETAS, "batch_size": 400},
     "training": {"max_iter": 20_000, "n_init": 1},
 }
 
@@ -44,6 +42,9 @@ _PAPER_TOY_LITERAL: Values = {
 _PAPER_TOY_METHODS: dict[str, Values] = {
     "jem": {"sampler": {"steps": 10}},  # its own list in the paper; the rest of it is GEDI's
 }
+
+# (share of the training, noise)
+_RISING_NOISE = ((0.0, 0.03), (0.75, 0.03), (0.76, 0.1), (0.99, 0.1), (1.0, 0.03))
 
 # What methods of other terms keep of the paper's table under `paper/toy`: the rate and the noise
 # that INV and PRIOR need are no remedy for them, and SwAV loses circles by them.
@@ -80,32 +81,12 @@ def _paper_images(data: str) -> Values:
             "temperature": 1.0,  # silent
         },
         "views": {"kind": "paper", "flip": data != "svhn", "noise": 0.03},
-        "weights": {
-            "gen": 1.0,
-            "inv": 50.0,
-            "symmetric": False,  # its equation has one direction
-            "prior": prior,
-            "energy": 0.0,  # not in the paper
-        },
-        "sampler": {
-            "steps": 20,
-            "step_size": 1.0,
-            "noise": 0.01,
-            "max_move": None,  # silent, as are the three below: the sampler as first published
-            "buffer": 10_000,
-            "chains": None,  # one for each image of the batch
-            "restart": 0.05,
-            "margin": 0.0,  # uniform in [-1, 1], as pixels are
-            "clamp": False,
-        },
-        "optimizer": {
-            "learning_rate": 1e-4,
-            "schedule": "constant",  # silent, as are the warm-up and the clipping below
-            "warmup": 0,
-            "betas": (0.9, 0.999),
-            "batch_size": _IMAGE_BATCH,
-            "grad_clip": None,
-        },
+        # Its equation has one direction, and it has no penalty on energies.
+        "weights": {"gen": 1.0, "inv": 50.0, "symmetric": False, "prior": prior, "energy": 0.0},
+        # Silent on the largest move, on schedule, warm-up and clipping: as first published, none.
+        "sampler": {"steps": 20, "step_size": 1.0, "max_move": None} | _PAPER_SAMPLER,
+        "optimizer": {"learning_rate": 1e-4, "betas": _PAPER_BETAS, "batch_size": _IMAGE_BATCH}
+        | {"schedule": "constant", "warmup": 0, "grad_clip": None},
         # All terms from the start, so that the rest of this section has no use.
         "density": {"iterations": 0, "learning_rate": 1e-4, "inv": 50.0, "prior": prior},
         "swav": {"embedding": width},  # the head's F outputs; silent: as many prototypes
@@ -149,13 +130,8 @@ def _small_images(data: str) -> Values:
         # Long steps that are cut at a tenth, inside the box: they travel in few steps and
         # do not break away. The buffer is small because few samples are ever drawn.
         "sampler": paper["sampler"]
-        | {
-            "steps": SMALL_STEPS,
-            "step_size": 10.0,
-            "max_move": 0.1,
-            "buffer": 2_000,
-            "clamp": True,
-        },
+        | {"steps": SMALL_STEPS, "step_size": 10.0, "max_move": 0.1}
+        | {"buffer": 2_000, "clamp": True},
         # 1e-4 does not get far in so few iterations.
         "optimizer": paper["optimizer"]
         | {"learning_rate": SMALL_RATE, "schedule": "cosine", "warmup": 50, "grad_clip": 5.0},
@@ -182,10 +158,8 @@ def small_iterations(method: str) -> tuple[int, int]:
 
 
 def _small_image_methods() -> dict[str, Values]:
-    changes: dict[str, Values] = {}
-    for method in METHODS:
-        if method != "gedi":
-            changes[method] = {"training": {"max_iter": small_iterations(method)[0]}}
+    others = [method for method in METHODS if method != "gedi"]
+    changes = {one: {"training": {"max_iter": small_iterations(one)[0]}} for one in others}
     changes["jem"] |= _PAPER_IMAGE_METHODS["jem"]
     return changes
 
@@ -206,10 +180,7 @@ PRESETS: dict[str, Values] = {
         # The paper's noise finds circles, but leaves some moons cut across; more noise from the
         # start mends moons and loses circles. So it rises when the circles stand. When GEN comes it
         # is the paper's again: under more, predictions soften and no certificate survives.
-        "views": {
-            "kind": "noise",
-            "noise": ((0.0, 0.03), (0.75, 0.03), (0.76, 0.1), (0.99, 0.1), (1.0, 0.03)),
-        },
+        "views": {"kind": "noise", "noise": _RISING_NOISE},
         # Chains that hardly move let energies run away.
         "weights": _PAPER_TOY_LITERAL["weights"] | {"energy": 0.01},
         # With GEN from the start fewer runs arrived: it waits for the clusters.
@@ -264,14 +235,10 @@ def preset(name: str, method: str | None = None) -> Values:
     """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}{suggestion(name, PRESETS)}")
-    values = _copy(PRESETS[name])
+    values = deepcopy(PRESETS[name])
     if method is None:
         return values
     values["method"] = METHODS.check(method)
     for section, changed in CHANGES.get(name, {}).get(method, {}).items():
         values[section] = values.get(section, {}) | changed
     return values
-
-
-def _copy(values: Values) -> Values:
-    return {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}

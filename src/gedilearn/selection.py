@@ -18,13 +18,13 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
 
 from gedilearn.data.arrays import Scaling, check_enough, evenly_spaced
 from gedilearn.data.graph import surviving_modes, walk_tables
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
+from gedilearn.evaluation.clustering import ari
 
 # Clusters only, and not for long: certified fits end within a few hundred iterations, and the
 # others are only compared.
@@ -168,7 +168,7 @@ def _check_arguments(max_clusters: int, n_init: int, arguments: dict[str, Any]) 
 def _row(best: GEDI, fits: list[GEDI], seconds: float) -> Row:
     pairs = combinations((model.labels_ for model in fits), 2)
     k, gap = best.settings_.n_clusters, best.certificate_gap_
-    stability = float(np.mean([adjusted_rand_score(a, b) for a, b in pairs]))
+    stability = float(np.mean([ari(a, b) for a, b in pairs]))
     unused = k - int(best.diagnosis_["clusters in use"].value)
     return {
         "n_clusters": k,
@@ -201,32 +201,25 @@ def _order(row: Row, tol: float) -> tuple[int, float]:
 
 def _words(ranked: list[Row], modes: int | None, tol: float) -> str:
     best = ranked[0]
-    k = best["n_clusters"]
+    k, gap = best["n_clusters"], f"a gap of {best['gap']:.4f} nats"
+    tried = sorted(row["n_clusters"] for row in ranked)
+    span = f"{tried[0]} to {tried[-1]}" if len(tried) > 1 else f"{k}"
     certified = sorted(row["n_clusters"] for row in ranked if row["certified"])
-    low, high = min(r["n_clusters"] for r in ranked), max(r["n_clusters"] for r in ranked)
-    span = f"{low} to {high}" if high > low else f"{low}"
-    agreement = f"initialisations agree to {best['stability']:.2f} (adjusted Rand index, 1 at best)"
+    parts = []
     if _tier(best, tol) == 2:
-        parts = [
-            f"no number stands out: none of {span} is certified, or nearly",
-            f"the least bad is {k}, with a gap of {best['gap']:.3f} nats; {agreement}",
-        ]
+        parts.append(f"no number stands out: none of {span} is certified, or nearly")
+        found = f"the least bad is {k}, with a gap of {best['gap']:.3f} nats"
     elif not certified:
-        parts = [
-            f"{k} clusters, probably: none of {span} is certified, but {k} is nearly, "
-            f"with a gap of {best['gap']:.4f} nats (certified below {tol:g}); {agreement}"
-        ]
+        found = f"{k} clusters, probably: none of {span} is certified, but {k} is nearly, "
+        found += f"with {gap} (certified below {tol:g})"
     elif len(certified) == 1:
-        parts = [
-            f"{k} clusters: certified with a gap of {best['gap']:.4f} nats, "
-            f"alone among {span}; {agreement}"
-        ]
+        found = f"{k} clusters: certified with {gap}, alone among {span}"
     else:
-        parts = [
-            f"{k} clusters: the finest of several certified numbers "
-            f"({', '.join(map(str, certified))}), with a gap of {best['gap']:.4f} nats; a smaller "
-            f"one joins its clusters to groups; {agreement}"
-        ]
+        listed = ", ".join(map(str, certified))
+        found = f"{k} clusters: the finest of several certified numbers ({listed}), with {gap}; "
+        found += "a smaller one joins its clusters to groups"
+    agreement = f"initialisations agree to {best['stability']:.2f} (adjusted Rand index, 1 at best)"
+    parts.append(f"{found}; {agreement}")
     if modes is not None:
         also = "also " if modes == k else ""
         parts.append(f"long walks on the neighbour graph {also}tell {modes} groups apart")

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 from scipy.spatial.distance import cdist
 
+from gedilearn.data import arrays
 from gedilearn.errors import InputError
-from gedilearn.evaluation import images as module
 from gedilearn.evaluation.images import converted, image_grid, nearest, save_png, value_range
 
 
@@ -51,7 +51,7 @@ def test_a_grid_is_no_wider_than_its_longest_row():
 def test_numbers_are_black_at_low_and_white_at_high_and_clipped_beyond():
     x = np.array([-3.0, -1.0, 0.0, 1.0, 2.0]).reshape(5, 1, 1, 1)
     assert image_grid(x, 5)[0, ::3, 0].tolist() == [0, 0, 128, 255, 255]
-    assert image_grid(x, 5, low=0)[0, ::3, 0].tolist() == [0, 0, 0, 255, 255]
+    assert image_grid(x, 5, values=(0.0, 1.0))[0, ::3, 0].tolist() == [0, 0, 0, 255, 255]
     assert image_grid(x, 5)[0, 0].tolist() == [0, 0, 0]  # grey fills all three channels
 
 
@@ -86,10 +86,10 @@ def test_images_that_do_not_fit_are_refused_in_one_line(arguments, words):
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("block", [2**24, 100, 1])
+@pytest.mark.parametrize("block", [2**22, 100, 1])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_the_nearest_are_those_of_all_distances_whatever_the_block(monkeypatch, block, offset):
-    monkeypatch.setattr(module, "_BLOCK_VALUES", block)
+    monkeypatch.setattr(arrays, "_CHUNK_VALUES", block)
     generator = np.random.default_rng(0)
     samples = offset + generator.normal(size=(13, 3, 2, 2))
     training = offset + generator.normal(size=(57, 3, 2, 2))
@@ -98,7 +98,7 @@ def test_the_nearest_are_those_of_all_distances_whatever_the_block(monkeypatch, 
 
 
 def test_of_equally_near_ones_the_first_is_taken_across_blocks(monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_VALUES", 4)
+    monkeypatch.setattr(arrays, "_CHUNK_VALUES", 4)
     training = np.array([[5.0], [1.0], [9.0], [1.0], [1.0], [7.0], [1.0], [3.0]])
     assert nearest(np.array([[1.0], [3.0]]), training).tolist() == [1, 7]
 

@@ -101,10 +101,10 @@ def test_the_fast_probe_is_logistic_regression_on_standardised_columns(digits):
     train_x, train_y, test_x, test_y = digits
     mean, std = train_x.mean(0), train_x.std(0)
     std[std == 0] = 1
-    regression = LogisticRegression(C=0.05, max_iter=1_000).fit((train_x - mean) / std, train_y)
-    found = fast_probe(*digits, C=0.05)
+    found = fast_probe(*digits)
+    c = found.settings["C"]
+    regression = LogisticRegression(C=c, max_iter=1_000).fit((train_x - mean) / std, train_y)
     assert found.accuracy == regression.score((test_x - mean) / std, test_y)
-    assert found.settings["C"] == 0.05 and found.settings["C chosen by"] == "given"
 
 
 def test_the_fast_probe_chooses_a_strong_penalty_where_columns_are_noise():

@@ -94,3 +94,16 @@ def test_another_format_is_named(tmp_path: Path) -> None:
     (tmp_path / "latest.json").write_text(json.dumps({"format": 99, "folder": "step-1"}))
     with pytest.raises(InputError, match="format 99"):
         checkpoint.latest(tmp_path)
+
+
+def test_the_chains_of_the_kept_member_come_from_the_newest_checkpoint(tmp_path: Path) -> None:
+    assert checkpoint.kept_chains(tmp_path) is None
+    chains = torch.randn(3, 5, 2)
+    for step, buffer in enumerate(({}, {"buffer": chains[:1]}, {"buffer": chains})):
+        folder = checkpoint.step_folder(tmp_path, step)
+        folder.mkdir()
+        checkpoint.save_tree(folder, checkpoint.OWN.format(0), buffer)
+        checkpoint.save_tree(folder, checkpoint.SHARED, {"kept": [{"member": 2}]})
+        checkpoint.publish(tmp_path, step)
+        found = checkpoint.kept_chains(tmp_path)
+        assert same(found, (None, chains[0], chains[2])[step])

@@ -234,9 +234,10 @@ def evaluate(
     from gedilearn import evaluation
     from gedilearn.cli.runs import Fitted
     from gedilearn.training.result import load_model
+    from gedilearn.training.run_directory import RunDirectory
 
     screen, fitted = Screen(as_json, quiet), Fitted.open(run)
-    out = out or fitted.file.parent / "evaluation"
+    out = out or RunDirectory(fitted.file.parent).evaluation
     trained = fitted.read_train(train, test, screen)
     tested = fitted.read_test(trained, train, test, screen)
     result = evaluation.evaluate(

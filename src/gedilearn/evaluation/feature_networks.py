@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -188,41 +188,28 @@ class EfficientNetLite0(FeatureNetwork):
 # --- Inception-v3 -------------------------------------------------------------------------------
 
 Pool = Callable[[Tensor], Tensor]
+NO_POOL: Pool = nn.Identity()
 MEAN: Pool = partial(avg_pool2d, kernel_size=3, stride=1, padding=1, count_include_pad=False)
 LARGEST: Pool = partial(max_pool2d, kernel_size=3, stride=1, padding=1)
 HALVE: Pool = partial(max_pool2d, kernel_size=3, stride=2)
 
+Layer = tuple[int, ...]  # output channels, height and width of the kernel, stride if it is not 1
+Steps = list[dict[str, Layer]]  # one after another; the layers of a step share their input
+Branch = tuple[Pool, Steps]
+
 
 class Unit(nn.Module):
-    """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size if it pads."""
+    """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size, if it pads."""
 
-    def __init__(
-        self, inputs: int, outputs: int, kernel: tuple[int, int], stride: int = 1, pads: bool = True
-    ) -> None:
+    def __init__(self, inputs: int, layer: Layer, pads: bool = True) -> None:
         super().__init__()
-        padding = (kernel[0] // 2, kernel[1] // 2) if pads else (0, 0)
-        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        outputs, height, width, stride = (*layer, 1)[:4]
+        padding = (height // 2, width // 2) if pads and stride == 1 else (0, 0)
+        self.conv = nn.Conv2d(inputs, outputs, (height, width), stride, padding, bias=False)
         self.bn = _norm(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         return relu(self.bn(self.conv(x)))
-
-
-class Branch(NamedTuple):
-    """Pooling, if any, then layers: `name_1`, `name_2`, ..., or `name` where there is only one.
-
-    Attributes
-    ----------
-    layers: (output channels, height and width of the kernel)
-    halves: the last layer has stride 2 and does not pad
-    forks: behind the layers there are two, side by side, with 384 channels each
-    """
-
-    name: str
-    layers: tuple[tuple[int, int, int], ...]
-    pool: Pool | None = None
-    halves: bool = False
-    forks: bool = False
 
 
 class Mixed(nn.Module):
@@ -230,79 +217,73 @@ class Mixed(nn.Module):
 
     def __init__(self, inputs: int, branches: list[Branch]) -> None:
         super().__init__()
-        self.outputs = 0
-        # For each branch its pooling and the names of its layers; those of a step share an input.
-        self.branches: list[tuple[Pool | None, list[list[str]]]] = []
-        for branch in branches:
-            channels, steps = inputs, []
-            n = len(branch.layers)
-            for i, (outputs, height, width) in enumerate(branch.layers, 1):
-                name = branch.name if n + branch.forks == 1 else f"{branch.name}_{i}"
-                stride = 2 if branch.halves and i == n else 1
-                unit = Unit(channels, outputs, (height, width), stride, pads=stride == 1)
-                self.add_module(name, unit)
-                steps.append([name])
-                channels = outputs
-            if branch.forks:
-                names = [f"{branch.name}_{n + 1}{side}" for side in "ab"]
-                for name, shape in zip(names, ((1, 3), (3, 1)), strict=True):
-                    self.add_module(name, Unit(channels, 384, shape))
-                steps.append(names)
-                channels = 2 * 384
-            self.branches.append((branch.pool, steps))
+        self.branches, self.outputs = branches, 0
+        for _, steps in branches:
+            channels = inputs
+            for step in steps:
+                for name, layer in step.items():
+                    self.add_module(name, Unit(channels, layer))
+                channels = sum(layer[0] for layer in step.values())
             self.outputs += channels
 
     def forward(self, x: Tensor) -> Tensor:
         found = []
         for pool, steps in self.branches:
-            y = x if pool is None else pool(x)
-            for names in steps:
-                y = torch.cat([self.get_submodule(name)(y) for name in names], dim=1)
+            y = pool(x)
+            for step in steps:
+                y = torch.cat([self.get_submodule(name)(y) for name in step], dim=1)
             found.append(y)
         return torch.cat(found, dim=1)
 
 
+def _chain(name: str, *layers: Layer) -> Steps:
+    """`name_1`, `name_2`, ..., or `name` where there is only one."""
+    if len(layers) == 1:
+        return [{name: layers[0]}]
+    return [{f"{name}_{i}": layer} for i, layer in enumerate(layers, 1)]
+
+
 def _at_35(pooled: int) -> list[Branch]:
     return [
-        Branch("branch1x1", ((64, 1, 1),)),
-        Branch("branch5x5", ((48, 1, 1), (64, 5, 5))),
-        Branch("branch3x3dbl", ((64, 1, 1), (96, 3, 3), (96, 3, 3))),
-        Branch("branch_pool", ((pooled, 1, 1),), pool=MEAN),
+        (NO_POOL, _chain("branch1x1", (64, 1, 1))),
+        (NO_POOL, _chain("branch5x5", (48, 1, 1), (64, 5, 5))),
+        (NO_POOL, _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3))),
+        (MEAN, _chain("branch_pool", (pooled, 1, 1))),
     ]
 
 
-def _from_35_to_17() -> list[Branch]:
-    return [
-        Branch("branch3x3", ((384, 3, 3),), halves=True),
-        Branch("branch3x3dbl", ((64, 1, 1), (96, 3, 3), (96, 3, 3)), halves=True),
-        Branch("", (), pool=HALVE),
-    ]
+FROM_35_TO_17: list[Branch] = [
+    (NO_POOL, _chain("branch3x3", (384, 3, 3, 2))),
+    (NO_POOL, _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3, 2))),
+    (HALVE, []),
+]
 
 
 def _at_17(n: int) -> list[Branch]:
-    double = ((n, 1, 1), (n, 7, 1), (n, 1, 7), (n, 7, 1), (192, 1, 7))
+    double = (n, 1, 1), (n, 7, 1), (n, 1, 7), (n, 7, 1), (192, 1, 7)
     return [
-        Branch("branch1x1", ((192, 1, 1),)),
-        Branch("branch7x7", ((n, 1, 1), (n, 1, 7), (192, 7, 1))),
-        Branch("branch7x7dbl", double),
-        Branch("branch_pool", ((192, 1, 1),), pool=MEAN),
+        (NO_POOL, _chain("branch1x1", (192, 1, 1))),
+        (NO_POOL, _chain("branch7x7", (n, 1, 1), (n, 1, 7), (192, 7, 1))),
+        (NO_POOL, _chain("branch7x7dbl", *double)),
+        (MEAN, _chain("branch_pool", (192, 1, 1))),
     ]
 
 
-def _from_17_to_8() -> list[Branch]:
-    return [
-        Branch("branch3x3", ((192, 1, 1), (320, 3, 3)), halves=True),
-        Branch("branch7x7x3", ((192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3)), halves=True),
-        Branch("", (), pool=HALVE),
-    ]
+FROM_17_TO_8: list[Branch] = [
+    (NO_POOL, _chain("branch3x3", (192, 1, 1), (320, 3, 3, 2))),
+    (NO_POOL, _chain("branch7x7x3", (192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3, 2))),
+    (HALVE, []),
+]
 
 
 def _at_8(pool: Pool) -> list[Branch]:
+    wide, high = (384, 1, 3), (384, 3, 1)
+    double = _chain("branch3x3dbl", (448, 1, 1), (384, 3, 3))
     return [
-        Branch("branch1x1", ((320, 1, 1),)),
-        Branch("branch3x3", ((384, 1, 1),), forks=True),
-        Branch("branch3x3dbl", ((448, 1, 1), (384, 3, 3)), forks=True),
-        Branch("branch_pool", ((192, 1, 1),), pool=pool),
+        (NO_POOL, _chain("branch1x1", (320, 1, 1))),
+        (NO_POOL, [{"branch3x3_1": (384, 1, 1)}, {"branch3x3_2a": wide, "branch3x3_2b": high}]),
+        (NO_POOL, [*double, {"branch3x3dbl_3a": wide, "branch3x3dbl_3b": high}]),
+        (pool, _chain("branch_pool", (192, 1, 1))),
     ]
 
 
@@ -325,17 +306,17 @@ class Inception(FeatureNetwork):
 
     def __init__(self) -> None:
         super().__init__()
-        self.Conv2d_1a_3x3 = Unit(3, 32, (3, 3), stride=2, pads=False)
-        self.Conv2d_2a_3x3 = Unit(32, 32, (3, 3), pads=False)
-        self.Conv2d_2b_3x3 = Unit(32, 64, (3, 3))
-        self.Conv2d_3b_1x1 = Unit(64, 80, (1, 1))
-        self.Conv2d_4a_3x3 = Unit(80, 192, (3, 3), pads=False)
+        self.Conv2d_1a_3x3 = Unit(3, (32, 3, 3, 2))
+        self.Conv2d_2a_3x3 = Unit(32, (32, 3, 3), pads=False)
+        self.Conv2d_2b_3x3 = Unit(32, (64, 3, 3))
+        self.Conv2d_3b_1x1 = Unit(64, (80, 1, 1))
+        self.Conv2d_4a_3x3 = Unit(80, (192, 3, 3), pads=False)
         self.mixed = []
         channels = 192
         for name, branches in {
-            "5b": _at_35(32), "5c": _at_35(64), "5d": _at_35(64), "6a": _from_35_to_17(),
+            "5b": _at_35(32), "5c": _at_35(64), "5d": _at_35(64), "6a": FROM_35_TO_17,
             "6b": _at_17(128), "6c": _at_17(160), "6d": _at_17(160), "6e": _at_17(192),
-            "7a": _from_17_to_8(), "7b": _at_8(MEAN), "7c": _at_8(LARGEST),
+            "7a": FROM_17_TO_8, "7b": _at_8(MEAN), "7c": _at_8(LARGEST),
         }.items():  # fmt: skip
             block = Mixed(channels, branches)
             self.add_module(f"Mixed_{name}", block)

@@ -8,7 +8,7 @@ achieves, and a Frechet distance has the distance between real images.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,17 +20,17 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation import frechet as distances
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.evaluation.images import value_range
 from gedilearn.evaluation.network import Seen, Tell, check_shape, every_score, read
 from gedilearn.evaluation.ood import Roc, compare, converted_for
 from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
-from gedilearn.evaluation.result_page import SHOWN, Pictures, write_result
+from gedilearn.evaluation.result_page import SHOWN, Clustered, write_result
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]
 
 BATCH = 64  # of the batch-wise NMI
 NEIGHBOURS = 20
+NOTHING: Clustered = np.empty(0), np.empty(0, dtype=int)
 CHAINS_AT_ONCE = 100  # of images; a wide network holds no more in memory
 
 
@@ -67,7 +67,7 @@ def evaluate(
     samples     {"n", "finite", "steps", "clusters_used", "seconds"}
     frechet     {"title", "distance", "floor", "space", "n"}; the title is FID only where it is
     files       names of what was written into `out`
-    seconds     the time all of it took
+    seconds     the time that measuring took
 
     Parameters
     ----------
@@ -100,10 +100,9 @@ def evaluate(
         name: converted_for(model, reference, name, other, most)
         for name, other in (others or {}).items()
     }
-    extract, missing = _extractor(model, frechet, weights, n_samples)
+    extract = _extractor(model, frechet, weights, n_samples)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    pictures = Pictures(out, reference)
 
     tell(f"clusters of {len(test.x)} points")
     seen = read(model, test.x)
@@ -119,7 +118,7 @@ def evaluate(
             "test_is_train": train is not None and test.x is train.x,
         },
         "clustering": _clustering(model, test, seen),
-        "certificate": _certificate(model, x) if certificate else _skipped("no views at hand"),
+        "certificate": _part(_certificate, model, x, certificate),
         "ood": {},
     }
     curves: dict[str, dict[str, Roc]] = {}
@@ -129,25 +128,23 @@ def evaluate(
         tell(f"points outside: {name}")
         part, curves[name] = compare(model, reference, x, ours, other)
         result["ood"][name] = {"changes": changes, **part}
-    pictures.roc(curves)
 
     if probe != "none":
         tell(f"probe: {probe}")
-    result["probe"] = _probe(model, train, test, seen, probe, most)
+    result["probe"] = _part(_probe, model, train, test, seen, probe, most)
 
-    samples, labels, result["samples"] = _draw(model, n_samples, steps, tell)
-    if extract is not None:
+    samples, result["samples"] = _draw(model, n_samples, steps, tell)
+    if not isinstance(extract, str):
         tell(f"Frechet distance in {extract.space}")
-    result["frechet"] = _frechet(extract, missing, x, samples, reference)
-    pictures.samples(samples, labels, train.x if train else None)
-    if buffer is not None:
-        chains = buffer[evenly_spaced(len(buffer), SHOWN)]
-        pictures.buffer(chains, read(model, chains).labels)
+    result["frechet"] = _part(_frechet, extract, x, samples[0], reference)
 
-    result["files"] = pictures.written
-    result["seconds"] = round(time.perf_counter() - begin, 3)
+    result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
-        write_result(out, result)
+        chains = NOTHING
+        if buffer is not None:
+            shown = buffer[evenly_spaced(len(buffer), SHOWN)]
+            chains = shown, read(model, shown).labels
+        write_result(out, result, curves, reference, samples, chains, train.x if train else None)
     return result
 
 
@@ -156,6 +153,14 @@ def evaluate(
 
 def _skipped(why: str) -> Part:
     return {"skipped": why}
+
+
+def _part(measure: Callable[..., Part], *arguments: Any) -> Part:
+    """What is measured, or why it cannot be: too few points, a single class, nothing finite."""
+    try:
+        return measure(*arguments)
+    except InputError as error:
+        return _skipped(str(error))
 
 
 def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
@@ -173,11 +178,10 @@ def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
     return part | {"batchwise_nmi": in_batches}
 
 
-def _certificate(model: GEDI, x: np.ndarray) -> Part:
-    try:
-        found = model.diagnose(x)
-    except InputError as error:  # for instance too few points for the neighbour graph
-        return _skipped(str(error))
+def _certificate(model: GEDI, x: np.ndarray, wanted: bool) -> Part:
+    if not wanted:
+        return _skipped("no views at hand")
+    found = model.diagnose(x)
     return {"gap": found.gap, "certified": found.certified, "verdict": found.verdict, "n": len(x)}
 
 
@@ -195,67 +199,50 @@ def _probe(
     x, y = read(model, train.x[rows]).features, train.y[rows]
     few = evenly_spaced(len(x), most)  # the paper's probe takes all, neighbours do not
     k, n_test = min(NEIGHBOURS, len(few)), {"n_test": len(test.x)}
-    try:
-        fit = fast_probe if probe == "fast" else paper_probe
-        linear = vars(fit(x, y, seen.features, test.y)) | {"n_train": len(x)}
-        knn = vars(knn_accuracy(x[few], y[few], seen.features, test.y, k)) | {"n_train": len(few)}
-    except InputError as error:  # a single class, features that are not finite
-        return _skipped(str(error))
+    fit = fast_probe if probe == "fast" else paper_probe
+    linear = vars(fit(x, y, seen.features, test.y)) | {"n_train": len(x)}
+    knn = vars(knn_accuracy(x[few], y[few], seen.features, test.y, k)) | {"n_train": len(few)}
     return {"linear": linear | n_test, "knn": knn | n_test}
 
 
-def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[np.ndarray, np.ndarray, Part]:
+def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[Clustered, Part]:
     """Samples in the data's units, those that are finite, and their clusters."""
     if n == 0:
-        return np.empty(0), np.empty(0, dtype=int), _skipped("not asked")
+        return NOTHING, _skipped("not asked")
     begin = time.perf_counter()
     size = CHAINS_AT_ONCE if model.box_.low.dim() == 3 else n
-    points, labels = [], []
+    drawn = []
     for k, start in enumerate(range(0, n, size)):
         tell(f"samples: {start} of {n} drawn, {steps} steps each")
-        x, y = model.sample(min(size, n - start), steps=steps, random_state=k)
-        points.append(x)
-        labels.append(y)
-    x, y = np.concatenate(points), np.concatenate(labels)
+        drawn.append(model.sample(min(size, n - start), steps=steps, random_state=k))
+    x, y = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     finite = np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
     x, y = x[finite], y[finite]
     part = {"n": n, "finite": len(x), "steps": steps, "clusters_used": len(np.unique(y))}
-    return x, y, part | {"seconds": round(time.perf_counter() - begin, 3)}
+    return (x, y), part | {"seconds": round(time.perf_counter() - begin, 3)}
 
 
 def _extractor(
     model: GEDI, wanted: bool, weights: Path | None, n_samples: int
-) -> tuple[distances.Extractor | None, str]:
+) -> distances.Extractor | str:
     """The network for features, or why there is none; a bad file is refused before any work."""
     shape = tuple(model.box_.low.shape)
     if not wanted or n_samples == 0:
-        return None, "not asked" if not wanted else "no samples"
+        return "not asked" if not wanted else "no samples"
     if len(shape) != 3 or shape[0] not in (1, 3):
-        return None, "only for images with 1 or 3 channels"
+        return "only for images with 1 or 3 channels"
     try:
-        return distances.extractor(weights), ""
+        return distances.extractor(weights)
     except InputError as error:
         if weights is not None:
             raise
-        return None, str(error)
+        return str(error)
 
 
 def _frechet(
-    extract: distances.Extractor | None,
-    missing: str,
-    real: np.ndarray,
-    samples: np.ndarray,
-    reference: np.ndarray,
+    extract: distances.Extractor | str, x: np.ndarray, samples: np.ndarray, reference: np.ndarray
 ) -> Part:
-    if extract is None:
-        return _skipped(missing)
-    low, high = value_range(reference)
-
-    def scaled(x: np.ndarray) -> np.ndarray:
-        return np.clip(2 * (x - low) / (high - low) - 1, -1, 1).astype(np.float32)
-
-    try:
-        result = distances.frechet(scaled(real), scaled(samples), extract)
-    except InputError as error:  # too few, on one side or the other
-        return _skipped(str(error))
+    if isinstance(extract, str):
+        return _skipped(extract)
+    result = distances.frechet(x, samples, extract, reference=reference)
     return {"title": result.title, **vars(result)}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.spatial.distance import cdist
 from torch.nn.functional import interpolate
 
 from gedilearn.data.arrays import check_finite, row_chunks
@@ -16,7 +17,6 @@ from gedilearn.writing import replacing
 # Black and white in the forms that images come in.
 KNOWN_RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 GAP = 2  # white pixels between images
-_BLOCK_VALUES = 2**24  # distances held at a time
 
 
 def value_range(x: np.ndarray) -> tuple[float, float]:
@@ -42,15 +42,14 @@ def converted(
     levels, as in a file, so that black stays black.
     """
     channels, height, width = shape
-    own = value_range(x)
-    said = []
+    own, said = value_range(x), []
     if x.shape[1] == 4 != channels:
         x, said = x[:, :3], ["transparency dropped"]
     if channels != x.shape[1]:
         if channels == 4:
             raise InputError(f"images with {x.shape[1]} channels, but the model has 4: give 4")
         said.append("grey" if channels == 1 else "grey to colour")
-    to_grey = channels == 1 and x.shape[1] == 3
+    to_grey = channels < x.shape[1]
     share = min(x.shape[2] / height, x.shape[3] / width)
     crop = round(height * share), round(width * share)
     top, left = (x.shape[2] - crop[0]) // 2, (x.shape[3] - crop[1]) // 2
@@ -85,29 +84,48 @@ def image_grid(
     images: np.ndarray,
     columns: int,
     labels: np.ndarray | None = None,
-    *,
-    low: float = -1.0,
-    high: float = 1.0,
+    values: tuple[float, float] = (-1.0, 1.0),
 ) -> np.ndarray:
     """Images (n, c, h, w), c 1 or 3, row by row in one picture: uint8 (height, width, 3).
 
-    Bytes are shown as they are; other numbers as black at `low` and white at `high`, clipped. With
-    `labels` (n,) the images are sorted by cluster, in the given order within one, and each
-    cluster starts a new row.
+    Bytes are shown as they are, other numbers by the black and white in `values`. With `labels`
+    (n,) the images are sorted by cluster, in the given order within one, and each cluster starts a
+    new row.
     """
-    images = _as_bytes(np.asarray(images), low, high)
+    images = np.asarray(images)
+    check_images(images)
+    n, _, height, width = images.shape
+    labels = np.zeros(n) if labels is None else np.asarray(labels)
     if columns < 1:
         raise InputError(f"columns={columns}: give at least 1")
-    n, _, height, width = images.shape
-    rows = _rows(n, columns, labels)
+    if labels.shape != (n,):
+        raise InputError(f"labels of shape {labels.shape} for {n} images: give one for each")
+    if images.dtype != np.uint8:
+        images = as_bytes(images, values)
+    groups = [np.flatnonzero(labels == value) for value in np.unique(labels)]
+    rows = [g[start : start + columns] for g in groups for start in range(0, len(g), columns)]
     down, right = height + GAP, width + GAP
-    shape = (len(rows) * down - GAP, min(columns, max(map(len, rows))) * right - GAP, 3)
+    shape = (len(rows) * down - GAP, max(map(len, rows)) * right - GAP, 3)
     grid = np.full(shape, 255, dtype=np.uint8)
     for i, row in enumerate(rows):
         for j, index in enumerate(row):
             pixels = images[index].transpose(1, 2, 0)
             grid[i * down : i * down + height, j * right : j * right + width] = pixels
     return grid
+
+
+def check_images(images: np.ndarray) -> None:
+    """Refuse what is not grey or colour images."""
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape:
+        raise InputError(f"images of shape {images.shape}: give (n, c, h, w) with 1 or 3 channels")
+
+
+def as_bytes(x: np.ndarray, values: tuple[float, float]) -> np.ndarray:
+    """Numbers as an image file would hold them, black and white at `values`, clipped beyond."""
+    check_finite(x, "images")
+    low, high = values
+    share = np.clip((x.astype(np.float64) - low) / (high - low), 0, 1)
+    return np.round(255 * share).astype(np.uint8)
 
 
 def save_png(path: Path, pixels: np.ndarray) -> None:
@@ -137,48 +155,10 @@ def nearest(samples: np.ndarray, training: np.ndarray) -> np.ndarray:
     check_finite(samples, "samples")
     check_finite(training, "training")
     flat, data = samples.reshape(len(samples), -1), training.reshape(len(training), -1)
-    best = np.full(len(flat), np.inf)
-    found = np.zeros(len(flat), dtype=np.int64)
-    step = max(1, _BLOCK_VALUES // max(len(flat), flat.shape[1]))
-    # |x - t|^2 loses digits where points are far from 0 and near to one another.
-    middle = data[:step].mean(axis=0, dtype=np.float64)
-    flat = flat - middle
-    for start in range(0, len(data), step):
-        block = data[start : start + step] - middle
-        # |x|^2 is the same for all candidates of x.
-        distances = (block**2).sum(axis=1) - 2 * flat @ block.T
-        index = distances.argmin(axis=1)
-        value = distances[np.arange(len(flat)), index]
+    best, found = np.full(len(flat), np.inf), np.zeros(len(flat), dtype=np.int64)
+    for chunk in row_chunks(data):
+        distances = cdist(flat, data[chunk], "sqeuclidean")
+        index, value = distances.argmin(axis=1), distances.min(axis=1)
         better = value < best
-        best[better], found[better] = value[better], start + index[better]
+        best[better], found[better] = value[better], chunk.start + index[better]
     return found
-
-
-def _rows(n: int, columns: int, labels: np.ndarray | None) -> list[np.ndarray]:
-    """The indices of the images in each row of the grid."""
-    groups = [np.arange(n)]
-    if labels is not None:
-        labels = np.asarray(labels)
-        if labels.shape != (n,):
-            raise InputError(f"labels of shape {labels.shape} for {n} images: give one for each")
-        groups = [np.flatnonzero(labels == value) for value in np.unique(labels)]
-    return [
-        group[start : start + columns]
-        for group in groups
-        for start in range(0, len(group), columns)
-    ]
-
-
-def _as_bytes(images: np.ndarray, low: float, high: float) -> np.ndarray:
-    if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape:
-        raise InputError(f"images of shape {images.shape}: give (n, c, h, w) with 1 or 3 channels")
-    if images.dtype == np.uint8:
-        return images
-    if images.dtype.kind not in "biuf" or not low < high:
-        raise InputError(
-            f"images of {images.dtype} between low={low:g} and high={high:g}: give numbers, "
-            "low below high"
-        )
-    check_finite(images, "images")
-    share = np.clip((images.astype(np.float64) - low) / (high - low), 0, 1)
-    return np.round(255 * share).astype(np.uint8)

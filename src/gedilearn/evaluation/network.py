@@ -12,7 +12,7 @@ import torch
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.models.energy import log_density, outputs, posterior
-from gedilearn.training.checkpoint import OWN, SHARED, latest, load_tree
+from gedilearn.training.checkpoint import kept_chains
 from gedilearn.training.result import Score
 from gedilearn.training.run_directory import RunDirectory
 
@@ -74,16 +74,12 @@ def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.nd
     A damaged checkpoint is no reason not to evaluate the model: `tell` receives a line about it.
     """
     try:
-        folder = latest(RunDirectory(run).checkpoints)
-        positions = None if folder is None else load_tree(folder, OWN.format(0)).get("buffer")
-        if folder is None or positions is None or positions.dim() != 5:
-            return None
-        # Members that still compete have chains each; the model is one of them.
-        several = len(positions) > 1
-        member = load_tree(folder, SHARED)["kept"][0]["member"] if several else 0
+        positions = kept_chains(RunDirectory(run).checkpoints)
     except InputError as error:
         tell(f"without the replay buffer: {error}")
         return None
-    chains = model.scaling_.undo(positions[member].float().numpy())
+    if positions is None or positions.dim() != 4:
+        return None
+    chains = model.scaling_.undo(positions.float().numpy())
     finite = chains[np.isfinite(chains).all(axis=(1, 2, 3))]
     return finite if len(finite) else None

@@ -15,51 +15,44 @@ from gedilearn.evaluation.network import Scores, check_shape, every_score, read
 
 
 class Roc(NamedTuple):
-    """The curve from (0, 0) to (1, 1), one point for each threshold that changes it.
+    """The receiver operating characteristic from (0, 0) to (1, 1), a point for each threshold.
 
     Attributes
     ----------
     fpr: share of points outside that pass for inside
     tpr: share of points inside that do
-    auroc: the area under the curve
     """
 
     fpr: np.ndarray
     tpr: np.ndarray
-    auroc: float
 
+    @property
+    def auroc(self) -> float:
+        """How often a point inside scores higher than one outside; a tie counts one half."""
+        from sklearn.metrics import auc
 
-def ood_scores(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
-    """``auroc`` and ``fpr95`` of scores (n,) and (m,), higher for points inside.
+        return float(auc(self.fpr, self.tpr))
 
-    ``fpr95`` is the share of points outside that pass at the highest threshold that lets at least
-    95% of those inside pass.
-    """
-    inside, outside = _checked(inside, "inside"), _checked(outside, "outside")
-    needed = -(-95 * len(inside) // 100)  # rounded up, in integers: 0.95 * n is not exact
-    threshold = np.sort(inside)[len(inside) - needed]
-    return {"auroc": auroc(inside, outside), "fpr95": float((outside >= threshold).mean())}
-
-
-def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """How often a point inside scores higher than one outside; a tie counts one half."""
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(*_joined(inside, outside)))
+    @property
+    def fpr95(self) -> float:
+        """Share outside at the highest threshold that lets at least 95% of those inside pass."""
+        return float(self.fpr[np.argmax(self.tpr >= 0.95)])
 
 
 def roc(inside: np.ndarray, outside: np.ndarray) -> Roc:
-    """The points of the receiver operating characteristic, for a figure."""
+    """The curve of scores (n,) and (m,), higher for points inside."""
     from sklearn.metrics import roc_curve
 
-    fpr, tpr, _ = roc_curve(*_joined(inside, outside))
-    return Roc(fpr, tpr, auroc(inside, outside))
+    inside, outside = _checked(inside, "inside"), _checked(outside, "outside")
+    truth = np.r_[np.ones(len(inside)), np.zeros(len(outside))]
+    fpr, tpr, _ = roc_curve(truth, np.r_[inside, outside], drop_intermediate=False)
+    return Roc(fpr, tpr)
 
 
 def separation(
     inside: Scores, outside: Scores, *, signed: bool = True
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Roc]]:
-    """`ood_scores` of each kind of score, and its curve; of scores that are not finite, why.
+    """``auroc`` and ``fpr95`` of each kind of score, and its curve; or why there is none.
 
     Scores that are not `signed` need not be higher inside: they are taken in the direction that
     separates better, and say which.
@@ -67,24 +60,17 @@ def separation(
     numbers: dict[str, dict[str, Any]] = {}
     curves = {}
     for kind, ours in inside.items():
-        theirs, direction = outside[kind], {}
         try:
-            if not signed:
-                direction = {"direction": "higher inside"}
-                if auroc(ours, theirs) < 0.5:
-                    ours, theirs, direction = -ours, -theirs, {"direction": "lower inside"}
-            numbers[kind] = ood_scores(ours, theirs) | direction
+            curve = roc(ours, outside[kind])
         except InputError as error:  # energies of a run that diverged are not finite
             numbers[kind] = {"skipped": str(error)}
             continue
-        curves[kind] = roc(ours, theirs)
+        direction = {} if signed else {"direction": "higher inside"}
+        if not signed and curve.auroc < 0.5:
+            curve, direction = roc(-ours, -outside[kind]), {"direction": "lower inside"}
+        numbers[kind] = {"auroc": curve.auroc, "fpr95": curve.fpr95} | direction
+        curves[kind] = curve
     return numbers, curves
-
-
-def _joined(inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    inside, outside = _checked(inside, "inside"), _checked(outside, "outside")
-    truth = np.r_[np.ones(len(inside)), np.zeros(len(outside))]
-    return truth, np.r_[inside, outside]
 
 
 def _checked(scores: np.ndarray, name: str) -> np.ndarray:

@@ -82,24 +82,18 @@ def paper_probe(
 
 
 def fast_probe(
-    train_x: np.ndarray,
-    train_y: np.ndarray,
-    test_x: np.ndarray,
-    test_y: np.ndarray,
-    C: float | None = None,
+    train_x: np.ndarray, train_y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray
 ) -> ProbeResult:
     """Multinomial logistic regression (lbfgs) on standardised features (n, d).
 
-    Without `C`, the inverse strength of the penalty is chosen among `C_GRID` by the accuracy on a
-    tenth of the training points, and the regression fitted again to all of them; with fewer than
-    ten points for each class it is 1. `settings` says which.
+    The inverse strength of the penalty, C, is chosen among `C_GRID` by the accuracy on a tenth of
+    the training points, and the regression fitted again to all of them; with fewer than ten points
+    for each class it is 1. `settings` says which.
     """
     train_x, train_y, test_x, test_y = _checked(train_x, train_y, test_x, test_y)
-    chosen_by = "given"
-    if C is None:
-        C, chosen_by = _choose_c(train_x, train_y)
-    accuracy = _accuracy(_regression(train_x, train_y, C).predict(test_x), test_y)
-    settings = {"C": C, "C chosen by": chosen_by, "max_iter": MAX_ITER, "random_state": SEED}
+    c, chosen_by = _choose_c(train_x, train_y)
+    accuracy = _accuracy(_regression(train_x, train_y, c).predict(test_x), test_y)
+    settings = {"C": c, "C chosen by": chosen_by, "max_iter": MAX_ITER, "random_state": SEED}
     return ProbeResult(accuracy, "logistic regression, standardised features", settings)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from gedilearn import panels
 from gedilearn.evaluation.images import image_grid, nearest, save_png, value_range
 from gedilearn.evaluation.ood import Roc
-from gedilearn.training.run_directory import RunDirectory, plain
+from gedilearn.training.run_directory import EvaluationFolder, plain
 from gedilearn.writing import write_text
 
 TITLES = {
@@ -24,84 +24,60 @@ TITLES = {
     "distance_from_mean": "distance from the mean",
 }
 TRIVIAL = ("mean_pixel", "nonzero_share", "distance_from_mean")
-ROC, SAMPLES, NEAREST, BUFFER = "roc.png", "samples.png", "nearest.png", "buffer.png"
-PICTURES = {ROC, SAMPLES, NEAREST, BUFFER}
 SHOWN, COLUMNS = 200, 20  # samples in a picture
 COMPARED = 40  # samples beside their nearest training images
 
 # --- words and numbers --------------------------------------------------------------------------
 
 Line = tuple[str, str, str]  # what was measured, its value, what must be read beside it
-Part = Mapping[str, Any]
+Clustered = tuple[np.ndarray, np.ndarray]  # points and their clusters
 
 
 def table(result: Mapping[str, Any]) -> list[Line]:
     """The numbers that count, one a line; parts that were skipped say why."""
-    clusters = result["clustering"]
-    parts = [
-        ("clusters against labels", clusters, _agreement),
-        ("gap", result["certificate"], _gap),
-        *(
-            (f"AUROC against {name}: {TITLES[kind]}", numbers, _auroc)
-            for name, part in result["ood"].items()
-            for kind, numbers in (part["scores"] | part["trivial"]).items()
-        ),
-        ("probe", result["probe"], _probes),
-        ("samples", result["samples"], _samples),
-        ("Frechet distance", result["frechet"], _distance),
-    ]
+    clusters, gap, probe = result["clustering"], result["certificate"], result["probe"]
     lines = [("clusters used", str(clusters["clusters_used"]), f"of {clusters['n_clusters']}")]
-    for title, part, shown in parts:
-        lines += [(title, "-", part["skipped"])] if "skipped" in part else shown(title, part)
-    return lines
+    if "skipped" in clusters:
+        lines.append(_line("clusters against labels", clusters))
+    else:
+        batches = clusters["batchwise_nmi"]
+        size = f" of {batches['batch_size']}" if "batch_size" in batches else ""
+        lines += [
+            _line("NMI", clusters, "{nmi:.3f}", "whole test set"),
+            _line("AMI", clusters, "{ami:.3f}", "whole test set"),
+            _line("ARI", clusters, "{ari:.3f}", "whole test set"),
+            _line("accuracy", clusters, "{accuracy:.3f}", "best one-to-one assignment"),
+            _line(
+                f"NMI, mean of batches{size}", batches, "{nmi:.3f}", "random labels: {chance:.3f}"
+            ),
+        ]
+    said = "certified" if gap.get("certified") else "not certified"
+    lines.append(_line("gap", gap, "{gap:.4f} nats", f"{said}, on {{n}} points"))
+    for name, part in result["ood"].items():
+        for kind, numbers in (part["scores"] | part["trivial"]).items():
+            trivial = "; needs no learning, {direction}" if kind in TRIVIAL else ""
+            beside = f"FPR at 95%: {{fpr95:.3f}}{trivial}"
+            title = f"AUROC against {name}: {TITLES[kind]}"
+            lines.append(_line(title, numbers, "{auroc:.3f}", beside))
+    if "skipped" in probe:
+        lines.append(_line("probe", probe))
+    else:
+        for name, kind in (("linear probe", "linear"), ("nearest neighbours", "knn")):
+            beside = "{method}; {n_train} training points"
+            lines.append(_line(f"{name}, accuracy", probe[kind], "{accuracy:.3f}", beside))
+    beside = "{finite} finite, {steps} steps from noise, in clusters: {clusters_used}"
+    lines.append(_line("samples", result["samples"], "{n}", beside))
+    distance = result["frechet"]
+    beside = "real against real {floor:.2f}; {n} images on each side"
+    title = distance.get("title", "Frechet distance")
+    return [*lines, _line(title, distance, "{distance:.2f}", beside)]
 
 
-def _agreement(title: str, part: Part) -> list[Line]:
-    lines = [
-        (kind.upper(), _number(part[kind]), "whole test set") for kind in ("nmi", "ami", "ari")
-    ]
-    lines.append(("accuracy", _number(part["accuracy"]), "best one-to-one assignment"))
-    batches = part["batchwise_nmi"]
-    if "skipped" in batches:
-        return [*lines, ("NMI, mean of batches", "-", batches["skipped"])]
-    beside = f"random labels: {_number(batches['chance'])}"
-    name = f"NMI, mean of batches of {batches['batch_size']}"
-    return [*lines, (name, _number(batches["nmi"]), beside)]
-
-
-def _gap(title: str, part: Part) -> list[Line]:
-    said = "certified" if part["certified"] else "not certified"
-    return [(title, f"{part['gap']:.4f} nats", f"{said}, on {part['n']} points")]
-
-
-def _auroc(title: str, part: Part) -> list[Line]:
-    trivial = f"; needs no learning, {part['direction']}" if "direction" in part else ""
-    return [(title, _number(part["auroc"]), f"FPR at 95%: {_number(part['fpr95'])}{trivial}")]
-
-
-def _probes(title: str, part: Part) -> list[Line]:
-    return [
-        (
-            f"{name}, accuracy",
-            _number(part[kind]["accuracy"]),
-            f"{part[kind]['method']}; {part[kind]['n_train']} training points",
-        )
-        for name, kind in (("linear probe", "linear"), ("nearest neighbours", "knn"))
-    ]
-
-
-def _samples(title: str, part: Part) -> list[Line]:
-    beside = f"{part['finite']} finite, {part['steps']} steps from noise, in clusters: "
-    return [(title, str(part["n"]), f"{beside}{part['clusters_used']}")]
-
-
-def _distance(title: str, part: Part) -> list[Line]:
-    beside = f"real against real {part['floor']:.2f}; {part['n']} images on each side"
-    return [(part["title"], f"{part['distance']:.2f}", beside)]
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}"
+def _line(title: str, part: Mapping[str, Any], value: str = "", beside: str = "") -> Line:
+    """`value` and `beside` with the numbers of the part in their places, or why it was skipped."""
+    if "skipped" in part:
+        return title, "-", part["skipped"]
+    return title, value.format(**part), beside.format(**part)
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
@@ -141,83 +117,70 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def write_result(out: Path, result: dict[str, Any]) -> None:
-    """Write the numbers and the page; pictures of an earlier evaluation do not stay beside them."""
-    for name in PICTURES - set(result["files"]):
-        (out / name).unlink(missing_ok=True)
-    files = RunDirectory(out)
-    result["files"] += [files.evaluation.name, files.evaluation_page.name]
-    write_text(files.evaluation, json.dumps(plain(result), indent=2) + "\n")
-    write_text(files.evaluation_page, markdown(result))
+# --- files --------------------------------------------------------------------------------------
 
 
-# --- pictures -----------------------------------------------------------------------------------
+def write_result(
+    out: Path,
+    result: dict[str, Any],
+    curves: Mapping[str, Mapping[str, Roc]],
+    reference: np.ndarray,
+    samples: Clustered,
+    buffer: Clustered,
+    train: np.ndarray | None,
+) -> None:
+    """Write numbers, page and pictures into a folder, in the place of those that are there.
+
+    `reference` is data that the model was made for: black and white of images are those of it.
+    """
+    files = EvaluationFolder(out)
+    for picture in files.pictures:
+        picture.unlink(missing_ok=True)
+    if curves:
+        _draw_curves(files.roc, curves)
+    if reference.ndim == 4 and reference.shape[1] in (1, 3):
+        values = value_range(reference)
+        for path, (x, labels) in ((files.samples, samples), (files.buffer, buffer)):
+            if len(x):
+                save_png(path, image_grid(x[:SHOWN], COLUMNS, labels[:SHOWN], values))
+        if train is not None and len(samples[0]):
+            _draw_nearest(files.nearest, samples, train, values)
+    drawn = [picture.name for picture in files.pictures if picture.exists()]
+    result["files"] = [*drawn, files.numbers.name, files.page.name]
+    write_text(files.numbers, json.dumps(plain(result), indent=2) + "\n")
+    write_text(files.page, markdown(result))
 
 
-class Pictures:
-    """Writes into a folder, if there is one and if there is something to see."""
+def _draw_curves(path: Path, curves: Mapping[str, Mapping[str, Roc]]) -> None:
+    """A panel for each set outside; scores that need no learning are dashed."""
+    columns = min(3, len(curves))
+    rows = -(-len(curves) // columns)
+    fig = panels.new_figure(4.8 * columns, 6.2 * rows, "", "compressed")
+    # Below the axes: curves of a score that fails lie where a legend would.
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2}
+    for place, (other, kinds) in enumerate(curves.items(), start=1):
+        axes = fig.add_subplot(rows, columns, place)
+        axes.plot([0, 1], [0, 1], color="#B0B0B0", lw=0.8, ls=":")
+        for colour, (kind, curve) in zip(panels.COLOURS, kinds.items(), strict=False):
+            label, line = f"{curve.auroc:.3f}  {TITLES[kind]}", "--" if kind in TRIVIAL else "-"
+            axes.plot(curve.fpr, curve.tpr, color=colour, ls=line, lw=1.6, label=label)
+        axes.legend(title="AUROC", fontsize=9, frameon=False, **below)
+        axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
+        shares = [f"share of points {side} that pass" for side in ("outside", "inside")]
+        panels.dress(axes, f"inside against {other}", *shares)
+    panels.save(fig, path)
 
-    def __init__(self, out: Path | None, reference: np.ndarray) -> None:
-        self.out = out
-        self.written: list[str] = []
-        self.is_image = reference.ndim == 4 and reference.shape[1] in (1, 3)
-        self.low, self.high = value_range(reference) if self.is_image else (0.0, 1.0)
 
-    def samples(self, x: np.ndarray, labels: np.ndarray, train: np.ndarray | None) -> None:
-        """Samples by cluster, and some of them above the training images nearest to them."""
-        self._grid(SAMPLES, x[:SHOWN], labels[:SHOWN])
-        if train is not None and self._can_show(x):
-            self._nearest(x[np.argsort(labels[:COMPARED], kind="stable")], train)
-
-    def buffer(self, x: np.ndarray, labels: np.ndarray) -> None:
-        """Chains of the replay buffer by cluster."""
-        self._grid(BUFFER, x, labels)
-
-    def roc(self, curves: Mapping[str, Mapping[str, Roc]]) -> None:
-        """A panel for each set outside; scores that need no learning are dashed."""
-        if self.out is None or not curves:
-            return
-        columns = min(3, len(curves))
-        rows = -(-len(curves) // columns)
-        fig = panels.new_figure(4.8 * columns, 6.2 * rows, "", "compressed")
-        all_axes = fig.subplots(rows, columns, squeeze=False).flatten()
-        for axes in all_axes[len(curves) :]:
-            axes.set_visible(False)
-        for axes, (other, kinds) in zip(all_axes, curves.items(), strict=False):
-            axes.plot([0, 1], [0, 1], color="#B0B0B0", lw=0.8, ls=":")
-            for colour, (kind, curve) in zip(panels.COLOURS, kinds.items(), strict=False):
-                label, line = f"{curve.auroc:.3f}  {TITLES[kind]}", "--" if kind in TRIVIAL else "-"
-                axes.plot(curve.fpr, curve.tpr, color=colour, ls=line, lw=1.6, label=label)
-            # Below the axes: curves of a score that fails lie where a legend would.
-            axes.legend(
-                loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, fontsize=9, frameon=False,
-                title="AUROC",
-            )  # fmt: skip
-            axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
-            shares = [f"share of points {side} that pass" for side in ("outside", "inside")]
-            panels.dress(axes, f"inside against {other}", *shares)
-        panels.save(fig, self.out / ROC)
-        self.written.append(ROC)
-
-    def _can_show(self, x: np.ndarray) -> bool:
-        return self.out is not None and self.is_image and len(x) > 0
-
-    def _grid(
-        self, name: str, x: np.ndarray, labels: np.ndarray | None, columns: int = COLUMNS
-    ) -> None:
-        """Images (n, c, h, w) in the data's units, sorted by cluster if there are labels."""
-        if self.out is None or not self._can_show(x):
-            return
-        save_png(self.out / name, image_grid(x, columns, labels, low=self.low, high=self.high))
-        self.written.append(name)
-
-    def _nearest(self, x: np.ndarray, train: np.ndarray) -> None:
-        """A row of samples, below it a row of the training images nearest to them, and so on."""
-        like = train[nearest(x, train)].astype(x.dtype)
-        columns = min(COLUMNS, len(x))
-        # A short last row is filled up, so that each sample stands above its own image.
-        blank = np.full((-len(x) % columns, *x.shape[1:]), self.high)
-        x, like = np.concatenate([x, blank]), np.concatenate([like, blank])
-        rows = [slice(start, start + columns) for start in range(0, len(x), columns)]
-        both = np.concatenate([part[row] for row in rows for part in (x, like)])
-        self._grid(NEAREST, both, None, columns)
+def _draw_nearest(
+    path: Path, samples: Clustered, train: np.ndarray, values: tuple[float, float]
+) -> None:
+    """A row of samples, below it a row of the training images nearest to them, and so on."""
+    x, labels = samples
+    x = x[np.argsort(labels[:COMPARED], kind="stable")]
+    like = train[nearest(x, train)].astype(x.dtype)
+    columns = min(COLUMNS, len(x))
+    # A short last row is filled up, so that each sample stands above its own image.
+    blank = np.full((-len(x) % columns, *x.shape[1:]), values[1])
+    both = np.stack([np.concatenate([part, blank]) for part in (x, like)])
+    rows = both.reshape(2, -1, columns, *x.shape[1:]).swapaxes(0, 1)
+    save_png(path, image_grid(rows.reshape(-1, *x.shape[1:]), columns, None, values))

@@ -24,7 +24,7 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import digits
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import nmi
-from gedilearn.evaluation.ood import auroc
+from gedilearn.evaluation.ood import roc
 from gedilearn.experiments.runner import FRESH, IN_MEMORY, N_POINTS, Row, Runner, chosen, one_thread
 from gedilearn.experiments.table import Experiment, Table, grouped, label, ranged
 from gedilearn.training.run_directory import plain
@@ -249,14 +249,14 @@ def measure(model: Any, case: Case, points: Points, seed: int) -> Row:
         row["nmi"] = nmi(points.fresh.y, model.predict(fresh))
     if hasattr(model, "score_samples"):
         inside, beyond = model.score_samples(fresh), model.score_samples(outside)
-        row["auroc"] = auroc(inside, beyond)
+        row["auroc"] = roc(inside, beyond).auroc
         if case.joint is not None:
             for name, x, scores in (("fresh", fresh, inside), ("box", outside, beyond)):
                 true = np.logaddexp.reduce(case.joint(x), axis=1)
                 row[f"rank_{name}"] = float(spearmanr(scores, true)[0])
     if own:
         norms = [model.score_samples(x, kind="gradient_norm") for x in (fresh, outside)]
-        row["auroc_gradient"] = auroc(*norms)
+        row["auroc_gradient"] = roc(*norms).auroc
     samples = model.sample(N_SAMPLES, random_state=seed)[0] if own else model.sample(N_SAMPLES)
     row["mmd"] = squared_mmd(samples, fresh)
     if isinstance(model, Real):

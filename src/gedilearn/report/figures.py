@@ -6,7 +6,6 @@ of the data.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,8 +65,7 @@ def training_figure(run: Path) -> Path:
         panels.dress(axes, TERM_TITLES.get(name, one_line(name)), "iteration", unit)
     axes = fig.add_subplot(wide[0])
     _gap_lines(axes, curves, read.tolerance)
-    _mark_events(axes, read.events)
-    _list_events(fig.add_subplot(wide[1]), read)
+    _draw_events(axes, fig.add_subplot(wide[1]), read)
     return panels.save(fig, read.files.figures / "training.png")
 
 
@@ -75,22 +73,14 @@ def _member_lines(axes: Axes, curves: Curves, values: np.ndarray) -> None:
     """One line a member, the kept one on top.  values: (looks, members)"""
     if not np.isfinite(values).any():
         return panels.note(axes, "not finite")
-    marker = "o" if len(values) <= 40 else ""
-    others = [m for m in range(values.shape[1]) if m != curves.kept]
-    for m in others:
-        label = "other members" if m == others[0] else None
-        axes.plot(
-            curves.iterations, values[:, m], color="#A0A0A0", lw=1, marker=marker, ms=2, label=label
-        )
-    axes.plot(
-        curves.iterations,
-        values[:, curves.kept],
-        color="#0072B2",
-        lw=2,
-        marker=marker,
-        ms=4,
-        label=f"member {curves.kept}, kept" if others else None,
-    )
+    marker, label = "o" if len(values) <= 40 else "", None
+    others = np.delete(values, curves.kept, axis=1)
+    if others.size:
+        lines = axes.plot(curves.iterations, others, color="#A0A0A0", lw=1, marker=marker, ms=2)
+        lines[0].set_label("other members")
+        label = f"member {curves.kept}, kept"
+    kept, blue = values[:, curves.kept], panels.COLOURS[0]
+    axes.plot(curves.iterations, kept, color=blue, lw=2, marker=marker, ms=4, label=label)
     return None
 
 
@@ -109,39 +99,28 @@ def _gap_lines(axes: Axes, curves: Curves, tolerance: float) -> None:
     return None
 
 
-def _mark_events(axes: Axes, events: list[dict[str, Any]]) -> None:
-    """A dotted line where something happened, in the colour of its kind."""
-    for event in events:
-        if isinstance(event.get("iteration"), int | float):
-            shown = EVENT_COLOURS.get(str(event.get("kind")), OTHER_EVENT)
-            axes.axvline(event["iteration"], color=shown, lw=1.3, ls=":", zorder=0)
-
-
-def _list_events(axes: Axes, read: Run) -> None:
-    """The latest events in words, from top to bottom."""
-    axes.set_axis_off()
-    axes.set_title("events (dotted lines)", fontsize=11, loc="left")
-    shown, y = read.events[-MOST_EVENTS:], 0.97
-    earlier = len(read.events) - len(shown)
-    said = f"{earlier} earlier ones are in {read.files.events.name}"
-    lines = [(said, OTHER_EVENT)] if earlier else []
-    for event in shown:
+def _draw_events(axes: Axes, panel: Axes, read: Run) -> None:
+    """A dotted line where something happened, and the latest events in words in the panel."""
+    panel.set_axis_off()
+    panel.set_title("events (dotted lines)", fontsize=11, loc="left")
+    lines = []
+    for event in read.events:
         kind = str(event.get("kind"))
+        colour = EVENT_COLOURS.get(kind, OTHER_EVENT)
+        if isinstance(event.get("iteration"), int | float):
+            axes.axvline(event["iteration"], color=colour, lw=1.3, ls=":", zorder=0)
         words = f"{event.get('iteration', '-')}  {kind}: {event.get('message', '')}"
-        lines.append((one_line(words, 200), EVENT_COLOURS.get(kind, OTHER_EVENT)))
-    for words, shown_in in lines or [("none", OTHER_EVENT)]:
+        lines.append((one_line(words, 200), colour))
+    earlier = len(lines) - MOST_EVENTS
+    if earlier > 0:
+        said = f"{earlier} earlier ones are in {read.files.events.name}"
+        lines = [(said, OTHER_EVENT), *lines[earlier:]]
+    # The panel has a width of its own, whatever is said in it.
+    style: dict[str, Any] = {"fontsize": 9, "va": "top", "parse_math": False, "in_layout": False}
+    y = 0.97
+    for words, colour in lines or [("none", OTHER_EVENT)]:
         wrapped = textwrap.wrap(words, 50, max_lines=2, placeholder=" …", subsequent_indent="    ")
-        axes.text(
-            0,
-            y,
-            "\n".join(wrapped),
-            transform=axes.transAxes,
-            fontsize=9,
-            va="top",
-            color=shown_in,
-            parse_math=False,
-            in_layout=False,  # the panel has a width of its own, whatever is said in it
-        )
+        panel.text(0, y, "\n".join(wrapped), color=colour, transform=panel.transAxes, **style)
         y -= 0.05 * len(wrapped) + 0.022
 
 
@@ -151,7 +130,7 @@ def _list_events(axes: Axes, read: Run) -> None:
 def clusters_figure(run: Path) -> Path:
     """The points by cluster, and what else the network says that can be seen."""
     read = Run.read(run)
-    sizes = read.cluster_sizes()
+    sizes = read.finished()["cluster_sizes"]
     points, labels = read.preview()
     if points.ndim == 4:
         fig = _image_grid(read.title, points, labels, sizes)
@@ -201,15 +180,9 @@ def _planes(read: Run, points: np.ndarray, labels: np.ndarray, sizes: list[int])
         axes.set_aspect("equal" if alike else "auto")
         panels.dress(axes, title, columns[0], columns[1] if axes is left else "")
     if len(sizes) <= 24:
-        fig.legend(
-            left.collections[: len(sizes)],
-            [f"cluster {k} ({size})" for k, size in enumerate(sizes)],
-            loc="outside lower center",
-            ncols=min(8, len(sizes)),
-            fontsize=10,
-            markerscale=2,
-            frameon=False,
-        )
+        names = [f"cluster {k} ({size})" for k, size in enumerate(sizes)]
+        below = {"ncols": min(8, len(sizes)), "fontsize": 10, "markerscale": 2, "frameon": False}
+        fig.legend(left.collections[: len(sizes)], names, loc="outside lower center", **below)
     return fig
 
 
@@ -252,13 +225,13 @@ def _image_grid(title: str, images: np.ndarray, labels: np.ndarray, sizes: list[
 
 def _size_bars(axes: Axes, sizes: list[int]) -> None:
     """How many points each cluster has; colours and ticks are the legend of the points."""
-    for k, size in enumerate(sizes):
-        hatch = HATCHES[k // len(panels.COLOURS) % len(HATCHES)]
-        axes.barh(k, size, color=panels.colour(k), hatch=hatch, edgecolor="white")
-        if len(sizes) <= 30:
-            axes.text(size, k, f" {size}", va="center", fontsize=9)
+    clusters = range(len(sizes))
+    colours = [panels.colour(k) for k in clusters]
+    hatches = [HATCHES[k // len(panels.COLOURS) % len(HATCHES)] for k in clusters]
+    bars = axes.barh(clusters, sizes, color=colours, hatch=hatches, edgecolor="white")
     if len(sizes) <= 30:
-        axes.set_yticks(range(len(sizes)))
+        axes.bar_label(bars, padding=2, fontsize=9)
+        axes.set_yticks(clusters)
     axes.set_xlim(0, 1.15 * max(*sizes, 1))
     axes.invert_yaxis()
     panels.dress(axes, "cluster sizes", "points", "cluster")
@@ -271,52 +244,47 @@ def choice_figure(choice: Choice, path: Path) -> Path:
     """Gap, stability and unused clusters over the number of clusters, the chosen one marked."""
     from matplotlib.ticker import MaxNLocator
 
-    numbers = [row["n_clusters"] for row in choice.rows]
-    fig = panels.new_figure(11.5, 4.4, choice.recommendation)
-    gap, stability, unused = fig.subplots(1, 3)
+    numbers, gaps, agreements, unused = (
+        np.array([row[name] for row in choice.rows], dtype=float)
+        for name in ("n_clusters", "gap", "stability", "unused")
+    )
+    certified = np.array([row["certified"] for row in choice.rows])
     tol = choice.model.settings_.training.tol
+    fig = panels.new_figure(11.5, 4.4, choice.recommendation)
+    left, middle, right = fig.subplots(1, 3)
 
-    _points(gap, choice.rows, "gap")
-    gap.axhline(tol, color="#555555", lw=1, ls="--", label=f"certified below {tol:g}")
-    gap.set_yscale("symlog", linthresh=max(tol, 1e-6))
-    finite = [row["gap"] for row in choice.rows if math.isfinite(row["gap"])]
-    gap.set_ylim(0, 2 * max([tol, *finite]))
-    _points(stability, choice.rows, "stability")
-    stability.set_ylim(min(0.0, *(row["stability"] for row in choice.rows)) - 0.05, 1.05)
-    unused.bar(numbers, [row["unused"] for row in choice.rows], color=panels.COLOURS[0], width=0.6)
-    unused.set_ylim(0, max(1, *(row["unused"] for row in choice.rows)) * 1.1)
-    unused.yaxis.set_major_locator(MaxNLocator(integer=True))
+    finite = np.isfinite(gaps)
+    _points(left, numbers, np.where(finite, gaps, np.nan), certified)
+    left.axhline(tol, color="#555555", lw=1, ls="--", label=f"certified below {tol:g}")
+    left.set_yscale("symlog", linthresh=max(tol, 1e-6))
+    left.set_ylim(0, 2 * max([tol, *gaps[finite]]))
+    _points(middle, numbers, agreements, certified)
+    middle.set_ylim(min(0.0, *agreements) - 0.05, 1.05)
+    right.bar(numbers, unused, color=panels.COLOURS[0], width=0.6)
+    right.set_ylim(0, max(1, *unused) * 1.1)
+    right.yaxis.set_major_locator(MaxNLocator(integer=True))
 
-    panels.dress(gap, "gap of the best initialisation", "clusters", "nats")
-    panels.dress(stability, "stability", "clusters", "adjusted Rand index")
-    panels.dress(unused, "unused clusters", "clusters", "")
-    words = "chosen" if choice.stands_out else "least bad"
-    for axes in (gap, stability, unused):
-        mark = f"{words}: {choice.n_clusters}"
+    panels.dress(left, "gap of the best initialisation", "clusters", "nats")
+    panels.dress(middle, "stability", "clusters", "adjusted Rand index")
+    panels.dress(right, "unused clusters", "clusters", "")
+    mark = f"{'chosen' if choice.stands_out else 'least bad'}: {choice.n_clusters}"
+    for axes in (left, middle, right):
         axes.axvline(choice.n_clusters, color="#D55E00", lw=8, alpha=0.25, zorder=0, label=mark)
         axes.set_xlim(numbers[0] - 0.6, numbers[-1] + 0.6)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    if not any(row["unused"] for row in choice.rows):
-        panels.note(unused, "none")
-        unused.tick_params(labelleft=True, labelbottom=True)
-    fig.legend(*gap.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    if not unused.any():
+        panels.note(right, "none")
+        right.tick_params(labelleft=True, labelbottom=True)
+    handles = left.get_legend_handles_labels()
+    fig.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
     return panels.save(fig, path)
 
 
-def _points(axes: Any, rows: list[dict[str, Any]], name: str) -> None:
+def _points(axes: Axes, numbers: np.ndarray, values: np.ndarray, certified: np.ndarray) -> None:
     """A line through the values; filled points are certified."""
-    numbers = [row["n_clusters"] for row in rows]
-    values = [row[name] if math.isfinite(row[name]) else math.nan for row in rows]
     blue = panels.COLOURS[0]
     axes.plot(numbers, values, color=blue, lw=1.2, zorder=1)
-    for state, fill in ((True, blue), (False, "white")):
-        chosen = [i for i, row in enumerate(rows) if row["certified"] is state]
-        axes.scatter(
-            [numbers[i] for i in chosen],
-            [values[i] for i in chosen],
-            s=46,
-            facecolor=fill,
-            edgecolor=blue,
-            zorder=2,
-            label="certified" if state and chosen else None,
-        )
+    for which, fill, label in ((certified, blue, "certified"), (~certified, "white", None)):
+        x, y = numbers[which], values[which]
+        if len(x):
+            axes.scatter(x, y, s=46, facecolor=fill, edgecolor=blue, zorder=2, label=label)

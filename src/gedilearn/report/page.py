@@ -50,10 +50,25 @@ GAP_MEANING = (
     "(Proposition 1), measured on the training data without labels. It is 0 only for confident "
     "clusters that stay the same under views of the points and have the prior's proportions."
 )
-CAPTIONS = {
-    "training.png": "Terms and gap during training",
-    "clusters.png": "The clusters of the data",
+# What the heads of the verdict mean.
+MEANINGS = {
+    "One cluster: nothing to certify": "The network learned the density alone.",
+    "Certified": "The clusters are confident, stay the same under views of the points and have the "
+    "prior's proportions; no failure mode was found. Whether they are the groups you had in mind, "
+    "no number without labels can say.",
+    "Certified, with remarks": "The gap is below the tolerance, but some findings below need a "
+    "look.",
+    "Not certified: training diverged": "The network's output is not finite: there is no result to "
+    "use.",
+    "Not certified": "No failure mode was found, but the clusters are not proven to be at the "
+    "optimum: they may be useful, and need a look. This happens where clusters overlap.",
 }
+FAILED = "Training failed in the named way: do not use these clusters as they are."
+DENSITY = (
+    "The certificate is about the clusters. How well the density and the samples match the data is "
+    "for the eye to judge."
+)
+CAPTIONS = ("Terms and gap during training", "The clusters of the data")  # of the two figures
 
 # A column of a table: its title and the class of its cells.
 Column = tuple[str, str]
@@ -64,32 +79,23 @@ def write_report(run: Path) -> Path:
     """Draw the figures of a finished run and write `report.html` beside them."""
     read = Run.read(run)
     summary = read.finished()
-    figures = draw_all(read.path)
-    diagnosis = summary["diagnosis"]
-    body = [
-        f"<h1>{_text(read.name)}</h1>",
-        _verdict(summary, read.tolerance),
-        "<h2>Findings</h2>",
-        _findings(diagnosis["findings"]),
-        "<h2>Cluster sizes</h2>",
-        _sizes(read.cluster_sizes()),
-        "<h2>Figures</h2>",
-        *(_image(path) for path in figures),
-        '<p class="quiet">The certificate is about the clusters. How well the density and the '
-        "samples match the data is for the eye to judge.</p>",
-        "<h2>Events</h2>",
-        _events(read.events),
-        "<h2>Settings that differ from the defaults</h2>",
-        _settings(read.settings, read.shape),
-        "<h2>Run</h2>",
-        _facts(read, summary),
-    ]
+    name = _text(read.name)
+    figures = "\n".join(map(_image, draw_all(read.files.path), CAPTIONS))
+    sections = {
+        "Findings": _findings(summary["diagnosis"]["findings"]),
+        "Cluster sizes": _sizes(summary["cluster_sizes"]),
+        "Figures": f'{figures}\n<p class="quiet">{DENSITY}</p>',
+        "Events": _events(read.events),
+        "Settings that differ from the defaults": _settings(read.settings, read.shape),
+        "Run": _facts(read, summary),
+    }
+    body = "\n".join(f"<h2>{title}</h2>\n{content}" for title, content in sections.items())
     page = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(read.name)}: gedi-learn report</title>\n<style>{STYLE}</style>\n"
-        "</head>\n<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
+        f"<title>{name}: gedi-learn report</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{name}</h1>\n{_verdict(summary, read.tolerance)}\n{body}\n</body>\n</html>\n"
     )
     write_text(read.files.report, page)
     return read.files.report
@@ -99,37 +105,19 @@ def _verdict(summary: dict[str, Any], tolerance: float) -> str:
     """What to think of the result, before any number."""
     failed = [f for f in summary["diagnosis"]["findings"] if not f.get("ok")]
     modes = list(dict.fromkeys(str(f["mode"]) for f in failed if f.get("mode")))
-    certified = bool(summary.get("certified"))
-    gap = number(summary.get("gap"))
+    certified, gap = bool(summary.get("certified")), number(summary.get("gap"))
     if len(summary["cluster_sizes"]) == 1:
         head = "One cluster: nothing to certify"
-        words = "The network learned the density alone."
-    elif certified and not failed:
-        head = "Certified"
-        words = (
-            "The clusters are confident, stay the same under views of the points and have the "
-            "prior's proportions; no failure mode was found. Whether they are the groups you "
-            "had in mind, no number without labels can say."
-        )
     elif certified:
-        head = "Certified, with remarks"
-        words = "The gap is below the tolerance, but some findings below need a look."
+        head = "Certified, with remarks" if failed else "Certified"
     elif modes:
         head = f"Not certified: {' and '.join(modes)}"
-        words = "Training failed in the named way: do not use these clusters as they are."
-    elif not math.isfinite(gap):
-        head = "Not certified: training diverged"
-        words = "The network's output is not finite: there is no result to use."
     else:
-        head = "Not certified"
-        words = (
-            "No failure mode was found, but the clusters are not proven to be at the optimum: "
-            "they may be useful, and need a look. This happens where clusters overlap."
-        )
-    good = certified and not failed
+        head = "Not certified" if math.isfinite(gap) else "Not certified: training diverged"
+    kind = "good" if certified and not failed else "bad"
     return (
-        f'<div class="verdict {"good" if good else "bad"}"><strong>{_text(head)}</strong>'
-        f"<p>{_text(words)}</p>"
+        f'<div class="verdict {kind}"><strong>{_text(head)}</strong>'
+        f"<p>{_text(MEANINGS.get(head, FAILED))}</p>"
         f"<p>Gap <b>{_number(gap)}</b> nats, tolerance <b>{_number(tolerance)}</b> nats.</p>"
         f'<p class="quiet">{_text(summary["verdict"])}</p></div>'
         f'<p class="quiet">{_text(GAP_MEANING)}</p>'
@@ -140,11 +128,9 @@ def _findings(findings: Sequence[dict[str, Any]]) -> str:
     rows = []
     for f in findings:
         evidence = f" (evidence of {f['mode']})" if f.get("mode") and not f.get("ok") else ""
+        value, threshold = _number(f.get("value")), _number(f.get("threshold"))
         state = "ok" if f.get("ok") else "not ok"
-        words = f"{f.get('words', '')}{evidence}"
-        rows.append(
-            (f.get("name"), _number(f.get("value")), _number(f.get("threshold")), state, words)
-        )
+        rows.append((f.get("name"), value, threshold, state, f"{f.get('words', '')}{evidence}"))
     numbers = [("number", NUMBER), ("threshold", NUMBER)]
     return _table([("finding", TEXT), *numbers, ("", STATE), ("in words", LONG)], rows)
 
@@ -185,7 +171,7 @@ def _facts(read: Run, summary: dict[str, Any]) -> str:
         "training": f"{summary.get('iterations')} iterations in {summary.get('seconds')} seconds, "
         f"ended by: {summary.get('stopped')}",
         "version": f"gedi-learn {read.config.get('version', 'unknown')}",
-        "run directory": read.path,
+        "run directory": read.files.path,
     }
     facts |= {f"data: {name}": value for name, value in read.data.items()}
     if read.config.get("objects"):
@@ -214,10 +200,9 @@ def _cell(kind: str, value: Any) -> str:
     return f'<td class="{kind}">{_text(value)}</td>'
 
 
-def _image(path: Path) -> str:
+def _image(path: Path, caption: str) -> str:
     content = base64.b64encode(path.read_bytes()).decode("ascii")
-    words = _text(CAPTIONS.get(path.name, path.stem))
-    image = f'<img alt="{words}" src="data:image/png;base64,{content}">'
+    image = f'<img alt="{_text(caption)}" src="data:image/png;base64,{content}">'
     return f'<div class="scroll">{image}</div>'
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,25 +37,16 @@ class Run:
 
     files: RunDirectory
     config: dict[str, Any]
+    settings: dict[str, Any]
+    data: dict[str, Any]
     summary: dict[str, Any] | None  # None while training has not finished
     events: list[dict[str, Any]]
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
         files, config = RunDirectory(path), read_config(path)
-        return cls(files, config, _summary(files), _rows(files.events))
-
-    @property
-    def path(self) -> Path:
-        return self.files.path
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return _dict(self.config.get("settings"))
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return _dict(self.config.get("data"))
+        settings, data = _dict(config.get("settings")), _dict(config.get("data"))
+        return cls(files, config, settings, data, _summary(files), _rows(files.events))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,7 +58,7 @@ class Run:
     @property
     def name(self) -> str:
         """The data's name, for titles."""
-        return one_line(self.data.get("name") or self.data.get("source") or self.path.name)
+        return one_line(self.data.get("name") or self.data.get("source") or self.files.path.name)
 
     @property
     def title(self) -> str:
@@ -83,17 +75,8 @@ class Run:
 
     def finished(self) -> dict[str, Any]:
         """The summary, or one line that says how to get one."""
-        if self.summary is None:
-            name = self.files.summary.name
-            raise InputError(
-                f"{self.path} has no {name}: finish the training with gedi resume {self.path}"
-            )
-        return self.summary
-
-    def cluster_sizes(self) -> list[int]:
-        """How many points of all the data each cluster has."""
-        sizes: list[int] = self.finished()["cluster_sizes"]
-        return sizes
+        self._existing(self.files.summary)
+        return _dict(self.summary)
 
     def curves(self) -> Curves:
         """Terms and gaps, member by member."""
@@ -141,7 +124,8 @@ class Run:
 
     def _existing(self, file: Path) -> Path:
         if not file.exists():
-            raise InputError(f"{file} is missing: finish the training with gedi resume {self.path}")
+            remedy = f"finish the training with gedi resume {self.files.path}"
+            raise InputError(f"{file} is missing: {remedy}")
         return file
 
 
@@ -163,25 +147,21 @@ def _summary(files: RunDirectory) -> dict[str, Any] | None:
     file = files.summary
     if not file.exists():
         return None
-    try:
-        summary = json.loads(file.read_text(encoding="utf-8"))
+    with suppress(ValueError, KeyError, TypeError):
+        summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         sizes, findings = summary["cluster_sizes"], summary["diagnosis"]["findings"]
         whole = all(isinstance(n, int) for n in sizes) and len(sizes) > 0
         if whole and isinstance(summary["verdict"], str) and _all_dicts(findings):
-            return _dict(summary)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
+            return summary
     raise InputError(f"{file} is damaged: write it anew with gedi resume {files.path}")
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
-    try:
+    with suppress(UnicodeDecodeError):
         rows = read_lines(file)
-    except UnicodeDecodeError:
-        rows = [{}, None]  # type: ignore[list-item]
-    if not _all_dicts(rows):
-        raise InputError(f"{file} is damaged: every line must be a JSON object")
-    return rows
+        if _all_dicts(rows):
+            return rows
+    raise InputError(f"{file} is damaged: every line must be a JSON object")
 
 
 def _all_dicts(rows: list[Any]) -> bool:

@@ -76,6 +76,18 @@ def latest(root: Path) -> Path | None:
     return folder
 
 
+def kept_chains(root: Path) -> torch.Tensor | None:
+    """The chains (n, ...) of the replay buffer of the kept member, in the newest checkpoint."""
+    folder = latest(root)
+    if folder is None:
+        return None
+    members: torch.Tensor | None = load_tree(folder, OWN.format(0)).get("buffer")
+    if members is None or len(members) == 1:
+        return None if members is None else members[0]
+    # Members that still compete have chains each; the model is one of them.
+    return members[load_tree(folder, SHARED)["kept"][0]["member"]]
+
+
 def _take_out(tree: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(tree, torch.Tensor):
         tensors[path] = tree

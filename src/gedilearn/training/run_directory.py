@@ -9,7 +9,7 @@
     summary.json         the result in numbers and words; the last file that a fit writes
     labels.csv           the cluster of each point, written by `gedi fit`
     figures/, report.html               written by `gedi report`
-    evaluation.json, evaluation.md      written by `gedi evaluate`
+    evaluation/                         written by `gedi evaluate`, see `EvaluationFolder`
     tensorboard/                        the metrics once more, on request
 
 All names are spelled here and nowhere else. It reads without this library. Appended lines are
@@ -54,8 +54,7 @@ class RunDirectory:
         self.labels = self.path / "labels.csv"
         self.figures = self.path / "figures"
         self.report = self.path / "report.html"
-        self.evaluation = self.path / "evaluation.json"
-        self.evaluation_page = self.path / "evaluation.md"
+        self.evaluation = self.path / "evaluation"
         self._tensorboard: Any = None  # its writer, once it is wanted
 
     @classmethod
@@ -116,6 +115,16 @@ class RunDirectory:
         for path in (self.metrics, self.events):
             kept = [row for row in read_lines(path) if row.get("iteration", 0) <= iteration]
             write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+
+
+class EvaluationFolder:
+    """The paths of what an evaluation writes, into a run directory or elsewhere."""
+
+    def __init__(self, path: Path) -> None:
+        self.numbers = path / "evaluation.json"
+        self.page = path / "evaluation.md"
+        self.pictures = [path / f"{name}.png" for name in ("roc", "samples", "nearest", "buffer")]
+        self.roc, self.samples, self.nearest, self.buffer = self.pictures
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
