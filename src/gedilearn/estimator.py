@@ -26,7 +26,8 @@ from gedilearn.training.environment import check_device
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.result import Result, Score, load_model, save_model
-from gedilearn.training.run_directory import RunDirectory, is_first_process, read_config
+from gedilearn.training.run_directory import RunDirectory, read_config
+from gedilearn.writing import is_first_process
 
 Self = TypeVar("Self", bound="GEDI")
 

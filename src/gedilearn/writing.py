@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gedilearn.errors import InputError
 
@@ -53,6 +55,16 @@ def write_text(path: Path, text: str, *, new: bool = False) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_json(path: Path, content: Any, indent: int | None = 2, *, new: bool = False) -> None:
+    """Replace a file's content by this, as JSON."""
+    write_text(path, json_text(content, indent) + "\n", new=new)
+
+
+def json_text(content: Any, indent: int | None = None) -> str:
+    """JSON, with what is not finite by name."""
+    return json.dumps(plain(content), indent=indent)
+
+
 def write_tensors(
     path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
@@ -69,3 +81,19 @@ def write_tensors(
         except SafetensorError as error:  # how safetensors reports a full disk
             raise OSError(None, str(error), str(path)) from None
         os.chmod(temporary, mode)
+
+
+def is_first_process() -> bool:
+    """Whether this process writes for all: the only one, or rank 0 of several."""
+    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+
+
+def plain(value: Any) -> Any:
+    """JSON has no NaN or infinity: they are written as their names."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value

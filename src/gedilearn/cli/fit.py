@@ -158,7 +158,8 @@ def resume(
 
 def _finish(model: GEDI, x: np.ndarray, y: np.ndarray | None, run: Path, screen: Screen) -> None:
     """Write the clusters and show the result."""
-    from gedilearn.training.run_directory import RunDirectory, is_first_process
+    from gedilearn.training.run_directory import RunDirectory
+    from gedilearn.writing import is_first_process
 
     if is_first_process():
         confidence = model.score_samples(x, "confidence")

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gedilearn.errors import InputError
-from gedilearn.writing import refuse_existing, replacing, write_text
+from gedilearn.writing import (
+    is_first_process,
+    json_text,
+    refuse_existing,
+    replacing,
+    write_json,
+    write_text,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +53,7 @@ class Result:
             with replacing(out, new=True) as temporary, open(temporary, "wb") as file:
                 np.save(file, self.array, allow_pickle=False)
         elif ending == ".json":
-            write_json(out, self.content)
+            write_json(out, self.content, None, new=True)
         else:
             write_csv(out, list(self.columns), self.rows())
 
@@ -62,24 +67,24 @@ class Screen:
 
     def message(self, text: str) -> None:
         """One line on stderr."""
-        if not self.quiet and _is_first_process():
+        if not self.quiet and is_first_process():
             print(text, file=sys.stderr)
 
     @property
     def interactive(self) -> bool:
         """Whether a progress bar would be seen."""
-        return not self.quiet and _is_first_process() and sys.stderr.isatty()
+        return not self.quiet and is_first_process() and sys.stderr.isatty()
 
     def content(self, content: dict[str, Any]) -> None:
         """JSON on stdout; it is a result that was asked for, so `quiet` does not hold it back."""
-        if _is_first_process():
+        if is_first_process():
             print(json_text(content))
 
     def table(
         self, heads: Sequence[str], rows: Iterable[Sequence[str]], lines: Sequence[str] = ()
     ) -> None:
         """A table on stdout and sentences below it."""
-        if not self.quiet and _is_first_process():
+        if not self.quiet and is_first_process():
             _print_table(heads, rows, lines)
 
     def show(
@@ -97,7 +102,7 @@ class Screen:
 
     def give(self, result: Result, out: Path | None) -> None:
         """To the file `out`, or else to stdout: JSON, a short table, or CSV in a pipe."""
-        if not _is_first_process():
+        if not is_first_process():
             return
         n = len(result.array)
         if out is not None:
@@ -168,18 +173,6 @@ def write_csv(
     write_text(path, csv_text(heads, rows), new=new)
 
 
-def write_json(path: Path, content: Any, indent: int | None = None) -> None:
-    """A new file."""
-    write_text(path, json_text(content, indent) + "\n", new=True)
-
-
-def json_text(content: Any, indent: int | None = None) -> str:
-    """JSON, with infinities by name."""
-    from gedilearn.training.run_directory import plain
-
-    return json.dumps(plain(content), indent=indent)
-
-
 def _print_table(
     heads: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -198,12 +191,6 @@ def _print_table(
     console.print(table)
     for line in lines:
         console.print(line, soft_wrap=True)
-
-
-def _is_first_process() -> bool:
-    from gedilearn.training.run_directory import is_first_process  # imports torch
-
-    return is_first_process()
 
 
 def _short(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import numpy as np
 from gedilearn import panels
 from gedilearn.evaluation.images import image_grid, nearest, save_png, value_range
 from gedilearn.evaluation.ood import Roc
-from gedilearn.training.run_directory import EvaluationFolder, plain
-from gedilearn.writing import write_text
+from gedilearn.training.run_directory import EvaluationFolder
+from gedilearn.writing import write_json, write_text
 
 TITLES = {
     "log_density": "log p(x)",
@@ -147,7 +146,7 @@ def write_result(
             _draw_nearest(files.nearest, samples, train, values)
     drawn = [picture.name for picture in files.pictures if picture.exists()]
     result["files"] = [*drawn, files.numbers.name, files.page.name]
-    write_text(files.numbers, json.dumps(plain(result), indent=2) + "\n")
+    write_json(files.numbers, result)
     write_text(files.page, markdown(result))
 
 

@@ -19,8 +19,8 @@ from gedilearn.experiments.runner import Row
 from gedilearn.experiments.table import Column, Table, label, statistic
 from gedilearn.report.page import write_report
 from gedilearn.settings import Settings
-from gedilearn.training.run_directory import RunDirectory, plain
-from gedilearn.writing import write_text
+from gedilearn.training.run_directory import RunDirectory
+from gedilearn.writing import plain, write_text
 
 SETS: tuple[tuple[Callable[[], Dataset], int], ...] = ((moons, 2), (circles, 2), (digits, 10))
 SEED = 0

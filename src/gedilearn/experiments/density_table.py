@@ -27,7 +27,7 @@ from gedilearn.evaluation.clustering import nmi
 from gedilearn.evaluation.ood import roc
 from gedilearn.experiments.runner import FRESH, IN_MEMORY, N_POINTS, Row, Runner, chosen, one_thread
 from gedilearn.experiments.table import Experiment, Table, grouped, label, ranged
-from gedilearn.training.run_directory import plain
+from gedilearn.writing import plain
 
 N_SAMPLES = 500
 FLOOR = 1e-3  # added to the variances of GaussianMixture: a digit has fewer images than needed

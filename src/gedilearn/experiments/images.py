@@ -28,7 +28,8 @@ from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.experiments.runner import IN_MEMORY, Row, Runner, adjusted, chosen, outcome
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
-from gedilearn.training.run_directory import RunDirectory, plain, read_config
+from gedilearn.training.run_directory import RunDirectory, read_config
+from gedilearn.writing import plain
 
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
 KMEANS = "k-means"

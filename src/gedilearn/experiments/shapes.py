@@ -35,7 +35,7 @@ from gedilearn.experiments.table import (
     share,
     statistic,
 )
-from gedilearn.training.run_directory import plain
+from gedilearn.writing import plain
 
 SOLVED = 0.99  # NMI
 FALSE = 0.95  # a certificate with a lower NMI is a false one

@@ -38,7 +38,8 @@ from gedilearn.methods.barlow import BarlowTwins
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import Settings, resolve
 from gedilearn.together import fit_together
-from gedilearn.training.run_directory import RunDirectory, plain
+from gedilearn.training.run_directory import RunDirectory
+from gedilearn.writing import plain
 
 SETS: dict[str, Callable[[int, int], Dataset]] = {
     "moons": lambda n, seed: sets.moons(n, noise=0.05, random_state=seed),

@@ -20,8 +20,6 @@ checkpoint.
 from __future__ import annotations
 
 import json
-import math
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -33,7 +31,14 @@ import yaml
 from gedilearn import __version__
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
-from gedilearn.writing import is_leftover, write_tensors, write_text
+from gedilearn.writing import (
+    is_first_process,
+    is_leftover,
+    json_text,
+    write_json,
+    write_tensors,
+    write_text,
+)
 
 FORMAT = 1
 MOST_PREVIEWED = 2_000
@@ -101,7 +106,7 @@ class RunDirectory:
 
     def write_summary(self, content: dict[str, Any]) -> None:
         """Say how it ended."""
-        write_text(self.summary, json.dumps(plain(content), indent=2) + "\n")
+        write_json(self.summary, content)
 
     def write_preview(self, points: np.ndarray, labels: np.ndarray) -> None:
         """Keep evenly spaced points, in the data's units, with their clusters."""
@@ -129,12 +134,7 @@ class EvaluationFolder:
 
 def _append(path: Path, row: dict[str, Any]) -> None:
     with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(plain(row)) + "\n")
-
-
-def is_first_process() -> bool:
-    """Whether this process writes for all: the only one, or rank 0 of several."""
-    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+        file.write(json_text(row) + "\n")
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -174,14 +174,3 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             break  # cut by a crash: nothing after it is whole
     return rows
-
-
-def plain(value: Any) -> Any:
-    """JSON has no NaN or infinity: they are written as their names."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    return value
