@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.experiments import paper, toy, toy_tables
+from gedilearn.experiments import toy, toy_tables
 from gedilearn.experiments.runner import Runner
 from gedilearn.presets import preset
 from gedilearn.registry import METHODS
@@ -243,10 +243,10 @@ def test_what_cannot_be_run_is_refused_before_any_fit(asked, says, no_training):
 
 
 def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
-    text = toy_tables.page(root)
+    text = toy_tables.page(root).text
     assert "gedi reproduce toy --preset paper/toy --seeds 3 --iterations 20" in text
     assert "Seeds 0, 1, 2; 60 points" in text and "scikit-learn " in text
-    assert paper.TOY_RULE in text and "Not run" not in text and "png" not in text
+    assert toy_tables.RULE in text and "Not run" not in text and "png" not in text
     cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| moons |")]
     assert len(cells) == 8
     groups = toy_tables.tables(rows)[0].groups
@@ -262,15 +262,20 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
             lines if name == "config.json" else lines.splitlines()[0]
         )
     (tmp_path / "some" / "labels.png").write_bytes(b"")
-    text = toy_tables.page(tmp_path)
+    text = toy_tables.page(tmp_path).text
     assert "--data moons --methods jem" in text and "Not run: circles JEM, moons SwAV" in text
     assert "(labels-some.png)" in text
-    assert toy_tables.figures(tmp_path) == {"labels-some.png": tmp_path / "some" / "labels.png"}
+    assert toy_tables.page(tmp_path).pictures == {
+        "labels-some.png": tmp_path / "some" / "labels.png"
+    }
     lines = (out / "rows.jsonl").read_text().splitlines()
     without = [line for line in lines if not ('"swav"' in line and '"seed": 2' in line)]
     assert len(without) < len(lines)
     (tmp_path / "some" / "rows.jsonl").write_text("\n".join(without) + "\n")
-    assert "Seeds 0, 1, 2 (not all of them for every method: SwAV 2);" in toy_tables.page(tmp_path)
+    assert (
+        "Seeds 0, 1, 2 (not all of them for every method: SwAV 2);"
+        in toy_tables.page(tmp_path).text
+    )
     begun = tmp_path / "elsewhere" / "begun"
     begun.mkdir(parents=True)
     (begun / "rows.jsonl").write_text("")

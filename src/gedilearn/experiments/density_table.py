@@ -6,8 +6,6 @@ same training points, are the yardsticks; real points in place of samples are th
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,13 +19,20 @@ from sklearn.neighbors import KernelDensity
 from gedilearn.data import toy
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.toy import digits
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import nmi
 from gedilearn.evaluation.ood import auroc
-from gedilearn.experiments.runner import FRESH, IN_MEMORY, N_POINTS, Row, Runner, chosen, one_thread
+from gedilearn.experiments.runner import (
+    FRESH,
+    IN_MEMORY,
+    N_POINTS,
+    Row,
+    Runner,
+    chosen,
+    one_thread,
+    timed,
+)
 from gedilearn.experiments.table import Experiment, Table, grouped, label, ranged
-from gedilearn.training.run_directory import plain
 
 N_SAMPLES = 500
 FLOOR = 1e-3  # added to the variances of GaussianMixture: a digit has fewer images than needed
@@ -101,7 +106,7 @@ def _in_the_plane(source: Callable[[int, int], Dataset]) -> Callable[[int, int],
 def _half_the_digits(n: int, seed: int) -> Points:
     """All digits, whatever `n` is: there are no more."""
     rng = np.random.default_rng(seed)
-    data = digits()
+    data = toy.digits()
     assert data.y is not None
     order = rng.permutation(len(data.x))
     halves = np.array_split(order, 2)
@@ -225,18 +230,14 @@ def run(
     return runner.rows(keys, fit, n, settings)
 
 
+@one_thread()
 def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
     """Fit one method to one set and measure it, with one thread."""
     case = CASES[data]
     points = case.draw(n, seed)
     model = build(method, case, seed, settings)
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what matters is in the numbers
-        started = time.perf_counter()
-        model.fit(points.train.x)
-        seconds = time.perf_counter() - started
-        row = {"data": data, "method": method, "seed": seed, **measure(model, case, points, seed)}
-    return dict(plain(row | {"seconds": round(seconds, 3)}))
+    seconds = timed(lambda: model.fit(points.train.x))
+    return measure(model, case, points, seed) | {"seconds": round(seconds, 3)}
 
 
 def measure(model: Any, case: Case, points: Points, seed: int) -> Row:

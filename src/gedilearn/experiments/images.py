@@ -7,8 +7,6 @@ has rows as well: what it finds needs no network.
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,13 +23,21 @@ from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.experiments.runner import IN_MEMORY, Row, Runner, adjusted, chosen, outcome
+from gedilearn.experiments.runner import (
+    IN_MEMORY,
+    KMEANS,
+    Row,
+    Runner,
+    adjusted,
+    chosen,
+    outcome,
+    timed,
+)
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
-from gedilearn.training.run_directory import RunDirectory, plain, read_config
+from gedilearn.training.run_directory import RunDirectory, read_config
 
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
-KMEANS = "k-means"
 MOST_FOR_KMEANS = 10_000
 
 
@@ -85,14 +91,9 @@ SHAPE = (1, 3, 32, 32)  # tells settings that these are images, of any size
 
 
 def load_sets(data: str) -> tuple[Dataset, Dataset]:
-    """Images to train on and images to test with."""
-    if data == "digits":
-        return _digit_images()
-    return open_set(data, "train"), open_set(data, "test")
-
-
-def _digit_images() -> tuple[Dataset, Dataset]:
-    """The digits as images (n, 1, 8, 8); always the same of them are kept for the test."""
+    """Images to train on and images to test with; always the same of the digits."""
+    if data != "digits":
+        return open_set(data, "train"), open_set(data, "test")
     whole = digits()
     assert whole.y is not None
     order = np.random.default_rng(0).permutation(len(whole.x))
@@ -195,9 +196,7 @@ def run(
         "scale": scale,
         "iterations": iterations,
         "changes": changes or {},
-        "samples": measured.samples,
-        "steps": measured.steps,
-        "probe": measured.probe,
+        **{name: getattr(measured, name) for name in ("samples", "steps", "probe")},
         "others": {name: [len(o.x), fingerprint(o.x)[:16]] for name, o in outside.items()},
         "methods": {m: values_of(data, scale, m, iterations, changes) for m in METHODS},
     }
@@ -237,25 +236,17 @@ def values_of(
 
 def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
     """Train one method, or go on with it, and measure it."""
-    head = {
-        "data": data,
-        "method": method,
-        "seed": seed,
-        "scale": settings["scale"],
-        "shortened_to": settings["iterations"],
-    }
+    head = {"scale": settings["scale"], "shortened_to": settings["iterations"], **NOTHING}
     values = settings["methods"][METHODS[-1] if method == KMEANS else method]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what matters is in the verdict
-        if method == KMEANS:
-            return dict(plain(head | NOTHING | _kmeans(work, values["n_clusters"], seed)))
-        name = f"{data}-{method}-{seed}"
-        work.runner.say(f"training {name}")
-        values = values | {"training": values.get("training", {}) | {"seed": seed}}
-        run_folder = None if work.runner.out is None else work.runner.out / "runs" / name
-        model = train(work.train.x, values, run_folder)
-        work.runner.say(f"measuring {name}")
-        return dict(plain(head | NOTHING | _measure(work, model, name, run_folder)))
+    if method == KMEANS:
+        return head | _kmeans(work, values["n_clusters"], seed)
+    name = f"{data}-{method}-{seed}"
+    work.runner.say(f"training {name}")
+    values = values | {"training": values.get("training", {}) | {"seed": seed}}
+    run_folder = None if work.runner.out is None else work.runner.out / "runs" / name
+    model = train(work.train.x, values, run_folder)
+    work.runner.say(f"measuring {name}")
+    return head | _measure(work, model, name, run_folder)
 
 
 def train(x: np.ndarray, values: dict[str, Any], folder: Path | None) -> GEDI:
@@ -274,13 +265,14 @@ def train(x: np.ndarray, values: dict[str, Any], folder: Path | None) -> GEDI:
 
 # --- measuring ----------------------------------------------------------------------------------
 
+SCORES = ("nmi", "ami", "ari", "accuracy", "clusters_used")
 # What a row holds beside its name; None where a method has no such answer.
 NOTHING: Row = dict.fromkeys(
     (
-        "n_clusters", "nmi", "ami", "ari", "accuracy", "clusters_used", "batchwise_nmi",
-        "batchwise_chance", "gap", "certified", "verdict", "modes", "stopped", "recoveries",
-        "iterations", "probe", "probe_protocol", "knn", "frechet", "frechet_floor",
-        "frechet_title", "frechet_n", "ood", "seconds", "evaluation_seconds",
+        "n_clusters", *SCORES, "batchwise_nmi", "batchwise_chance", "gap", "certified",
+        "verdict", "modes", "stopped", "recoveries", "iterations", "probe", "probe_protocol",
+        "knn", "frechet", "frechet_floor", "frechet_title", "frechet_n", "ood", "seconds",
+        "evaluation_seconds",
     )
 )  # fmt: skip
 
@@ -312,7 +304,7 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
 
 # Where in what `evaluate` gives the figures of a row are.
 FIGURES = {
-    **{name: f"clustering.{name}" for name in ("nmi", "ami", "ari", "accuracy", "clusters_used")},
+    **{name: f"clustering.{name}" for name in SCORES},
     "batchwise_nmi": "clustering.batchwise_nmi.nmi",
     "batchwise_chance": "clustering.batchwise_nmi.chance",
     "probe": "probe.linear.accuracy",
@@ -342,18 +334,16 @@ def _areas(part: Mapping[str, Any]) -> Row:
 
 def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:
     """k-means on the pixels of some training images, scored as all others are."""
-    started = time.perf_counter()
     index = np.random.default_rng(seed).permutation(len(work.train.x))[:MOST_FOR_KMEANS]
-    pixels = _flat(work.train.x[np.sort(index)])
-    found = KMeans(n_clusters, n_init=3, random_state=seed).fit(pixels)
-    seconds = time.perf_counter() - started
+    model = KMeans(n_clusters, n_init=3, random_state=seed)
+    seconds = timed(lambda: model.fit(_flat(work.train.x[np.sort(index)])))
     row: Row = {"n_clusters": n_clusters, "seconds": round(seconds, 1)}
     if work.test.y is None:
         return row
-    labels = found.predict(_flat(work.test.x))
+    labels = model.predict(_flat(work.test.x))
     scores = clustering_scores(work.test.y, labels)
     batchwise = batchwise_nmi(work.test.y, labels, min(64, len(labels)))
-    row |= {name: scores[name] for name in ("nmi", "ami", "ari", "accuracy", "clusters_used")}
+    row |= {name: scores[name] for name in SCORES}
     return row | {"batchwise_nmi": batchwise.nmi, "batchwise_chance": batchwise.chance}
 
 

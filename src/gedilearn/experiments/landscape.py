@@ -339,24 +339,12 @@ def numbers(rows: Sequence[Row]) -> Table:
         *map(label, ("penalises", "paper")),
         Column("note", note, words=True),
     ]
-    notes = [f"{k}. {remark}" for k, remark in enumerate(remarks, 1)]
-    return Table("The numbers, in nats", columns, [[row] for row in rows], notes)
-
-
-def tables(rows: Sequence[Row]) -> list[Table]:
-    """Table 1 and, below it, the numbers and the remarks."""
-    return [table_1(rows), numbers(rows)]
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """The same; the remarks are a numbered list."""
-    below = numbers(rows)
-    return "\n".join([table_1(rows).markdown(), below.markdown(()), *below.notes, ""])
+    lines = [[row] for row in rows]
+    return Table("The numbers, in nats", columns, lines, remarks, numbered=True)
 
 
 EXPERIMENT = Experiment(
     "landscape",
     lambda seeds, **_: run(seeds[0]),  # one draw of the points is enough
-    tables,
-    own_markdown=markdown,
+    lambda rows: [table_1(rows), numbers(rows)],
 )

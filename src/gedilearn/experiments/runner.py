@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import statistics
+import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ from gedilearn import __version__
 from gedilearn.errors import InputError, suggestion
 from gedilearn.settings import assign, resolve, settings_type
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
-from gedilearn.training.run_directory import read_lines
+from gedilearn.training.run_directory import plain, read_lines
 from gedilearn.writing import write_text
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ Fit = Callable[[str, str, tuple[int, ...], int, dict[str, Any]], list[Row]]
 N_POINTS = 1000
 FRESH = 1_000_000  # added to the seed of the points that are scored
 ROWS, CONFIG = "rows.jsonl", "config.json"
+KMEANS = "k-means"  # in the names of rows that come with those of others, unasked
 
 # --- running ------------------------------------------------------------------------------------
 
@@ -52,6 +55,11 @@ class Cell(NamedTuple):
 
     def expected(self) -> list[Key]:
         return [(self.data, name, seed) for seed in self.seeds for name in self.rows]
+
+    def without(self, done: Collection[Key]) -> Cell:
+        """The cell with those of its seeds that lack a row."""
+        lacking = dict.fromkeys(seed for *key, seed in self.expected() if (*key, seed) not in done)
+        return self._replace(seeds=tuple(lacking))
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,10 @@ class Runner:
     def rows(
         self, wanted: Sequence[Key], fit: FitOne, n: int, settings: Values = None
     ) -> list[Row]:
-        """The row `fit(data, method, seed, n, settings)` of every key wanted, in their order."""
+        """The row of every key wanted, in their order.
+
+        `fit(data, method, seed, n, settings)` gives what a row holds beside its key.
+        """
         cells = [Cell(data, method, (seed,), (method,)) for data, method, seed in wanted]
         return self.rows_of_cells(cells, partial(_one_by_one, fit), n, settings)
 
@@ -96,10 +107,9 @@ class Runner:
             raise InputError(f"workers={self.workers}: at least 1 process is needed")
         kept = [] if self.out is None else _reopen(self.out, _config(n, settings))
         done = {_key(row): row for row in kept}
-        missing = [rest for cell in cells if (rest := _rest(cell, done)) is not None]
+        missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
         left = sum(key not in done for cell in missing for key in cell.expected())
-        fits = [(fit, cell.data, cell.method, cell.seeds, n, settings or {}) for cell in missing]
-        for rows in self._as_they_come(fits):
+        for rows in self._as_they_come([(fit, cell, n, settings or {}) for cell in missing]):
             for row in rows:
                 if _key(row) in done:
                     continue
@@ -117,7 +127,7 @@ class Runner:
         from joblib.parallel import get_active_backend
 
         jobs = None if self.workers == 1 else self.workers
-        calls = [delayed(fit)(*arguments) for fit, *arguments in fits]
+        calls = [delayed(_rows_of)(*arguments) for arguments in fits]
         if get_active_backend()[0].supports_return_generator:
             # In any order: a slow cell must not hold back the rows of others.
             yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(calls)
@@ -130,16 +140,19 @@ class Runner:
 IN_MEMORY = Runner()
 
 
+def _rows_of(fit: Fit, cell: Cell, n: int, settings: dict[str, Any]) -> list[Row]:
+    """The rows of a cell in plain values; warnings are dropped, what matters is in the rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = fit(cell.data, cell.method, cell.seeds, n, settings)
+    return [dict(plain(row)) for row in rows]
+
+
 def _one_by_one(
     fit: FitOne, data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
 ) -> list[Row]:
-    return [fit(data, method, seed, n, settings) for seed in seeds]
-
-
-def _rest(cell: Cell, done: Collection[Key]) -> Cell | None:
-    """The cell with the seeds that lack a row."""
-    seeds = tuple(s for s in cell.seeds if any((cell.data, r, s) not in done for r in cell.rows))
-    return cell._replace(seeds=seeds) if seeds else None
+    key = {"data": data, "method": method}
+    return [key | {"seed": seed} | fit(data, method, seed, n, settings) for seed in seeds]
 
 
 def _key(row: Row) -> Key:
@@ -169,6 +182,13 @@ def one_thread() -> Iterator[None]:
 
     with threadpool_limits(1):
         yield
+
+
+def timed(work: Callable[[], object]) -> float:
+    """How many seconds it takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 def adjusted(
@@ -280,21 +300,27 @@ class Kept(NamedTuple):
     def seeds(self) -> list[int]:
         return sorted({row["seed"] for row in self.rows})
 
-    def option(self, name: str, known: Iterable[str], without: Collection[str] = ()) -> str:
-        """`--data A,B` or `--methods A,B` for what the rows are about, if it is not all known."""
-        known = list(known)
-        there = {row[name.removesuffix("s")]: None for row in self.rows}
-        others = [value for value in there if value not in known and value not in without]
-        named = [value for value in known if value in there] + others
-        return "" if named == known else f" --{name} {','.join(named)}"
-
-    def made_by(self, options: str, facts: Sequence[str], names: Mapping[str, str]) -> str:
+    def made_by(
+        self,
+        command: str,
+        facts: Sequence[str],
+        *,
+        data: Collection[str] = (),
+        methods: Collection[str] = (),
+        names: Mapping[str, str] | None = None,
+        more: str = "",
+    ) -> str:
         """The command and its options, the seeds, facts and versions, as Markdown.
 
-        Methods of these `names` that lack some of the seeds are named.
+        `data` and `methods` are those that are run if no others are asked for, where the command
+        has such an option; methods that have `names` but lack some of the seeds are named.
         """
+        command += f" --seeds {self.seeds[-1] + 1}"
+        command += self._option("data", data) + self._option("methods", methods)
+        if (iterations := self.config["settings"].get("iterations")) is not None:
+            command += f" --iterations {iterations}"
         fewer = []
-        for method, name in names.items():
+        for method, name in (names or {}).items():
             own = {row["seed"] for row in self.rows if row["method"] == method}
             if 0 < len(own) < len(self.seeds):
                 fewer.append(f"{name} {len(own)}")
@@ -302,19 +328,26 @@ class Kept(NamedTuple):
         versions = [f"{name} {version}" for name, version in self.config["versions"].items()]
         seeds = f"Seeds {', '.join(map(str, self.seeds))}{some}"
         said = "; ".join([seeds, *facts, ", ".join(versions)])
-        return f"    gedi reproduce {options}\n\n{said}."
+        return f"    gedi reproduce {command}{more}\n\n{said}."
+
+    def _option(self, name: str, usual: Collection[str]) -> str:
+        """`--data A,B` or `--methods A,B` for what the rows are about, if it is not the usual."""
+        there = [row[name.removesuffix("s")] for row in self.rows]
+        asked = dict.fromkeys([*(value for value in usual if value in there), *there])
+        named = [value for value in asked if KMEANS not in value]
+        return "" if not usual or named == list(usual) else f" --{name} {','.join(named)}"
 
 
-def kept_in(root: Path, pattern: str = "*") -> list[Kept]:
-    """The folders root/pattern that hold rows; root itself for the pattern ''."""
+def kept_in(root: Path, pattern: str = "*", command: str = "") -> list[Kept]:
+    """The folders root/pattern that hold rows; root itself for the pattern ''.
+
+    Where there are none, the `command` that makes some is named.
+    """
     found = []
     for folder in sorted(root.glob(pattern)) if pattern else [root]:
         if (folder / CONFIG).exists() and (rows := read_lines(folder / ROWS)):
             config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
             found.append(Kept(folder, rows, config))
+    if command and not found:
+        raise InputError(f"{root} holds no rows: gedi reproduce {command} --out {root}")
     return found
-
-
-def no_rows(root: Path, options: str) -> InputError:
-    """For a page that nothing was run for."""
-    return InputError(f"{root} holds no rows: gedi reproduce {options} --out {root}")

@@ -60,6 +60,7 @@ def point_name(inv: float, prior: float) -> str:
     return f"inv={inv:g} prior={prior:g}"
 
 
+@one_thread()
 def fit(
     data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
 ) -> list[Row]:
@@ -68,12 +69,11 @@ def fit(
     inv, prior = np.array(grid, dtype=np.float64).T
     rows = []
     for seed in seeds:
-        with one_thread():
-            x, own = SETS[data](n, seed).x, seeded(settings["gedi"], seed, n)
-            models = fit_together([x], own, {"inv": inv, "prior": prior})
-            for (w_inv, w_prior), model in zip(grid, models, strict=True):
-                name, weights = point_name(w_inv, w_prior), {"inv": w_inv, "prior": w_prior}
-                rows.append(scored_row(data, name, seed, model, n, settings, len(models), weights))
+        x, own = SETS[data](n, seed).x, seeded(settings["gedi"], seed, n)
+        models = fit_together([x], own, {"inv": inv, "prior": prior})
+        for (a, b), model in zip(grid, models, strict=True):
+            key = data, point_name(a, b), seed
+            rows.append(scored_row(*key, model, n, settings, len(grid), inv=a, prior=b))
     return rows
 
 
@@ -107,7 +107,7 @@ def axes_of(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     return sorted({r["inv"] for r in rows}), sorted({r["prior"] for r in rows})
 
 
-def _map(rows: Sequence[Row], measure: str, title: str, notes: Sequence[str]) -> Table:
+def _map(rows: Sequence[Row], measure: str, title: str, **others: Any) -> Table:
     """A line for each weight of INV, a column for each of PRIOR."""
     inv, prior = axes_of(rows)
     names = [f"PRIOR {weight:g}" for weight in prior]
@@ -117,19 +117,16 @@ def _map(rows: Sequence[Row], measure: str, title: str, notes: Sequence[str]) ->
         for weight, line in zip(inv, both[measure], strict=True)
     ]
     columns = [label("data"), label("INV"), *(statistic(name, name, digits=2) for name in names)]
-    return Table(title, columns, lines, notes)
+    return Table(title, columns, lines, heading=title, **others)
 
 
 def tables(rows: Sequence[Row]) -> list[Table]:
-    """The map of the NMI."""
-    return [_map(rows, "nmi", f"Mean NMI by weights: {title(rows)}; {_seeds(rows)}", NOTES)]
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """Both maps as tables."""
+    """The maps of the NMI and, in Markdown, of the gap."""
     notes = (f"{title(rows).capitalize()}; {_seeds(rows)}.", *NOTES)
-    nmi, gap = (_map(rows, measure, "", ()) for measure in ("nmi", "gap"))
-    return f"Mean NMI\n\n{nmi.markdown()}\nMedian gap\n\n{gap.markdown(notes)}"
+    return [
+        _map(rows, "nmi", "Mean NMI", notes=notes),
+        _map(rows, "gap", "Median gap", printed=False),
+    ]
 
 
 def _seeds(rows: Sequence[Row]) -> str:
@@ -164,4 +161,4 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
     return panels.save(fig, path)
 
 
-EXPERIMENT = Experiment("sensitivity", run, tables, own_markdown=markdown, figure=figure)
+EXPERIMENT = Experiment("sensitivity", run, tables, figure=figure)

@@ -38,7 +38,7 @@ from gedilearn.methods.barlow import BarlowTwins
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import Settings, resolve
 from gedilearn.together import fit_together
-from gedilearn.training.run_directory import RunDirectory, plain
+from gedilearn.training.run_directory import RunDirectory
 
 SETS: dict[str, Callable[[int, int], Dataset]] = {
     "moons": lambda n, seed: sets.moons(n, noise=0.05, random_state=seed),
@@ -115,6 +115,7 @@ def seeded(values: dict[str, Any], seed: int, n: int) -> Settings:
     return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, (n, 2))
 
 
+@one_thread()
 def fit(
     data: str,
     method: str,
@@ -124,12 +125,12 @@ def fit(
     models: Path | None = None,
 ) -> list[Row]:
     """Train the seeds of a cell together, with one thread, and score each."""
-    with one_thread():
-        fitted = train(data, method, seeds, n, settings["methods"][method], models)
-        return [
-            scored_row(data, name, seed, model, n, settings, len(seeds), {"together": len(seeds)})
-            for (name, seed), model in fitted.items()
-        ]
+    fitted = train(data, method, seeds, n, settings["methods"][method], models)
+    k = len(seeds)
+    return [
+        scored_row(data, name, seed, model, n, settings, k, together=k)
+        for (name, seed), model in fitted.items()
+    ]
 
 
 def train(
@@ -192,14 +193,14 @@ def scored_row(
     model: GEDI,
     n: int,
     settings: dict[str, Any],
-    together: int,
-    others: Row,
+    trained: int,
+    **others: Any,
 ) -> Row:
-    """A model, one of several that were trained together, scored on fresh points."""
+    """A model, one of those `trained` together, scored on fresh points."""
     fresh = SETS[data](n, seed + FRESH)
     assert fresh.y is not None
     scores = clustering_scores(fresh.y, model.predict(fresh.x))
-    row = {
+    return {
         "data": data,
         "method": method,
         "seed": seed,
@@ -208,6 +209,5 @@ def scored_row(
         **{name: scores[name] for name in ("nmi", "ami", "accuracy")},
         **outcome(model),
         **others,
-        "seconds": round(model.seconds_ / together, 3),
+        "seconds": round(model.seconds_ / trained, 3),
     }
-    return dict(plain(row))
