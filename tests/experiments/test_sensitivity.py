@@ -188,12 +188,12 @@ def test_a_point_of_the_grid_is_one_network(monkeypatch):
 
 
 def test_the_command_states_its_iterations(tmp_path, monkeypatch, rows):
-    def fit(data, method, seeds, n, settings):
+    def fit(cell, n, settings):
         assert settings["iterations"] == 2000
         return [
             rows[0]
-            | {"seed": seeds[0], "inv": i, "prior": p, "shortened_to": 2000}
-            | {"data": data, "method": sensitivity.point_name(i, p)}
+            | {"seed": cell.seeds[0], "inv": i, "prior": p, "shortened_to": 2000}
+            | {"data": cell.data, "method": sensitivity.point_name(i, p)}
             for i in sensitivity.WEIGHTS
             for p in sensitivity.WEIGHTS
         ]

@@ -14,7 +14,7 @@ from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy, toy_tables
-from gedilearn.experiments.runner import Runner
+from gedilearn.experiments.runner import Cell, Runner
 from gedilearn.presets import preset
 from gedilearn.registry import METHODS
 from gedilearn.settings import resolve, settings_type
@@ -158,7 +158,7 @@ def test_a_row_scores_the_kept_model_on_fresh_points(rows, out, data):
     x, y = make(60, noise=0.05, random_state=1_000_001, **options)
     train, _ = make(60, noise=0.05, random_state=1, **options)
     for method in ("no-inv", "barlow", "barlow k-means"):
-        model = GEDI.load(toy.model_file(out / "models", data, method, 1))
+        model = GEDI.load(toy.model_file(out / "models", (data, method, 1)))
         row = find(rows, data, method, 1)
         assert row["nmi"] == pytest.approx(normalized_mutual_info_score(y, model.predict(x)))
         assert np.array_equal(model.predict(train), model.labels_)
@@ -169,7 +169,7 @@ def test_a_row_scores_the_kept_model_on_fresh_points(rows, out, data):
 def test_barlow_with_k_means_is_what_training_it_so_gives():
     x = make_circles(60, noise=0.05, factor=0.5, random_state=3)[0]
     values = toy.values_of("paper/toy", "barlow", 20, SHORT)
-    found = toy.train("circles", "barlow", (3,), 60, values)
+    found = toy.train(Cell("circles", "barlow", (3,), ("barlow",)), 60, values)
     values["barlow"] = {"assign": "kmeans"}
     (trained,) = toy.fit_together([x], toy.seeded(values, 3, 60))
     assert np.array_equal(found["barlow k-means", 3].labels_, trained.labels_)
@@ -211,9 +211,9 @@ def test_seeds_train_five_at_a_time_and_alone_under_the_literal_preset(monkeypat
     monkeypatch.setattr(
         toy,
         "fit",
-        lambda data, method, seeds, *_, **__: (
-            seen.append(len(seeds)),
-            [made_up(1.0, seed) for seed in seeds],
+        lambda cell, *_, **__: (
+            seen.append(len(cell.seeds)),
+            [made_up(1.0, seed) for seed in cell.seeds],
         )[1],
     )
     toy.run(range(6), ["moons"], ["gedi"], preset=name)
@@ -294,8 +294,8 @@ def test_the_command_writes_table_csv_and_figure_and_says_it_was_short(tmp_path,
     monkeypatch.setattr(
         toy,
         "fit",
-        lambda data, method, seeds, n, settings, models: [
-            made_up(1.0, seed, shortened_to=settings["iterations"]) for seed in seeds
+        lambda cell, n, settings, models: [
+            made_up(1.0, seed, shortened_to=settings["iterations"]) for seed in cell.seeds
         ],
     )
     asked = ["--seeds", 2, "--data", "moons", "--methods", "gedi", "--iterations", 7]

@@ -15,8 +15,8 @@ from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores
+from gedilearn.experiments import table
 from gedilearn.experiments.runner import Row
-from gedilearn.experiments.table import Column, Table, label, statistic
 from gedilearn.report.page import write_report
 from gedilearn.settings import Settings
 from gedilearn.training.run_directory import RunDirectory, plain
@@ -53,7 +53,7 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
         _say(console, f"{row['verdict']}, {row['iterations']} iterations, {row['seconds']:.1f} s")
     write_text(out / "demo.json", json.dumps(rows, indent=2) + "\n")
     _overview(out / "overview.png", rows, seen)
-    Table("", COLUMNS, [[row] for row in rows]).show(console)
+    table.Table("", COLUMNS, [[row] for row in rows]).show(console)
     _say(console, LABELS)
     _say(console, GAP.format(tol=Settings().training.tol))
     report = RunDirectory(out / "<data>").report
@@ -84,18 +84,18 @@ def _row(data: Dataset, model: GEDI, run_dir: Path) -> Row:
 
 
 COLUMNS = (
-    label("data"),
-    Column("clusters", lambda group: str(group[0]["n_clusters"])),
-    statistic("NMI", "nmi"),
-    statistic("AMI", "ami"),
-    statistic("gap", "gap", digits=4),
-    Column(
+    table.label("data"),
+    table.Column("clusters", lambda group: str(group[0]["n_clusters"])),
+    table.statistic("NMI", "nmi"),
+    table.statistic("AMI", "ami"),
+    table.statistic("gap", "gap", digits=4),
+    table.Column(
         "verdict",
         lambda group: str(group[0]["verdict"]),
         words=True,
         style=lambda group: "green" if group[0]["certified"] else "yellow",
     ),
-    statistic("seconds", "seconds", digits=1),
+    table.statistic("seconds", "seconds", digits=1),
 )
 
 

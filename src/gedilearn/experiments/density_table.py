@@ -22,17 +22,17 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import nmi
 from gedilearn.evaluation.ood import auroc
+from gedilearn.experiments import table
 from gedilearn.experiments.runner import (
     FRESH,
     IN_MEMORY,
     N_POINTS,
+    Options,
     Row,
     Runner,
     chosen,
-    one_thread,
     timed,
 )
-from gedilearn.experiments.table import Experiment, Table, grouped, label, ranged
 
 N_SAMPLES = 500
 FLOOR = 1e-3  # added to the variances of GaussianMixture: a digit has fewer images than needed
@@ -196,7 +196,7 @@ class Real:
         return self.x[:n]
 
 
-def build(method: str, case: Case, seed: int, settings: dict[str, Any]) -> Any:
+def build(method: str, case: Case, seed: int, settings: Options) -> Any:
     """A method not yet fitted."""
     if method == REAL:
         return Real(case)
@@ -218,7 +218,7 @@ def run(
     data: Sequence[str] | None = None,
     *,
     runner: Runner = IN_MEMORY,
-    settings: dict[str, Any] | None = None,
+    settings: Options | None = None,
     n: int = N_POINTS,
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data is all.
@@ -227,12 +227,11 @@ def run(
     """
     names = chosen("data set", data, CASES)
     keys = [(name, method, seed) for seed in seeds for name in names for method in NAMES]
-    return runner.rows(keys, fit, n, settings)
+    return runner.rows(keys, fit, n, settings, threads=1)
 
 
-@one_thread()
-def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
-    """Fit one method to one set and measure it, with one thread."""
+def fit(data: str, method: str, seed: int, n: int, settings: Options) -> Row:
+    """Fit one method to one set and measure it."""
     case = CASES[data]
     points = case.draw(n, seed)
     model = build(method, case, seed, settings)
@@ -269,16 +268,16 @@ def measure(model: Any, case: Case, points: Points, seed: int) -> Row:
 
 MEASURES = ("nmi", "rank_fresh", "rank_box", "auroc", "auroc_gradient", "mmd", "mmd_unrelated")
 COLUMNS = (
-    label("data"),
-    label("method", NAMES),
-    ranged("NMI", "nmi"),
-    ranged("rank, fresh", "rank_fresh", short="fresh"),
-    ranged("rank, box", "rank_box", short="box"),
-    ranged("AUROC, log density", "auroc", short="AUROC"),
-    ranged("AUROC, gradient norm", "auroc_gradient", short="grad."),
-    ranged("squared MMD x 1000", "mmd", short="MMD", digits=2, factor=1000),
-    ranged("of unrelated points", "mmd_unrelated", short="", digits=2, factor=1000),
-    ranged("seconds", "seconds", short="s", digits=2),
+    table.label("data"),
+    table.label("method", NAMES),
+    table.ranged("NMI", "nmi"),
+    table.ranged("rank, fresh", "rank_fresh", short="fresh"),
+    table.ranged("rank, box", "rank_box", short="box"),
+    table.ranged("AUROC, log density", "auroc", short="AUROC"),
+    table.ranged("AUROC, gradient norm", "auroc_gradient", short="grad."),
+    table.ranged("squared MMD x 1000", "mmd", short="MMD", digits=2, factor=1000),
+    table.ranged("of unrelated points", "mmd_unrelated", short="", digits=2, factor=1000),
+    table.ranged("seconds", "seconds", short="s", digits=2),
 )
 NOTES = (
     "Median (least to greatest) over the seeds; each seed draws the data anew, and splits the "
@@ -301,13 +300,13 @@ NOTES = (
 )
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[table.Table]:
     """Medians and ranges over the seeds."""
     title = "NMI, rank correlation, AUROC, 1000 x squared MMD"
     # To keep the real points takes no time worth showing.
     shown = [row | {"seconds": None} if row["method"] == REAL else row for row in rows]
-    groups = grouped(shown, "data", "method", data=CASES, method=NAMES)
-    return [Table(title, COLUMNS, groups, NOTES)]
+    groups = table.grouped(shown, "data", "method", data=CASES, method=NAMES)
+    return [table.Table(title, COLUMNS, groups, NOTES)]
 
 
-EXPERIMENT = Experiment("gen", run, tables, title="What GEN buys", sets=CASES)
+EXPERIMENT = table.Experiment("gen", run, tables, title="What GEN buys", sets=CASES)

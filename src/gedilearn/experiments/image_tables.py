@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gedilearn.experiments import table
 from gedilearn.experiments.images import (
     METHODS,
     PAPER_SETS,
@@ -19,21 +20,6 @@ from gedilearn.experiments.images import (
     stands_for,
 )
 from gedilearn.experiments.runner import KMEANS, Kept, Row, findings, kept_in, shortened
-from gedilearn.experiments.table import (
-    NEAR,
-    Column,
-    Experiment,
-    Group,
-    Page,
-    Table,
-    beside,
-    bullets,
-    grouped,
-    label,
-    ranged,
-    values,
-)
-from gedilearn.experiments.table import verdict as compare
 from gedilearn.experiments.toy import NAMES as TOY_NAMES
 
 NAMES = TOY_NAMES | {KMEANS: "k-means, pixels"}
@@ -61,36 +47,36 @@ NOTES = (
 )
 
 
-def _found(group: Group) -> str:
+def _found(group: table.Group) -> str:
     return "" if group[0]["method"] == KMEANS else findings(group)
 
 
 COLUMNS = (
-    label("data", TITLES),
-    label("method", NAMES),
-    ranged("NMI", "nmi"),
-    ranged("AMI", "ami"),
-    ranged("accuracy", "accuracy", short="acc."),
-    beside("batch-wise NMI (chance)", "batchwise_nmi", "batchwise_chance", 2, short=""),
-    ranged("clusters used", "clusters_used", short="", digits=0),
-    ranged("gap", "gap"),
-    ranged("probe", "probe"),
-    ranged("kNN", "knn"),
-    beside("Frechet (floor)", "frechet", "frechet_floor", 1, short="Frechet"),
-    ranged("iterations", "iterations", short="", digits=0),
-    ranged("seconds", "seconds", short="s", digits=0),
-    ranged("measuring", "evaluation_seconds", short="", digits=0),
-    Column("found", _found, short="", words=True),
+    table.label("data", TITLES),
+    table.label("method", NAMES),
+    table.ranged("NMI", "nmi"),
+    table.ranged("AMI", "ami"),
+    table.ranged("accuracy", "accuracy", short="acc."),
+    table.beside("batch-wise NMI (chance)", "batchwise_nmi", "batchwise_chance", 2, short=""),
+    table.ranged("clusters used", "clusters_used", short="", digits=0),
+    table.ranged("gap", "gap"),
+    table.ranged("probe", "probe"),
+    table.ranged("kNN", "knn"),
+    table.beside("Frechet (floor)", "frechet", "frechet_floor", 1, short="Frechet"),
+    table.ranged("iterations", "iterations", short="", digits=0),
+    table.ranged("seconds", "seconds", short="s", digits=0),
+    table.ranged("measuring", "evaluation_seconds", short="", digits=0),
+    table.Column("found", _found, short="", words=True),
 )
 # The scores of `GEDI.score_samples`, and two of the pixels.
 OOD_COLUMNS = (
-    label("outside"),
-    label("method", NAMES),
-    ranged("log p(x)", "log_density"),
-    ranged("gradient norm", "gradient_norm"),
-    ranged("confidence", "confidence"),
-    ranged("mean pixel", "mean_pixel", short="mean"),
-    ranged("non-zero pixels", "nonzero_share", short="ink"),
+    table.label("outside"),
+    table.label("method", NAMES),
+    table.ranged("log p(x)", "log_density"),
+    table.ranged("gradient norm", "gradient_norm"),
+    table.ranged("confidence", "confidence"),
+    table.ranged("mean pixel", "mean_pixel", short="mean"),
+    table.ranged("non-zero pixels", "nonzero_share", short="ink"),
 )
 OOD_NOTE = (
     "AUROC of test images against images outside, by the model's scores, and by two that need no "
@@ -104,20 +90,20 @@ def title(rows: Sequence[Row]) -> str:
     return f"{TITLES[data]}, {SCALES[scale].title.format(data=data)}{shortened(shorter)}"
 
 
-def _own(rows: Sequence[Row], notes: Sequence[str] = (), heading: str = "") -> Table:
-    groups = grouped(rows, "method", method=ORDER)
-    return Table(title(rows), COLUMNS, groups, [*notes, *space(rows)], heading)
+def _own(rows: Sequence[Row], notes: Sequence[str] = (), heading: str = "") -> table.Table:
+    groups = table.grouped(rows, "method", method=ORDER)
+    return table.Table(title(rows), COLUMNS, groups, [*notes, *space(rows)], heading)
 
 
-def _ood(rows: Sequence[Row], notes: Sequence[str] = ()) -> list[Table]:
+def _ood(rows: Sequence[Row], notes: Sequence[str] = ()) -> list[table.Table]:
     """The areas of all sets outside, if there are some."""
     parts = [
         {"outside": f"{TITLES.get(name, name)} ({areas['n']})", "method": row["method"], **areas}
         for row in rows
         for name, areas in (row["ood"] or {}).items()
     ]
-    groups = grouped(parts, "outside", "method", method=ORDER)
-    return [Table("AUROC", OOD_COLUMNS, groups, notes)] if parts else []
+    groups = table.grouped(parts, "outside", "method", method=ORDER)
+    return [table.Table("AUROC", OOD_COLUMNS, groups, notes)] if parts else []
 
 
 def space(rows: Sequence[Row]) -> list[str]:
@@ -128,7 +114,7 @@ def space(rows: Sequence[Row]) -> list[str]:
     return [f"Frechet: {'; '.join(said)}.{warn}"] if said else []
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[table.Table]:
     """Medians and ranges over the seeds, the AUROCs and, in Markdown, the paper's numbers."""
     data = rows[0]["data"]
     paper = [paper_table(data, rows)] if data in PAPER_SETS else []
@@ -240,7 +226,7 @@ def _outside(number: Number, row: Row) -> str | None:
     return next((name for name in row["ood"] or () if stands_for(name, number.other)), None)
 
 
-def words(number: Number, group: Group, ours: Sequence[float]) -> str:
+def words(number: Number, group: table.Group, ours: Sequence[float]) -> str:
     """The counterparts over the seeds, and what must be known of them."""
     text = number.printed(statistics.fmean(ours))
     outside = _outside(number, group[0])
@@ -249,18 +235,18 @@ def words(number: Number, group: Group, ours: Sequence[float]) -> str:
     if number.measure != "NMI":
         return text
     names = ("batchwise_chance", "nmi", "ami")
-    chance, nmi, ami = (statistics.fmean(values(group, name)) for name in names)
+    chance, nmi, ami = (statistics.fmean(table.values(group, name)) for name in names)
     return f"batch-wise {text} (chance {chance:.2f}); whole test NMI {nmi:.2f}, AMI {ami:.2f}"
 
 
-def judge(number: Number, ours: Sequence[float], group: Group) -> str:
+def judge(number: Number, ours: Sequence[float], group: table.Group) -> str:
     """'reproduced', 'better' or 'not reproduced: why'."""
     fid = number.measure == "FID"
-    near = max(NEAR_FID * number.paper if fid else NEAR, statistics.pstdev(ours))
-    verdict = compare(statistics.fmean(ours), number.paper, near, low=fid)
-    if verdict != "not reproduced":
-        return verdict
-    return f"{verdict}: {findings(group) or 'nothing wrong was found, the number is lower'}"
+    near = max(NEAR_FID * number.paper if fid else table.NEAR, statistics.pstdev(ours))
+    said = table.verdict(statistics.fmean(ours), number.paper, near, low=fid)
+    if said != "not reproduced":
+        return said
+    return f"{said}: {findings(group) or 'nothing wrong was found, the number is lower'}"
 
 
 MISSING = {
@@ -270,43 +256,43 @@ MISSING = {
     "probe": "--probe paper",
 }
 RULE = (
-    f"At the paper's scale: *reproduced* when our mean over the seeds is within {NEAR:g} of the "
-    f"paper's number (FID: {NEAR_FID:.0%}), or within our own deviation if that is more; *better* "
-    "when it is beyond that on the good side; else *not reproduced*, and what was found without "
-    "labels. The paper does not say of how many samples its FID is."
+    f"At the paper's scale: *reproduced* when our mean over the seeds is within {table.NEAR:g} of "
+    f"the paper's number (FID: {NEAR_FID:.0%}), or within our own deviation if that is more; "
+    "*better* when it is beyond that on the good side; else *not reproduced*, and what was found "
+    "without labels. The paper does not say of how many samples its FID is."
 )
 
 
 PAPER_COLUMNS = (
-    label("measure"),
-    label("method", NAMES),
-    Column("paper", lambda group: str(group[0]["paper"])),
-    label("ours"),
-    label("verdict"),
+    table.label("measure"),
+    table.label("method", NAMES),
+    table.Column("paper", lambda group: str(group[0]["paper"])),
+    table.label("ours"),
+    table.label("verdict"),
 )
 
 
-def paper_table(data: str, rows: Sequence[Row]) -> Table:
+def paper_table(data: str, rows: Sequence[Row]) -> table.Table:
     """One line for each number of the paper on a data set, from the rows of all scales."""
     lines = []
     for number in numbers(data):
         line = {"measure": number.title, "method": number.method}
         line["paper"] = number.printed(number.paper)
         lines.append([line | answer(number, rows)._asdict()])
-    return Table("", PAPER_COLUMNS, lines, printed=False)
+    return table.Table("", PAPER_COLUMNS, lines, printed=False)
 
 
 # --- the page -----------------------------------------------------------------------------------
 
 
-def page(root: Path) -> Page:
+def page(root: Path) -> table.Page:
     """The page of results, from all runs that have rows under `root`."""
     runs = kept_in(root, command="images --data mnist")
-    page = Page(
+    page = table.Page(
         [
             "# Images: every number of the paper, and our own",
             "Made by `make results-images`; nothing on this page is typed by hand.",
-            "\n".join(bullets((*NOTES, OOD_NOTE))),
+            "\n".join(table.bullets((*NOTES, OOD_NOTE))),
         ]
     )
     for kept in runs:
@@ -331,7 +317,7 @@ def made(kept: Kept) -> str:
     for name, value in settings["changes"].items():
         more += f" --set {name}={json.dumps(value)}"
     outside = ", ".join(f"{name} ({n} images)" for name, (n, _) in settings["others"].items())
-    minutes = sum(values(rows, "seconds") + values(rows, "evaluation_seconds")) / 60
+    minutes = sum(table.values(rows, "seconds") + table.values(rows, "evaluation_seconds")) / 60
     facts = [
         f"{kept.config['n']} training images, {max(r['n_clusters'] for r in rows)} clusters",
         f"outside: {outside or 'none'}",
@@ -341,10 +327,10 @@ def made(kept: Kept) -> str:
     return kept.made_by(command, facts, methods=usual, names=TOY_NAMES, more=more)
 
 
-def _add_pictures(page: Page, kept: Kept) -> None:
+def _add_pictures(page: table.Page, kept: Kept) -> None:
     """Those of the first seed of each method."""
     for stem, (about, methods) in PICTURES.items():
-        for group in grouped(kept.rows, "method", method=ORDER):
+        for group in table.grouped(kept.rows, "method", method=ORDER):
             data, method = group[0]["data"], group[0]["method"]
             run = f"{data}-{method}-{min(row['seed'] for row in group)}"
             file = kept.folder / "evaluations" / run / f"{stem}.png"
@@ -353,4 +339,4 @@ def _add_pictures(page: Page, kept: Kept) -> None:
                 page.add_picture(name, file, f"{method}: {stem}", f"{NAMES[method]}: {about}\n\n")
 
 
-EXPERIMENT = Experiment("images", run, tables, own_page=page)
+EXPERIMENT = table.Experiment("images", run, tables, own_page=page)

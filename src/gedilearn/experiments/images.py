@@ -26,6 +26,8 @@ from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.experiments.runner import (
     IN_MEMORY,
     KMEANS,
+    Key,
+    Options,
     Row,
     Runner,
     adjusted,
@@ -113,6 +115,9 @@ def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[
     held against themselves with their patches shuffled, image by image: pixel by pixel they are the
     same, so that brightness and ink tell nothing.
     """
+    for name, other in given.items():
+        if other.x.ndim != 4:
+            raise InputError(f"--ood {name}: vectors, not images; give a set or folder of images")
     names = (PAPER_SETS | OWN_SETS)[data]
     found = {
         name: open_set(name, "test")
@@ -172,7 +177,7 @@ def run(
     *,
     runner: Runner = IN_MEMORY,
     iterations: int | None = None,
-    changes: dict[str, Any] | None = None,
+    changes: Options | None = None,
     measuring: Mapping[str, Any] | None = None,
     sets: tuple[Dataset, Dataset] | None = None,
 ) -> list[Row]:
@@ -204,9 +209,7 @@ def run(
     return runner.rows(keys, partial(fit, work), len(train.x), settings)
 
 
-def plan(
-    seeds: Sequence[int], data: str, scale: str, methods: Sequence[str] | None
-) -> list[tuple[str, str, int]]:
+def plan(seeds: Sequence[int], data: str, scale: str, methods: Sequence[str] | None) -> list[Key]:
     """All (data, method, seed) asked for, k-means with them, seed by seed."""
     chosen("data set", (data,), (*PAPER_SETS, *OWN_SETS))
     chosen("scale", (scale,), ("default",) if data in OWN_SETS else ("paper", "small"))
@@ -225,8 +228,8 @@ def values_of(
     scale: str,
     method: str,
     iterations: int | None = None,
-    changes: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    changes: Options | None = None,
+) -> Options:
     """The nested settings of a method, shortened and changed as asked."""
     values = preset(SCALES[scale].preset.format(data=data), method)
     if scale == "default":
@@ -234,7 +237,7 @@ def values_of(
     return adjusted(values, iterations, changes, SHAPE)
 
 
-def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
+def fit(work: Work, data: str, method: str, seed: int, n: int, settings: Options) -> Row:
     """Train one method, or go on with it, and measure it."""
     head = {"scale": settings["scale"], "shortened_to": settings["iterations"], **NOTHING}
     values = settings["methods"][METHODS[-1] if method == KMEANS else method]
@@ -249,15 +252,14 @@ def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[st
     return head | _measure(work, model, name, run_folder)
 
 
-def train(x: np.ndarray, values: dict[str, Any], folder: Path | None) -> GEDI:
+def train(x: np.ndarray, values: Options, folder: Path | None) -> GEDI:
     """The fitted model: read back, continued or trained in its run directory."""
-    settings, run = resolve(values, x.shape), None if folder is None else RunDirectory(folder)
-    if run is None or not run.config.exists():
+    settings, run = resolve(values, x.shape), RunDirectory(folder or "")
+    if folder is None or not run.config.exists():
         return GEDI.from_settings(settings).fit_run(x, folder)
     if resolve(read_config(run.path)["settings"], x.shape) != settings:
-        raise InputError(
-            f"{folder} was trained with other settings: remove it, or choose another --out"
-        )
+        how = "remove it, or choose another --out"
+        raise InputError(f"{folder} was trained with other settings: {how}")
     if run.summary.exists():  # the last that a run writes
         return GEDI.load(run.model)
     return GEDI.resume(run.path, x)
@@ -278,7 +280,7 @@ NOTHING: Row = dict.fromkeys(
 
 
 def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row:
-    measuring, kept = work.measuring, work.runner.out
+    measuring, kept, say = work.measuring, work.runner.out, work.runner.say
     found = evaluation.evaluate(
         model,
         work.train,
@@ -288,15 +290,15 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
         steps=measuring.steps,
         probe=measuring.probe,
         weights=measuring.weights,
-        buffer=evaluation.read_buffer(run_folder, model, work.runner.say) if run_folder else None,
+        buffer=evaluation.read_buffer(run_folder, model, say) if run_folder else None,
         out=kept / "evaluations" / name if kept else None,
-        tell=work.runner.say,
+        tell=say,
     )
-    row = {name: _look_up(found, path) for name, path in FIGURES.items()}
-    row["ood"] = {other: _areas(part) for other, part in found["ood"].items() if "scores" in part}
-    return row | {
+    return {
+        **{name: _look_up(found, path) for name, path in FIGURES.items()},
         "n_clusters": model.settings_.n_clusters,
         "probe_protocol": measuring.probe,
+        "ood": {other: _areas(part) for other, part in found["ood"].items() if "scores" in part},
         **outcome(model),
         "seconds": round(model.seconds_, 1),
     }
@@ -327,9 +329,8 @@ def _look_up(found: Mapping[str, Any], path: str) -> Any:
 
 def _areas(part: Mapping[str, Any]) -> Row:
     """AUROC of every score, ours and the trivial ones, and how many images were outside."""
-    scores = {name: score["auroc"] for name, score in part["scores"].items()}
-    trivial = {name: score["auroc"] for name, score in part["trivial"].items()}
-    return {"n": part["n_outside"], **scores, **trivial}
+    scores = part["scores"] | part["trivial"]
+    return {"n": part["n_outside"], **{name: score["auroc"] for name, score in scores.items()}}
 
 
 def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:

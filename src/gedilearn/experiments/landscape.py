@@ -25,17 +25,8 @@ from torch import Tensor
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.toy import moons
 from gedilearn.data.views import NoiseViews
+from gedilearn.experiments import table
 from gedilearn.experiments.runner import Row
-from gedilearn.experiments.table import (
-    Column,
-    Experiment,
-    Group,
-    Table,
-    grouped,
-    label,
-    number,
-    statistic,
-)
 from gedilearn.methods.terms import invariance, prior, target_entropy
 from gedilearn.models.energy import EnergyModel, log_density
 from gedilearn.models.mlp import MLP
@@ -299,18 +290,18 @@ CAPTION = (
 )
 
 
-def _verdict(mode: str, group: Group) -> str:
+def _verdict(mode: str, group: table.Group) -> str:
     """Does a term penalise a mode? With the excess in nats of each construction of the mode."""
     rows = [row for row in group if row["mode"] == mode]
     verdict = "Yes" if all(row["penalises"] == "Yes" for row in rows) else "No"
     doubt = "" if verdict == rows[0]["paper"] else f" (paper: {rows[0]['paper']})"
-    return f"{verdict}{doubt}: {', '.join(number(row['excess'], 3) for row in rows)}"
+    return f"{verdict}{doubt}: {', '.join(table.number(row['excess'], 3) for row in rows)}"
 
 
-def table_1(rows: Sequence[Row]) -> Table:
+def table_1(rows: Sequence[Row]) -> table.Table:
     """A line for each of TERMS, a column for each of MODES."""
     columns = [
-        Column(
+        table.Column(
             "Does it penalise?",
             lambda group: f"**{group[0]['term']}**",
             brief=lambda group: str(group[0]["term"]),
@@ -320,30 +311,30 @@ def table_1(rows: Sequence[Row]) -> Table:
     for mode in MODES:
         built = ", ".join(r["construction"] for r in rows if (r["term"], r["mode"]) == (GEN, mode))
         head, short = f"{mode}<br>({built})", f"{mode}\n({built})"
-        columns.append(Column(head, partial(_verdict, mode), short=short, words=True))
+        columns.append(table.Column(head, partial(_verdict, mode), short=short, words=True))
     title = "Table 1: summary of the loss landscape"
-    return Table(title, columns, grouped(rows, "term", term=TERMS), [CAPTION])
+    return table.Table(title, columns, table.grouped(rows, "term", term=TERMS), [CAPTION])
 
 
-def numbers(rows: Sequence[Row]) -> Table:
+def numbers(rows: Sequence[Row]) -> table.Table:
     """Every row, with its remark as a note of its number."""
     remarks = [row["remark"] for row in rows if row["remark"]]
 
-    def note(group: Group) -> str:
+    def note(group: table.Group) -> str:
         remark = group[0]["remark"]
         return str(remarks.index(remark) + 1) if remark else ""
 
     columns = [
-        *map(label, ("mode", "construction", "term")),
-        *(statistic(name, name) for name in ("value", "before", "optimum", "excess")),
-        *map(label, ("penalises", "paper")),
-        Column("note", note, words=True),
+        *map(table.label, ("mode", "construction", "term")),
+        *(table.statistic(name, name) for name in ("value", "before", "optimum", "excess")),
+        *map(table.label, ("penalises", "paper")),
+        table.Column("note", note, words=True),
     ]
     lines = [[row] for row in rows]
-    return Table("The numbers, in nats", columns, lines, remarks, numbered=True)
+    return table.Table("The numbers, in nats", columns, lines, remarks, numbered=True)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = table.Experiment(
     "landscape",
     lambda seeds, **_: run(seeds[0]),  # one draw of the points is enough
     lambda rows: [table_1(rows), numbers(rows)],

@@ -11,8 +11,7 @@ import statistics
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Key = tuple[str, str, int]
-Values = dict[str, Any] | None
-FitOne = Callable[[str, str, int, int, dict[str, Any]], Row]
-Fit = Callable[[str, str, tuple[int, ...], int, dict[str, Any]], list[Row]]
+Options = dict[str, Any]
+FitOne = Callable[[str, str, int, int, Options], Row]
+Fit = Callable[["Cell", int, Options], list[Row]]
 N_POINTS = 1000
 FRESH = 1_000_000  # added to the seed of the points that are scored
 ROWS, CONFIG = "rows.jsonl", "config.json"
@@ -84,22 +83,33 @@ class Runner:
     say: Callable[[str], None] = lambda line: None
 
     def rows(
-        self, wanted: Sequence[Key], fit: FitOne, n: int, settings: Values = None
+        self,
+        wanted: Sequence[Key],
+        fit: FitOne,
+        n: int,
+        settings: Options | None = None,
+        threads: int | None = None,
     ) -> list[Row]:
         """The row of every key wanted, in their order.
 
-        `fit(data, method, seed, n, settings)` gives what a row holds beside its key.
+        `fit(data, method, seed, n, settings)` gives what a row holds beside its key. See
+        `rows_of_cells` for `threads`.
         """
         cells = [Cell(data, method, (seed,), (method,)) for data, method, seed in wanted]
-        return self.rows_of_cells(cells, partial(_one_by_one, fit), n, settings)
+        return self.rows_of_cells(cells, partial(_one_by_one, fit), n, settings, threads)
 
     def rows_of_cells(
-        self, cells: Sequence[Cell], fit: Fit, n: int, settings: Values = None
+        self,
+        cells: Sequence[Cell],
+        fit: Fit,
+        n: int,
+        settings: Options | None = None,
+        threads: int | None = None,
     ) -> list[Row]:
-        """The rows `fit(data, method, seeds, n, settings)` of every cell, in their order.
+        """The rows `fit(cell, n, settings)` of every cell, in their order.
 
         A seed whose rows are all in the folder is not run again: `fit` is asked for the others of
-        its cell only.
+        its cell only. With `threads`, fits in several processes do not compete for cores.
         """
         if not cells:
             raise InputError("nothing to run: give at least one seed, data set and method")
@@ -109,7 +119,8 @@ class Runner:
         done = {_key(row): row for row in kept}
         missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
         left = sum(key not in done for cell in missing for key in cell.expected())
-        for rows in self._as_they_come([(fit, cell, n, settings or {}) for cell in missing]):
+        fits = [(fit, cell, n, settings or {}, threads) for cell in missing]
+        for rows in self._as_they_come(fits):
             for row in rows:
                 if _key(row) in done:
                     continue
@@ -140,19 +151,22 @@ class Runner:
 IN_MEMORY = Runner()
 
 
-def _rows_of(fit: Fit, cell: Cell, n: int, settings: dict[str, Any]) -> list[Row]:
+def _rows_of(fit: Fit, cell: Cell, n: int, settings: Options, threads: int | None) -> list[Row]:
     """The rows of a cell in plain values; warnings are dropped, what matters is in the rows."""
-    with warnings.catch_warnings():
+    import lightning_fabric  # noqa: F401 # not while a clock runs
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+
+    with threadpool_limits(threads), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = fit(cell.data, cell.method, cell.seeds, n, settings)
-    return [dict(plain(row)) for row in rows]
+        return [dict(plain(row)) for row in fit(cell, n, settings)]
 
 
-def _one_by_one(
-    fit: FitOne, data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
-) -> list[Row]:
-    key = {"data": data, "method": method}
-    return [key | {"seed": seed} | fit(data, method, seed, n, settings) for seed in seeds]
+def _one_by_one(fit: FitOne, cell: Cell, n: int, settings: Options) -> list[Row]:
+    rows = []
+    for seed in cell.seeds:
+        row = fit(cell.data, cell.method, seed, n, settings)
+        rows.append({"data": cell.data, "method": cell.method, "seed": seed} | row)
+    return rows
 
 
 def _key(row: Row) -> Key:
@@ -162,26 +176,14 @@ def _key(row: Row) -> Key:
 # --- what is run --------------------------------------------------------------------------------
 
 
-def chosen(kind: str, asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
+def chosen(kind: str, asked: Collection[str] | None, known: Collection[str]) -> list[str]:
     """Those of the known names that are asked for, in their own order; None stands for all."""
-    known = list(known)
     if asked is None:
-        return known
-    asked = list(asked)
+        return list(known)
     for name in asked:
         if name not in known:
             raise InputError(f"unknown {kind} {name!r}{suggestion(name, known)}")
     return [name for name in known if name in asked]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Fits in several processes do not compete for cores; Lightning is imported off the clock."""
-    import lightning_fabric  # noqa: F401
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
-
-    with threadpool_limits(1):
-        yield
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -192,11 +194,8 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def adjusted(
-    values: dict[str, Any],
-    iterations: int | None,
-    changes: Mapping[str, Any] | None,
-    shape: tuple[int, ...],
-) -> dict[str, Any]:
+    values: Options, iterations: int | None, changes: Options | None, shape: tuple[int, ...]
+) -> Options:
     """Nested settings, shortened and changed as asked; what is wrong is said before anything runs.
 
     `iterations` of each stage at most, with a warm-up that takes its share of them; `changes` by
@@ -241,16 +240,16 @@ def findings(group: Sequence[Row], false_below: float | None = None) -> str:
     With `false_below`, certificates of a lower NMI are counted as false.
     """
     modes = Counter(mode for row in group for mode in row["modes"])
-    counts = [(mode, modes[mode]) for mode in (REPRESENTATION, CLUSTERS, PERMUTATION)]
-    counts.append(("recovered", sum(row["recoveries"] > 0 for row in group)))
-    counts.append(("diverged", sum(row["stopped"] == "diverged" for row in group)))
     gaps = [float(row["gap"]) for row in group if not row["certified"] and not row["modes"]]
-    counts.append(("uncertified", len(gaps)))
-    counts.append(("certified", sum(row["certified"] for row in group)))
+    counts = {mode: modes[mode] for mode in (REPRESENTATION, CLUSTERS, PERMUTATION)}
+    counts["recovered"] = sum(row["recoveries"] > 0 for row in group)
+    counts["diverged"] = sum(row["stopped"] == "diverged" for row in group)
+    counts["uncertified"] = len(gaps)
+    counts["certified"] = sum(row["certified"] for row in group)
     if false_below is not None:
-        false = sum(row["certified"] and row["nmi"] < false_below for row in group)
-        counts.append(("falsely so", false))
-    words = {name: f"{name} {count}/{len(group)}" for name, count in counts if count}
+        false = [row for row in group if row["certified"] and row["nmi"] < false_below]
+        counts["falsely so"] = len(false)
+    words = {name: f"{name} {count}/{len(group)}" for name, count in counts.items() if count}
     if gaps:
         words["uncertified"] += f": gap {statistics.median(gaps):.3f}"
     return ", ".join(words.values())
@@ -259,7 +258,7 @@ def findings(group: Sequence[Row], false_below: float | None = None) -> str:
 # --- the folder ---------------------------------------------------------------------------------
 
 
-def _config(n: int, settings: Values) -> dict[str, Any]:
+def _config(n: int, settings: Options | None) -> Options:
     """All that the rows of one folder have in common."""
     packages = ("torch", "scikit-learn", "numpy")
     versions = {name: importlib.metadata.version(name) for name in packages}
@@ -271,7 +270,7 @@ def _config(n: int, settings: Values) -> dict[str, Any]:
     }
 
 
-def _reopen(out: Path, config: dict[str, Any]) -> list[Row]:
+def _reopen(out: Path, config: Options) -> list[Row]:
     """The rows in `out` so far; a folder of other settings or versions is refused, not mixed."""
     rows, file = out / ROWS, out / CONFIG
     out.mkdir(parents=True, exist_ok=True)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from gedilearn import panels
-from gedilearn.experiments.runner import IN_MEMORY, N_POINTS, Cell, Row, Runner, chosen, one_thread
-from gedilearn.experiments.table import Experiment, Table, label, statistic
+from gedilearn.experiments import table
+from gedilearn.experiments.runner import IN_MEMORY, N_POINTS, Cell, Options, Row, Runner, chosen
 from gedilearn.experiments.toy import SETS, scored_row, seeded, title, values_of
 from gedilearn.together import fit_together
 
@@ -37,7 +37,7 @@ def run(
     iterations: int | None = None,
     weights: Sequence[float] = WEIGHTS,
     n: int = N_POINTS,
-    changes: dict[str, Any] | None = None,
+    changes: Options | None = None,
 ) -> list[Row]:
     """One row for each (data, weights, seed).
 
@@ -53,27 +53,24 @@ def run(
         "weights": list(weights),
         "gedi": values_of(preset, "gedi", iterations, BASE | (changes or {})),
     }
-    return runner.rows_of_cells(cells, fit, n, settings)
+    return runner.rows_of_cells(cells, fit, n, settings, threads=1)
 
 
 def point_name(inv: float, prior: float) -> str:
     return f"inv={inv:g} prior={prior:g}"
 
 
-@one_thread()
-def fit(
-    data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
-) -> list[Row]:
-    """All points of the grid for each seed, with one thread."""
+def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
+    """All points of the grid for each seed."""
     grid = list(product(settings["weights"], repeat=2))
     inv, prior = np.array(grid, dtype=np.float64).T
     rows = []
-    for seed in seeds:
-        x, own = SETS[data](n, seed).x, seeded(settings["gedi"], seed, n)
+    for seed in cell.seeds:
+        x, own = SETS[cell.data](n, seed).x, seeded(settings["gedi"], seed, n)
         models = fit_together([x], own, {"inv": inv, "prior": prior})
         for (a, b), model in zip(grid, models, strict=True):
-            key = data, point_name(a, b), seed
-            rows.append(scored_row(*key, model, n, settings, len(grid), inv=a, prior=b))
+            key = cell.data, point_name(a, b), seed
+            rows.append(scored_row(key, model, n, settings, len(grid), inv=a, prior=b))
     return rows
 
 
@@ -107,7 +104,7 @@ def axes_of(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     return sorted({r["inv"] for r in rows}), sorted({r["prior"] for r in rows})
 
 
-def _map(rows: Sequence[Row], measure: str, title: str, **others: Any) -> Table:
+def _map(rows: Sequence[Row], measure: str, title: str, **others: Any) -> table.Table:
     """A line for each weight of INV, a column for each of PRIOR."""
     inv, prior = axes_of(rows)
     names = [f"PRIOR {weight:g}" for weight in prior]
@@ -116,11 +113,12 @@ def _map(rows: Sequence[Row], measure: str, title: str, **others: Any) -> Table:
         for data, both in maps(rows).items()
         for weight, line in zip(inv, both[measure], strict=True)
     ]
-    columns = [label("data"), label("INV"), *(statistic(name, name, digits=2) for name in names)]
-    return Table(title, columns, lines, heading=title, **others)
+    numbers = [table.statistic(name, name, digits=2) for name in names]
+    columns = [table.label("data"), table.label("INV"), *numbers]
+    return table.Table(title, columns, lines, heading=title, **others)
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[table.Table]:
     """The maps of the NMI and, in Markdown, of the gap."""
     notes = (f"{title(rows).capitalize()}; {_seeds(rows)}.", *NOTES)
     return [
@@ -161,4 +159,4 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
     return panels.save(fig, path)
 
 
-EXPERIMENT = Experiment("sensitivity", run, tables, figure=figure)
+EXPERIMENT = table.Experiment("sensitivity", run, tables, figure=figure)

@@ -22,26 +22,16 @@ from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores, nmi
+from gedilearn.experiments import table
 from gedilearn.experiments.runner import (
     FRESH,
     IN_MEMORY,
     N_POINTS,
+    Options,
     Row,
     Runner,
     chosen,
-    one_thread,
     timed,
-)
-from gedilearn.experiments.table import (
-    Column,
-    Experiment,
-    Group,
-    Table,
-    count,
-    grouped,
-    label,
-    share,
-    statistic,
 )
 
 SOLVED = 0.99  # NMI
@@ -185,7 +175,7 @@ SHAPES: dict[str, Shape] = {
 # --- methods ------------------------------------------------------------------------------------
 
 
-def build(method: str, shape: Shape, seed: int, settings: dict[str, Any]) -> Any:
+def build(method: str, shape: Shape, seed: int, settings: Options) -> Any:
     """An estimator. The others get standardised columns, as GEDI makes them, and ten starts."""
     k = shape.n_clusters
     if method.split()[0] == "gedi":
@@ -210,7 +200,7 @@ def run(
     *,
     runner: Runner = IN_MEMORY,
     n: int = N_POINTS,
-    settings: dict[str, Any] | None = None,
+    settings: Options | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data or methods is all.
 
@@ -224,12 +214,11 @@ def run(
         for method in (*SHAPES[name].gedi, *RIVALS)
         if method.split()[0] in families
     ]
-    return runner.rows(keys, fit, n, settings)
+    return runner.rows(keys, fit, n, settings, threads=1)
 
 
-@one_thread()
-def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
-    """Fit one method to one set and score it, with one thread."""
+def fit(data: str, method: str, seed: int, n: int, settings: Options) -> Row:
+    """Fit one method to one set and score it."""
     shape = SHAPES[data]
     train = shape.draw(n, seed)
     model = build(method, shape, seed, settings)
@@ -258,22 +247,22 @@ def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> 
 # --- showing ------------------------------------------------------------------------------------
 
 
-def _method(group: Group) -> str:
+def _method(group: table.Group) -> str:
     star = "*" if group[0]["scored"] == "training" else ""
     return f"{NAMES[group[0]['method']]}{star}"
 
 
 COLUMNS = (
-    label("data"),
-    Column("method", _method, words=True),
-    share(f"NMI >= {SOLVED:g}", lambda row: row["nmi"] >= SOLVED, short="solved"),
-    statistic("median NMI", "nmi", short="median"),
-    statistic("min NMI", "nmi", min, short="min"),
-    statistic("median AMI", "ami", short=""),
-    statistic("best possible NMI", "bayes_nmi", short="best"),
-    share("certified", lambda row: row["certified"], short="cert."),
-    count("false certificates", lambda row: row["false_certificate"], short="false"),
-    statistic("seconds", "seconds", short="s", digits=2),
+    table.label("data"),
+    table.Column("method", _method, words=True),
+    table.share(f"NMI >= {SOLVED:g}", lambda row: row["nmi"] >= SOLVED, short="solved"),
+    table.statistic("median NMI", "nmi", short="median"),
+    table.statistic("min NMI", "nmi", min, short="min"),
+    table.statistic("median AMI", "ami", short=""),
+    table.statistic("best possible NMI", "bayes_nmi", short="best"),
+    table.share("certified", lambda row: row["certified"], short="cert."),
+    table.count("false certificates", lambda row: row["false_certificate"], short="false"),
+    table.statistic("seconds", "seconds", short="s", digits=2),
 )
 NOTES = (
     "Median, minimum and counts are over the seeds; each seed draws the data anew.",
@@ -289,13 +278,13 @@ NOTES = (
 )
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[table.Table]:
     """A line for each (data, method) over its seeds, in the order of SHAPES."""
     title = f"NMI: solved (>= {SOLVED:g}), median, minimum, best possible"
-    groups = grouped(rows, "data", "method", data=SHAPES, method=NAMES)
-    return [Table(title, COLUMNS, groups, NOTES)]
+    groups = table.grouped(rows, "data", "method", data=SHAPES, method=NAMES)
+    return [table.Table(title, COLUMNS, groups, NOTES)]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = table.Experiment(
     "shapes", run, tables, title="Shapes: GEDI beside scikit-learn", sets=SHAPES
 )

@@ -26,11 +26,12 @@ from gedilearn.experiments.runner import (
     IN_MEMORY,
     N_POINTS,
     Cell,
+    Key,
+    Options,
     Row,
     Runner,
     adjusted,
     chosen,
-    one_thread,
     outcome,
     shortened,
 )
@@ -70,7 +71,7 @@ def run(
     iterations: int | None = None,
     together: int | None = None,
     n: int = N_POINTS,
-    changes: dict[str, Any] | None = None,
+    changes: Options | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for data is both, for methods the paper's.
 
@@ -94,7 +95,7 @@ def run(
         "methods": {m: values_of(preset, m, iterations, changes) for m in (*METHODS, *OTHERS)},
     }
     models = None if runner.out is None else runner.out.absolute() / "models"
-    return runner.rows_of_cells(cells, partial(fit, models=models), n, settings)
+    return runner.rows_of_cells(cells, partial(fit, models=models), n, settings, threads=1)
 
 
 def chosen_methods(asked: Sequence[str] | None) -> list[str]:
@@ -103,54 +104,43 @@ def chosen_methods(asked: Sequence[str] | None) -> list[str]:
 
 
 def values_of(
-    preset: str, method: str, iterations: int | None, changes: dict[str, Any] | None = None
-) -> dict[str, Any]:
+    preset: str, method: str, iterations: int | None, changes: Options | None = None
+) -> Options:
     """The nested settings of a method, shortened and changed as asked."""
     chosen("preset", (preset,), PRESETS)
     return adjusted(preset_values(preset, method), iterations, changes, (N_POINTS, 2))
 
 
-def seeded(values: dict[str, Any], seed: int, n: int) -> Settings:
+def seeded(values: Options, seed: int, n: int) -> Settings:
     """All settings of a training of `n` points."""
     return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, (n, 2))
 
 
-@one_thread()
-def fit(
-    data: str,
-    method: str,
-    seeds: tuple[int, ...],
-    n: int,
-    settings: dict[str, Any],
-    models: Path | None = None,
-) -> list[Row]:
-    """Train the seeds of a cell together, with one thread, and score each."""
-    fitted = train(data, method, seeds, n, settings["methods"][method], models)
-    k = len(seeds)
+def fit(cell: Cell, n: int, settings: Options, models: Path | None = None) -> list[Row]:
+    """Train the seeds of a cell together, and score each."""
+    fitted = train(cell, n, settings["methods"][cell.method], models)
+    k = len(cell.seeds)
     return [
-        scored_row(data, name, seed, model, n, settings, k, together=k)
-        for (name, seed), model in fitted.items()
+        scored_row((cell.data, *name), model, n, settings, k, together=k)
+        for name, model in fitted.items()
     ]
 
 
 def train(
-    data: str,
-    method: str,
-    seeds: tuple[int, ...],
-    n: int,
-    values: dict[str, Any],
-    models: Path | None = None,
+    cell: Cell, n: int, values: Options, models: Path | None = None
 ) -> dict[tuple[str, int], GEDI]:
     """The fitted model of every (row's method, seed) of a cell, kept in the folder `models`."""
-    points = [SETS[data](n, seed).x for seed in seeds]
-    together = fit_together(points, seeded(values, seeds[0], n))
-    fitted = {(method, seed): model for seed, model in zip(seeds, together, strict=True)}
-    if method == "barlow":
-        for seed, model, x in zip(seeds, together, points, strict=True):
+    points = [SETS[cell.data](n, seed).x for seed in cell.seeds]
+    fitted = {}
+    together = fit_together(points, seeded(values, cell.seeds[0], n))
+    for seed, model in zip(cell.seeds, together, strict=True):
+        fitted[cell.method, seed] = model
+    if cell.method == "barlow":
+        for seed, model, x in zip(cell.seeds, together, points, strict=True):
             fitted[KMEANS, seed] = with_kmeans(model, x)
     if models is not None:
-        for (name, seed), model in fitted.items():
-            path = model_file(models, data, name, seed)
+        for name, model in fitted.items():
+            path = model_file(models, (cell.data, *name))
             path.parent.mkdir(parents=True, exist_ok=True)
             model.save(path, overwrite=True)
     return fitted
@@ -162,7 +152,8 @@ def title(rows: Sequence[Row]) -> str:
     return "; ".join(f"preset {name}{shortened(least)}" for name, least in sorted(names, key=str))
 
 
-def model_file(models: Path, data: str, method: str, seed: int) -> Path:
+def model_file(models: Path, key: Key) -> Path:
+    data, method, seed = key
     return RunDirectory(models / data / method.replace(" ", "-") / f"seed-{seed}").model
 
 
@@ -187,16 +178,10 @@ def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
 
 
 def scored_row(
-    data: str,
-    method: str,
-    seed: int,
-    model: GEDI,
-    n: int,
-    settings: dict[str, Any],
-    trained: int,
-    **others: Any,
+    key: Key, model: GEDI, n: int, settings: Options, trained: int, **others: Any
 ) -> Row:
     """A model, one of those `trained` together, scored on fresh points."""
+    data, method, seed = key
     fresh = SETS[data](n, seed + FRESH)
     assert fresh.y is not None
     scores = clustering_scores(fresh.y, model.predict(fresh.x))

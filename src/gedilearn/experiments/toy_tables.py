@@ -10,24 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from gedilearn import panels
-from gedilearn.experiments import sensitivity
+from gedilearn.experiments import sensitivity, table
 from gedilearn.experiments.runner import KMEANS, Kept, Row, findings, kept_in
-from gedilearn.experiments.table import (
-    NEAR,
-    Column,
-    Experiment,
-    Group,
-    Page,
-    Table,
-    bullets,
-    count,
-    grouped,
-    label,
-    mean_and_deviation,
-    share,
-    statistic,
-    verdict,
-)
 from gedilearn.experiments.toy import METHODS, NAMES, SETS, run, title
 from gedilearn.presets import ABOUT
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
@@ -48,7 +32,7 @@ PAPER: dict[tuple[str, str], tuple[float, float]] = {
 }  # fmt: skip
 FAILED = 0.3
 RULE = (
-    f"Verdict: *reproduced* when the means differ by at most {NEAR:g} or by the sum of both "
+    f"Verdict: *reproduced* when the means differ by at most {table.NEAR:g} or by the sum of both "
     f"deviations, whichever is more, or when both are below {FAILED:g} (the method fails in both); "
     "*better* when ours is higher by more than that; else *not reproduced*."
 )
@@ -58,14 +42,14 @@ def compared(ours: float, our_std: float, paper: float, paper_std: float) -> str
     """The verdict on means and deviations of the NMI."""
     if ours < FAILED and paper < FAILED:
         return "reproduced"
-    return verdict(ours, paper, max(NEAR, paper_std + our_std))
+    return table.verdict(ours, paper, max(table.NEAR, paper_std + our_std))
 
 
-def _paper(group: Group) -> tuple[float, float] | None:
+def _paper(group: table.Group) -> tuple[float, float] | None:
     return PAPER.get((group[0]["data"], group[0]["method"]))
 
 
-def judged(group: Group) -> str:
+def judged(group: table.Group) -> str:
     """The verdict on the seeds of a method, if the paper has a number."""
     paper, nmi = _paper(group), [row["nmi"] for row in group]
     if paper is None:
@@ -73,7 +57,7 @@ def judged(group: Group) -> str:
     return compared(statistics.fmean(nmi), statistics.pstdev(nmi), *paper)
 
 
-def reason(group: Group) -> str:
+def reason(group: table.Group) -> str:
     """Why the numbers are as they are, from the findings on the seeds alone."""
     return findings(group, FALSE)
 
@@ -93,30 +77,34 @@ NOTES = (
 )
 
 
-def _papers(group: Group) -> str:
+def _papers(group: table.Group) -> str:
     paper = _paper(group)
     return "" if paper is None else "{:.2f} ± {:.2f}".format(*paper)
 
 
-def _mode(head: str, mode: str) -> Column:
-    return count(head, lambda row: mode in row["modes"])
+def _is_false(row: Row) -> bool:
+    return bool(row["certified"]) and row["nmi"] < FALSE
 
 
-NAMED = (label("data"), label("method", NAMES))
-OURS = Column("NMI", mean_and_deviation("nmi"))
-PAPERS = Column("paper", _papers)
-AMI = statistic("AMI", "ami", statistics.fmean, digits=2)
-GAP = statistic("gap", "gap", digits=4)
-SECONDS = statistic("seconds", "seconds", statistics.fmean, short="s", digits=1)
+def _mode(head: str, mode: str) -> table.Column:
+    return table.count(head, lambda row: mode in row["modes"])
+
+
+NAMED = (table.label("data"), table.label("method", NAMES))
+OURS = table.Column("NMI", table.mean_and_deviation("nmi"))
+PAPERS = table.Column("paper", _papers)
+AMI = table.statistic("AMI", "ami", statistics.fmean, digits=2)
+GAP = table.statistic("gap", "gap", digits=4)
+SECONDS = table.statistic("seconds", "seconds", statistics.fmean, short="s", digits=1)
 COLUMNS = (
     *NAMED,
     OURS,
     PAPERS,
     AMI,
-    statistic("accuracy", "accuracy", statistics.fmean, short="", digits=2),
+    table.statistic("accuracy", "accuracy", statistics.fmean, short="", digits=2),
     GAP,
-    share("certified", lambda row: row["certified"], short="cert."),
-    count("false certificates", lambda row: row["certified"] and row["nmi"] < FALSE, short=""),
+    table.share("certified", lambda row: row["certified"], short="cert."),
+    table.count("false certificates", _is_false, short=""),
     _mode("R", REPRESENTATION),
     _mode("C", CLUSTERS),
     _mode("P", PERMUTATION),
@@ -126,8 +114,8 @@ PAGE_COLUMNS = (
     *NAMED,
     PAPERS,
     replace(OURS, head="ours"),
-    Column("verdict", judged, words=True),
-    Column("why", reason, words=True),
+    table.Column("verdict", judged, words=True),
+    table.Column("why", reason, words=True),
     AMI,
     GAP,
     SECONDS,
@@ -135,13 +123,13 @@ PAGE_COLUMNS = (
 
 
 def _groups(rows: Sequence[Row]) -> list[list[Row]]:
-    return grouped(rows, "data", "method", data=SETS, method=NAMES)
+    return table.grouped(rows, "data", "method", data=SETS, method=NAMES)
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[table.Table]:
     """A line for each (data, method) over its seeds."""
     notes = [f"{title(rows).capitalize()}.", *NOTES]
-    return [Table("Moons and circles", COLUMNS, _groups(rows), notes)]
+    return [table.Table("Moons and circles", COLUMNS, _groups(rows), notes)]
 
 
 def figure(rows: Sequence[Row], path: Path) -> Path:
@@ -187,15 +175,15 @@ WHY = (
 )
 
 
-def page(root: Path) -> Page:
+def page(root: Path) -> table.Page:
     """The page of results, from all presets that have rows under `root`."""
-    page = Page(
+    page = table.Page(
         [
             "# Moons and circles: every number and figure of the paper",
             "Made by `make results-toy`; nothing on this page is typed by hand.",
             RULE,
             WHY,
-            "\n".join(bullets((NOTES[0], NOTES[-1]))),
+            "\n".join(table.bullets((NOTES[0], NOTES[-1]))),
         ]
     )
     for kept in kept_in(root, command="toy"):
@@ -203,7 +191,7 @@ def page(root: Path) -> Page:
         missing = [f"{data} {NAMES[m]}" for data, m in PAPER if (data, m) not in there]
         page.add(f"## {title(kept.rows).capitalize()}", ABOUT[kept.rows[0]["preset"]])
         page.add(_made(kept, "toy", METHODS))
-        page.add(Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown())
+        page.add(table.Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown())
         if missing:
             page.add(f"Not run: {', '.join(missing)}.")
         for stem in ("toy", "labels", "generation"):
@@ -226,8 +214,8 @@ def _made(kept: Kept, name: str, methods: Sequence[str] = ()) -> str:
     return kept.made_by(command, facts, data=SETS, methods=methods, names=NAMES)
 
 
-def _add_picture(page: Page, folder: Path, preset: str, stem: str) -> None:
+def _add_picture(page: table.Page, folder: Path, preset: str, stem: str) -> None:
     page.add_picture(f"{stem}-{preset}.png", folder / f"{stem}.png", f"{preset}: {stem}")
 
 
-EXPERIMENT = Experiment("toy", run, tables, figure=figure, own_page=page)
+EXPERIMENT = table.Experiment("toy", run, tables, figure=figure, own_page=page)
