@@ -89,14 +89,13 @@ def maps(rows: Sequence[Row]) -> dict[str, dict[str, np.ndarray]]:
     """For each set the mean NMI and the median gap, (INV weights, PRIOR weights)."""
     inv, prior = axes_of(rows)
     found: dict[str, dict[str, np.ndarray]] = {}
-    for data in dict.fromkeys(r["data"] for r in rows):
-        nmi, gap = (np.full((len(inv), len(prior)), np.nan) for _ in range(2))
-        for (i, a), (j, b) in product(enumerate(inv), enumerate(prior)):
-            group = [r for r in rows if (r["data"], r["inv"], r["prior"]) == (data, a, b)]
-            if group:
-                nmi[i, j] = statistics.fmean(r["nmi"] for r in group)
-                gap[i, j] = statistics.median(float(r["gap"]) for r in group)
-        found[data] = {"nmi": nmi, "gap": gap}
+    for group in table.grouped(rows, "data", "inv", "prior"):
+        first = group[0]
+        nothing = {name: np.full((len(inv), len(prior)), np.nan) for name in ("nmi", "gap")}
+        both = found.setdefault(first["data"], nothing)
+        place = inv.index(first["inv"]), prior.index(first["prior"])
+        both["nmi"][place] = statistics.fmean(table.values(group, "nmi"))
+        both["gap"][place] = statistics.median(table.values(group, "gap"))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,10 +58,8 @@ def judged(group: table.Group) -> str:
     return compared(statistics.fmean(nmi), statistics.pstdev(nmi), *paper)
 
 
-def reason(group: table.Group) -> str:
-    """Why the numbers are as they are, from the findings on the seeds alone."""
-    return findings(group, FALSE)
-
+# Why the numbers are as they are, from the findings on the seeds alone.
+reason = partial(findings, false_below=FALSE)
 
 # --- showing ------------------------------------------------------------------------------------
 
