@@ -14,17 +14,16 @@ from gedilearn.registry import EXPERIMENTS
 
 
 def main(name: str, out: str) -> None:
-    page = Path(__file__).parent / "results" / f"{name}.md"
+    file = Path(__file__).parent / "results" / f"{name}.md"
     try:
-        experiment = EXPERIMENTS[name]
-        text = experiment.page(Path(out))
+        page = EXPERIMENTS[name].page(Path(out))
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
-    page.parent.mkdir(exist_ok=True)
-    page.write_text(text, encoding="utf-8")
-    for figure, source in experiment.figures(Path(out)).items():
-        shutil.copyfile(source, page.parent / figure)
-    print(f"written: {page}")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(page.text, encoding="utf-8")
+    for picture, source in page.pictures.items():
+        shutil.copyfile(source, file.parent / picture)
+    print(f"written: {file}")
 
 
 if __name__ == "__main__":

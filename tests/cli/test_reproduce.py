@@ -138,7 +138,7 @@ def test_it_goes_on_where_it_was(coins, tmp_path, monkeypatch):
     reproduce("coins", "--seeds", 1, "--out", tmp_path)
     done = reproduce("coins", "--seeds", 2, "--out", tmp_path)
     assert "seed 1" in done.stderr and "seed 0" not in done.stderr
-    assert "gedi reproduce coins --seeds 2" in EXPERIMENTS["coins"].page(tmp_path)
+    assert "gedi reproduce coins --seeds 2\n" in EXPERIMENTS["coins"].page(tmp_path).text
 
 
 def test_it_is_listed_with_what_it_is_about(coins):

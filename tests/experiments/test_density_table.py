@@ -177,7 +177,7 @@ def test_the_table_fits_a_terminal_of_80_columns():
 
 
 def test_the_page_names_its_command(rows, out):
-    page = EXPERIMENT.page(out)
+    page = EXPERIMENT.page(out).text
     assert "gedi reproduce gen --seeds 4 --data mixture,moons" in page
     assert EXPERIMENT.markdown(rows) in page
 

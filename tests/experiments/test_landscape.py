@@ -331,7 +331,7 @@ def test_the_page_is_readable_at_100_columns(rows):
 
 
 def test_markdown_holds_both_tables_and_all_remarks(rows):
-    text = landscape.markdown(rows)
+    text = landscape.EXPERIMENT.markdown(rows)
     widths = [line.count("|") for line in text.splitlines() if line.startswith("|")]
     assert widths == [5] * (2 + len(TERMS)) + [11] * (2 + len(rows))
     for k, remark in enumerate([r["remark"] for r in rows if r["remark"]], 1):

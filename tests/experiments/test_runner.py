@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
+import warnings
 
 import joblib
 import pytest
+import threadpoolctl
 
 from gedilearn.experiments.runner import Cell, Runner
 
 CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1), ("b",))]
 
 
-def work(data, method, seeds, n, settings):
+def work(cell, n, settings):
     """Each row says where it was made, and with whom."""
-    names = ("a", "a too") if method == "a" else (method,)
     where = {"thread": threading.current_thread().name, "process": os.getpid()}
     return [
-        {"data": data, "method": name, "seed": seed, "with": list(seeds), **where}
-        for name in names
-        for seed in seeds
+        {"data": cell.data, "method": name, "seed": seed, "with": list(cell.seeds), **where}
+        for name in cell.rows
+        for seed in cell.seeds
     ]
 
 
@@ -56,10 +58,10 @@ def test_only_the_seeds_that_lack_a_row_are_run_again_and_no_row_is_kept_twice(t
 
 
 def test_what_was_done_before_an_interruption_is_kept(tmp_path):
-    def interrupted(data, method, *others):
-        if method == "b":
+    def interrupted(cell, *others):
+        if cell.method == "b":
             raise KeyboardInterrupt
-        return work(data, method, *others)
+        return work(cell, *others)
 
     with pytest.raises(KeyboardInterrupt):
         Runner(tmp_path).rows_of_cells(CELLS, interrupted, 5)
@@ -85,3 +87,17 @@ def test_a_backend_that_gives_no_results_early_is_asked_in_rounds(tmp_path):
         rows = runner.rows_of_cells(cells, work, 5)
     assert [r["method"] for r in rows] == list("bcdef") and sizes == [4, 3, 2, 1, 0]
     assert os.getpid() not in {r["process"] for r in rows[:4]}
+
+
+def test_a_row_has_its_key_plain_values_and_as_many_threads_as_asked_for():
+    def fit(data, method, seed, n, settings):
+        warnings.warn("not worth a line", stacklevel=1)
+        pools = threadpoolctl.threadpool_info()
+        return {"score": math.inf, "threads": max(pool["num_threads"] for pool in pools)}
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (row,) = Runner().rows([("moons", "a", 3)], fit, 5, threads=1)
+    assert list(row.items()) == [
+        *(("data", "moons"), ("method", "a"), ("seed", 3), ("score", "inf"), ("threads", 1))
+    ]

@@ -151,7 +151,7 @@ def test_the_table_fits_a_terminal_of_80_columns_and_says_how_long_training_was(
     EXPERIMENT.show(wide, console)
     text = console.file.getvalue()
     assert "…" not in text and "shortened to 20 iterations" in " ".join(text.split())
-    assert "training shortened to 20 iterations; 2 seeds" in sensitivity.markdown(rows)
+    assert "training shortened to 20 iterations; 2 seeds" in EXPERIMENT.markdown(rows)
 
 
 def test_the_default_preset_holds_the_clusters_with_the_same_weights():
@@ -166,10 +166,10 @@ def test_the_page_of_toy_shows_the_maps(rows, root, out):
     (root / "made" / "rows.jsonl").write_text(json.dumps(toy_rows[0]) + "\n")
     (root / "made" / "config.json").write_text((out / "config.json").read_text())
     (out / "sensitivity.png").write_bytes(b"")
-    page = toy_tables.page(root)
+    page = toy_tables.page(root).text
     assert "gedi reproduce sensitivity --preset paper/toy --seeds 2 --iterations 20" in page
-    assert sensitivity.markdown(rows).strip() in page and "(sensitivity-made.png)" in page
-    assert toy_tables.figures(root) == {"sensitivity-made.png": out / "sensitivity.png"}
+    assert EXPERIMENT.markdown(rows).strip() in page and "(sensitivity-made.png)" in page
+    assert toy_tables.page(root).pictures == {"sensitivity-made.png": out / "sensitivity.png"}
 
 
 def test_nothing_to_run_is_refused():
@@ -188,12 +188,12 @@ def test_a_point_of_the_grid_is_one_network(monkeypatch):
 
 
 def test_the_command_states_its_iterations(tmp_path, monkeypatch, rows):
-    def fit(data, method, seeds, n, settings):
+    def fit(cell, n, settings):
         assert settings["iterations"] == 2000
         return [
             rows[0]
-            | {"seed": seeds[0], "inv": i, "prior": p, "shortened_to": 2000}
-            | {"data": data, "method": sensitivity.point_name(i, p)}
+            | {"seed": cell.seeds[0], "inv": i, "prior": p, "shortened_to": 2000}
+            | {"data": cell.data, "method": sensitivity.point_name(i, p)}
             for i in sensitivity.WEIGHTS
             for p in sensitivity.WEIGHTS
         ]

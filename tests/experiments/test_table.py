@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import statistics
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -12,8 +13,10 @@ from gedilearn.errors import InputError
 from gedilearn.experiments.table import (
     Column,
     Experiment,
+    Page,
     Table,
     beside,
+    count,
     grouped,
     label,
     mean_and_deviation,
@@ -21,6 +24,7 @@ from gedilearn.experiments.table import (
     ranged,
     share,
     statistic,
+    verdict,
 )
 
 ROWS = [
@@ -63,9 +67,17 @@ def test_markdown_has_every_column_and_the_notes():
     ]
 
 
-def test_other_notes_take_the_place_of_its_own():
-    assert table().markdown(["Another."]).endswith("\n\n- Another.\n")
-    assert table().markdown(()).endswith("| 2 |\n")
+def test_notes_are_below_and_may_be_none():
+    assert table(["Another."]).markdown().endswith("\n\n- Another.\n")
+    assert table(()).markdown().endswith("| 2 |\n")
+
+
+def test_a_heading_and_numbers_of_notes_are_in_markdown_and_what_is_not_printed_alone_there():
+    shown = replace(table(["One.", "Two."]), heading="Above", numbered=True)
+    assert shown.markdown().startswith("Above\n\n| data |")
+    assert shown.markdown().endswith("\n\n1. One.\n2. Two.\n")
+    assert "1. One." in printed(shown) and "Above" not in printed(shown)
+    assert printed(replace(shown, printed=False)) == ""
 
 
 def test_a_terminal_has_short_heads_brief_cells_and_a_repeated_name_once():
@@ -102,6 +114,8 @@ def test_a_style_colours_a_cell_on_a_terminal_alone():
         (statistic("", "nmi", statistics.fmean), "0.500"),
         (share("", lambda row: row["good"]), "1/3"),
         (share("", lambda row: None), ""),
+        (count("", lambda row: row["good"]), "1"),
+        (count("", lambda row: None), ""),
         (beside("", "nmi", "floor", 1), "0.4 (0.5)"),
         (Column("", mean_and_deviation("nmi")), "0.50 ± 0.29"),
     ],
@@ -115,6 +129,21 @@ def test_numbers_that_are_missing_leave_a_cell_empty_and_infinity_is_kept_as_its
     for column in (statistic("", "nmi"), ranged("", "nmi"), beside("", "nmi", "floor", 1)):
         assert column.cell(nothing) == ""
     assert statistic("", "nmi").cell([*nothing, {"nmi": "inf"}]) == "inf"
+
+
+@pytest.mark.parametrize(
+    ("ours", "low", "expected"),
+    [
+        (0.52, False, "reproduced"),
+        (0.47, False, "reproduced"),
+        (0.56, False, "better"),
+        (0.44, False, "not reproduced"),
+        (0.44, True, "better"),
+        (0.56, True, "not reproduced"),
+    ],
+)
+def test_a_verdict_knows_which_side_is_good(ours, low, expected):
+    assert verdict(ours, 0.5, 0.03, low) == expected
 
 
 def test_nothing_is_minus_zero():
@@ -133,6 +162,16 @@ def test_groups_are_in_the_order_given_or_that_of_the_rows():
     assert keys(grouped(ROWS, "data", "method", data=("rings",)))[0] == ("rings", "a")
     mixed = [ROWS[-1], ROWS[0], ROWS[-2]]
     assert [len(group) for group in grouped(mixed, "data")] == [2, 1]
+
+
+def test_a_page_shows_the_pictures_that_are_there(tmp_path):
+    page = Page(["# Title\n"])
+    (tmp_path / "a.png").touch()
+    for name in ("a", "b"):
+        page.add_picture(f"{name}-1.png", tmp_path / f"{name}.png", f"about {name}", "Words: ")
+    page.add("The end.\n\n")
+    assert page.text == "# Title\n\nWords: ![about a](a-1.png)\n\nThe end.\n"
+    assert page.pictures == {"a-1.png": tmp_path / "a.png"}
 
 
 def test_the_markdown_of_an_experiment_is_that_of_its_tables(tmp_path):

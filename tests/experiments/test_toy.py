@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from gedilearn.cli import app
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.experiments import paper, toy, toy_tables
-from gedilearn.experiments.runner import Runner
+from gedilearn.experiments import toy, toy_tables
+from gedilearn.experiments.runner import Cell, Runner
 from gedilearn.presets import preset
 from gedilearn.registry import METHODS
 from gedilearn.settings import resolve, settings_type
@@ -158,7 +158,7 @@ def test_a_row_scores_the_kept_model_on_fresh_points(rows, out, data):
     x, y = make(60, noise=0.05, random_state=1_000_001, **options)
     train, _ = make(60, noise=0.05, random_state=1, **options)
     for method in ("no-inv", "barlow", "barlow k-means"):
-        model = GEDI.load(toy.model_file(out / "models", data, method, 1))
+        model = GEDI.load(toy.model_file(out / "models", (data, method, 1)))
         row = find(rows, data, method, 1)
         assert row["nmi"] == pytest.approx(normalized_mutual_info_score(y, model.predict(x)))
         assert np.array_equal(model.predict(train), model.labels_)
@@ -169,7 +169,7 @@ def test_a_row_scores_the_kept_model_on_fresh_points(rows, out, data):
 def test_barlow_with_k_means_is_what_training_it_so_gives():
     x = make_circles(60, noise=0.05, factor=0.5, random_state=3)[0]
     values = toy.values_of("paper/toy", "barlow", 20, SHORT)
-    found = toy.train("circles", "barlow", (3,), 60, values)
+    found = toy.train(Cell("circles", "barlow", (3,), ("barlow",)), 60, values)
     values["barlow"] = {"assign": "kmeans"}
     (trained,) = toy.fit_together([x], toy.seeded(values, 3, 60))
     assert np.array_equal(found["barlow k-means", 3].labels_, trained.labels_)
@@ -211,9 +211,9 @@ def test_seeds_train_five_at_a_time_and_alone_under_the_literal_preset(monkeypat
     monkeypatch.setattr(
         toy,
         "fit",
-        lambda data, method, seeds, *_, **__: (
-            seen.append(len(seeds)),
-            [made_up(1.0, seed) for seed in seeds],
+        lambda cell, *_, **__: (
+            seen.append(len(cell.seeds)),
+            [made_up(1.0, seed) for seed in cell.seeds],
         )[1],
     )
     toy.run(range(6), ["moons"], ["gedi"], preset=name)
@@ -243,10 +243,10 @@ def test_what_cannot_be_run_is_refused_before_any_fit(asked, says, no_training):
 
 
 def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
-    text = toy_tables.page(root)
+    text = toy_tables.page(root).text
     assert "gedi reproduce toy --preset paper/toy --seeds 3 --iterations 20" in text
     assert "Seeds 0, 1, 2; 60 points" in text and "scikit-learn " in text
-    assert paper.TOY_RULE in text and "Not run" not in text and "png" not in text
+    assert toy_tables.RULE in text and "Not run" not in text and "png" not in text
     cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| moons |")]
     assert len(cells) == 8
     groups = toy_tables.tables(rows)[0].groups
@@ -262,15 +262,20 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
             lines if name == "config.json" else lines.splitlines()[0]
         )
     (tmp_path / "some" / "labels.png").write_bytes(b"")
-    text = toy_tables.page(tmp_path)
+    text = toy_tables.page(tmp_path).text
     assert "--data moons --methods jem" in text and "Not run: circles JEM, moons SwAV" in text
     assert "(labels-some.png)" in text
-    assert toy_tables.figures(tmp_path) == {"labels-some.png": tmp_path / "some" / "labels.png"}
+    assert toy_tables.page(tmp_path).pictures == {
+        "labels-some.png": tmp_path / "some" / "labels.png"
+    }
     lines = (out / "rows.jsonl").read_text().splitlines()
     without = [line for line in lines if not ('"swav"' in line and '"seed": 2' in line)]
     assert len(without) < len(lines)
     (tmp_path / "some" / "rows.jsonl").write_text("\n".join(without) + "\n")
-    assert "Seeds 0, 1, 2 (not all of them for every method: SwAV 2);" in toy_tables.page(tmp_path)
+    assert (
+        "Seeds 0, 1, 2 (not all of them for every method: SwAV 2);"
+        in toy_tables.page(tmp_path).text
+    )
     begun = tmp_path / "elsewhere" / "begun"
     begun.mkdir(parents=True)
     (begun / "rows.jsonl").write_text("")
@@ -289,8 +294,8 @@ def test_the_command_writes_table_csv_and_figure_and_says_it_was_short(tmp_path,
     monkeypatch.setattr(
         toy,
         "fit",
-        lambda data, method, seeds, n, settings, models: [
-            made_up(1.0, seed, shortened_to=settings["iterations"]) for seed in seeds
+        lambda cell, n, settings, models: [
+            made_up(1.0, seed, shortened_to=settings["iterations"]) for seed in cell.seeds
         ],
     )
     asked = ["--seeds", 2, "--data", "moons", "--methods", "gedi", "--iterations", 7]

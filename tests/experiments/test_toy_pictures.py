@@ -18,6 +18,7 @@ from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy
 from gedilearn.experiments import toy_pictures as pictures
 from gedilearn.experiments.runner import Runner
+from gedilearn.experiments.toy_pictures import Asked
 
 SHORT = {
     "optimizer.batch_size": 40,
@@ -33,7 +34,7 @@ METHODS = ["barlow", "gedi"]
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
-    pictures.models(folder, None, METHODS, **ASKED)
+    Asked(folder, None, METHODS, **ASKED).models()
     return folder
 
 
@@ -62,8 +63,8 @@ def points_of(axes):
 
 
 def test_both_pictures_use_the_kept_models(out, no_training):
-    first = pictures.labels(out, None, METHODS, **ASKED)
-    second = pictures.generation(out, None, METHODS, steps=3, **ASKED)
+    first = pictures.labels(Asked(out, None, METHODS, **ASKED))
+    second = pictures.generation(Asked(out, None, METHODS, steps=3, **ASKED))
     for path, name in ((first, "labels.png"), (second, "generation.png")):
         assert path == out / name and path.read_bytes().startswith(b"\x89PNG")
 
@@ -72,7 +73,7 @@ def test_the_models_of_the_table_are_used(tmp_path, monkeypatch):
     asked = {name: value for name, value in ASKED.items() if name != "seed"}
     toy.run([0, 1], ["moons"], ["no-gen"], runner=Runner(tmp_path), together=2, **asked)
     monkeypatch.setattr(toy, "fit_together", lambda *_: pytest.fail("trained again"))
-    (model,) = pictures.models(tmp_path, ["moons"], ["no-gen"], **ASKED).values()
+    (model,) = Asked(tmp_path, ["moons"], ["no-gen"], **ASKED).models().values()
     x = make_moons(60, noise=0.05, random_state=1)[0]
     assert np.array_equal(model.predict(x), model.labels_)
 
@@ -87,13 +88,13 @@ def test_a_model_of_other_settings_is_not_mistaken_for_this_one(out, other, monk
 
     monkeypatch.setattr(toy, "fit_together", recorded)
     with pytest.raises(InterruptedError):
-        pictures.models(out, ["moons"], ["gedi"], **(ASKED | other))
+        Asked(out, ["moons"], ["gedi"], **(ASKED | other)).models()
     wanted = {"n": 60, "iterations": 20, "seed": 1} | other
     assert asked == [(wanted["n"], wanted["iterations"], wanted["seed"])]
 
 
 def test_the_labels_are_those_of_fresh_points_in_the_colours_of_the_truth(out, drawn):
-    pictures.labels(out, ["moons"], METHODS, **ASKED)
+    pictures.labels(Asked(out, ["moons"], METHODS, **ASKED))
     truth, barlow, gedi = drawn[0].axes
     x, y = make_moons(60, noise=0.05, random_state=1_000_001)
     for axes in (truth, barlow, gedi):
@@ -102,7 +103,7 @@ def test_the_labels_are_those_of_fresh_points_in_the_colours_of_the_truth(out, d
     points, colours = points_of(truth)
     order = np.argsort(y, kind="stable")
     assert np.allclose(points, x[order]) and list(colours) == list(palette[y[order]])
-    model = GEDI.load(toy.model_file(out / "models", "moons", "gedi", 1))
+    model = GEDI.load(toy.model_file(out / "models", ("moons", "gedi", 1)))
     predicted = model.predict(x)
     nmi = normalized_mutual_info_score(y, predicted)
     assert gedi.get_title() == f"GEDI\nNMI {nmi:.2f}"
@@ -113,13 +114,13 @@ def test_the_labels_are_those_of_fresh_points_in_the_colours_of_the_truth(out, d
 def test_colours_do_not_depend_on_how_clusters_are_numbered(out, drawn, monkeypatch):
     y = make_moons(60, noise=0.05, random_state=1_000_001)[1]
     monkeypatch.setattr(GEDI, "predict", lambda self, x: 1 - y)
-    pictures.labels(out, ["moons"], ["gedi"], **ASKED)
+    pictures.labels(Asked(out, ["moons"], ["gedi"], **ASKED))
     truth, gedi = (points_of(axes) for axes in drawn[0].axes)
     assert np.array_equal(truth[0], gedi[0]) and list(truth[1]) == list(gedi[1])
     samples = np.zeros((pictures.N_SAMPLES, 2))
     clusters = np.ones(len(samples), dtype=int)
     monkeypatch.setattr(GEDI, "sample", lambda *_, **__: (samples, clusters))
-    pictures.generation(out, ["moons"], ["gedi"], steps=1, **ASKED)
+    pictures.generation(Asked(out, ["moons"], ["gedi"], steps=1, **ASKED))
     assert set(points_of(drawn[1].axes[1])[1]) == {panels.colour(0).upper()}
 
 
@@ -127,7 +128,7 @@ def test_samples_outside_the_axes_are_counted_and_all_axes_are_alike(out, drawn,
     points = np.tile([[0.0, 0.0], [100.0, 0.0], [np.nan, 0.0]], (200, 1))[: pictures.N_SAMPLES]
     labels = np.zeros(len(points), dtype=int)
     monkeypatch.setattr(GEDI, "sample", lambda self, n, **_: (points[:n], labels[:n]))
-    pictures.generation(out, ["moons"], METHODS, steps=3, **ASKED)
+    pictures.generation(Asked(out, ["moons"], METHODS, steps=3, **ASKED))
     real, *others = drawn[0].axes
     assert real.get_title() == "real points\n"
     for axes in others:
@@ -137,7 +138,7 @@ def test_samples_outside_the_axes_are_counted_and_all_axes_are_alike(out, drawn,
 
 
 def test_chains_take_more_steps_where_steps_are_small(out):
-    model = GEDI.load(toy.model_file(out / "models", "moons", "gedi", 1))
+    model = GEDI.load(toy.model_file(out / "models", ("moons", "gedi", 1)))
     small = model.settings_.sampler.model_copy(update={"step_size": 0.01**2 / 2})
     model.settings_ = model.settings_.model_copy(update={"sampler": small})
     assert pictures.steps_for(model) == 20_000
@@ -148,7 +149,7 @@ def test_chains_take_more_steps_where_steps_are_small(out):
 
 def test_nothing_to_draw_is_refused(tmp_path, no_training):
     with pytest.raises(InputError, match="at least one data set"):
-        pictures.models(tmp_path, [], METHODS, **ASKED)
+        Asked(tmp_path, [], METHODS, **ASKED).models()
 
 
 def test_the_command_prints_where_the_picture_is(tmp_path):

@@ -11,8 +11,13 @@ from rich.console import Console
 
 from gedilearn import panels
 from gedilearn.experiments import toy, toy_tables
-from gedilearn.experiments.paper import TOY_NMI
-from gedilearn.experiments.toy_tables import EXPERIMENT
+from gedilearn.experiments.toy_tables import EXPERIMENT, PAPER
+
+# As printed: JEM, SwAV, no unif, no inv, no gen, GEDI.
+PRINTED_TOY = """
+moons 0.00±0.00 0.76±0.36 0.00±0.00 0.11±0.15 0.98±0.00 0.94±0.07
+circles 0.00±0.00 0.00±0.00 0.00±0.00 0.22±0.13 0.83±0.12 1.00±0.01
+"""
 
 
 def made_up(nmi, seed=0, **others):
@@ -80,4 +85,34 @@ def test_the_figure_shows_every_seed_and_the_papers_mean(tmp_path, monkeypatch):
         mine = sorted(r["nmi"] for r in rows if r["data"] == data)
         assert sorted(float(y) for _, y in dots) == pytest.approx(mine)
         marks = sorted(float(bars.lines[0].get_ydata()[0]) for bars in axes.containers)
-        assert marks == sorted(mean for (name, _), (mean, _) in TOY_NMI.items() if name == data)
+        assert marks == sorted(mean for (name, _), (mean, _) in PAPER.items() if name == data)
+
+
+# --- the paper's numbers
+
+
+def test_the_papers_numbers_are_all_there():
+    methods = ("jem", "swav", "no-unif", "no-inv", "no-gen", "gedi")
+    printed = {}
+    for line in PRINTED_TOY.split("\n")[1:3]:
+        data, *cells = line.split()
+        for method, cell in zip(methods, cells, strict=True):
+            printed[data, method] = tuple(float(part) for part in cell.split("±"))
+    assert printed == PAPER
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0.90, 0.00, 0.94, 0.00), "reproduced"),  # within .05
+        ((0.88, 0.00, 0.94, 0.00), "not reproduced"),
+        ((0.88, 0.01, 0.94, 0.07), "reproduced"),  # within both deviations
+        ((0.85, 0.03, 0.94, 0.07), "reproduced"),
+        ((1.00, 0.00, 0.83, 0.12), "better"),
+        ((0.29, 0.00, 0.00, 0.00), "reproduced"),  # fails in both
+        ((0.31, 0.00, 0.00, 0.00), "better"),
+        ((0.00, 0.00, 0.31, 0.00), "not reproduced"),
+    ],
+)
+def test_the_verdict_follows_its_rule(numbers, expected):
+    assert toy_tables.compared(*numbers) == expected

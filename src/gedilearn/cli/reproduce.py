@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,8 +23,10 @@ from gedilearn.registry import EXPERIMENTS
 from gedilearn.writing import write_text
 
 ROOT = Path("gedi-runs")
-Seeds = Annotated[int, typer.Option(metavar="N", min=1, help="Seeds 0 to N-1.")]
-Workers = Annotated[int, typer.Option(metavar="N", help="Fits at once, a process each.")]
+Number: Any = partial(typer.Option, metavar="N", min=1)
+Names: Any = partial(typer.Option, metavar="A,B")
+Seeds = Annotated[int, Number(help="Seeds 0 to N-1.")]
+Workers = Annotated[int, Number(min=None, help="Fits at once, a process each.")]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -35,25 +38,20 @@ Out = Annotated[
 Preset = Annotated[
     str, typer.Option(metavar="NAME", help="One of default, paper/toy, paper/toy-literal.")
 ]
-Sets = Annotated[
-    str | None, typer.Option(metavar="A,B", help="Only these of moons,circles; both otherwise.")
-]
+Sets = Annotated[str | None, Names(help="Only these of moons,circles; both otherwise.")]
 Methods = Annotated[
     str | None,
-    typer.Option(
-        metavar="A,B",
+    Names(
         help="Only these of jem,barlow,swav,no-unif,no-inv,no-gen,gedi (which are all) and "
-        "dino,deepcluster (which are not in the paper).",
+        "dino,deepcluster (which are not in the paper)."
     ),
 ]
 Iterations = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Shorten the training to N iterations, for a quick look; the results say so.",
-    ),
+    Number(help="Shorten the training to N iterations, for a quick look; the results say so."),
 ]
+# How large a run is; a test holds it against those of the experiment.
+Scale = Enum("Scale", {"paper": "paper", "small": "small", "default": "default"}, type=str)
 
 
 class Experiments(TyperGroup):
@@ -154,7 +152,7 @@ def labels(
     gedi reproduce labels --preset paper/toy --seed 1
     """
     asked = {"seed": seed, "preset": preset, "iterations": iterations}
-    _picture("labels", out, methods, data, asked)
+    _picture("labels", out, data, methods, asked)
 
 
 @reproduce.command()
@@ -167,11 +165,9 @@ def generation(
     iterations: Iterations = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
+        Number(
             help="Langevin steps of each sample; if not given, as many as let it travel across "
-            "the data.",
+            "the data."
         ),
     ] = None,
 ) -> None:
@@ -184,7 +180,7 @@ def generation(
     gedi reproduce generation --methods jem,gedi
     """
     asked = {"seed": seed, "preset": preset, "iterations": iterations, "steps": steps}
-    _picture("generation", out, methods, data, asked)
+    _picture("generation", out, data, methods, asked)
 
 
 @reproduce.command()
@@ -209,14 +205,6 @@ def sensitivity(
     _table("sensitivity", folder, *asked, workers=workers, preset=preset, iterations=iterations)
 
 
-class Scale(str, Enum):
-    """How large a run is; a test holds it against those of the experiment."""
-
-    paper = "paper"
-    small = "small"
-    default = "default"
-
-
 @reproduce.command()
 def images(
     data: Annotated[
@@ -235,31 +223,25 @@ def images(
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B",
+        Names(
             help="Only these of jem,barlow,swav,no-gen,gedi; otherwise all, on mnist and digits "
-            "the last two.",
+            "the last two."
         ),
     ] = None,
     seeds: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Seeds 0 to N-1; 5 on mnist and digits, else 1."),
+        int | None, Number(help="Seeds 0 to N-1; 5 on mnist and digits, else 1.")
     ] = None,
     ood: Outside = None,
     samples: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Images to generate; 5000 at paper scale, else 500."),
+        int | None, Number(min=0, help="Images to generate; 5000 at paper scale, else 500.")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Langevin steps of each; 500.")
-    ] = None,
+    steps: Annotated[int | None, Number(help="Langevin steps of each; 500.")] = None,
     probe: Annotated[
         Probe | None,
         typer.Option(help="The linear classifier; the paper's at paper scale, else the fast one."),
     ] = None,
     weights: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The weights of Inception, for true FID."),
+        Path | None, typer.Option(metavar="FILE", help="The weights of Inception, for true FID.")
     ] = None,
     out: Out = None,
     iterations: Iterations = None,
@@ -276,21 +258,16 @@ def images(
     gedi reproduce images --data cifar10 --scale small --ood textures=dtd/images
     gedi reproduce images --data cifar10 --scale paper --methods gedi
     """
+    from gedilearn.data.load import load
     from gedilearn.experiments import images as experiment
 
     size = scale.value if scale else experiment.default_scale(data)
     asked = (range(seeds or experiment.SCALES[size].seeds), data, size, _names(methods))
-    experiment.plan(*asked)  # refuses a wrong name before data is read
-    protocol = probe.value if probe else None
-    _table(
-        "images",
-        _folder(out or ROOT / "images", f"{data}-{size}", iterations),
-        *asked,
-        outside(ood, _read_images),
-        iterations=iterations,
-        changes=changes(set_),
-        measuring={"samples": samples, "steps": steps, "probe": protocol, "weights": weights},
-    )
+    measuring = {"samples": samples, "steps": steps, "probe": probe and probe.value}
+    options: dict[str, Any] = {"iterations": iterations, "changes": changes(set_)}
+    options["measuring"] = measuring | {"weights": weights}
+    folder = _folder(out or ROOT / "images", f"{data}-{size}", iterations)
+    _table("images", folder, *asked, outside(ood, load), **options)
 
 
 @reproduce.command()
@@ -310,10 +287,9 @@ def landscape(
     files = new_files(out, "landscape.csv", "landscape.md")
     experiment = EXPERIMENTS["landscape"]
     rows = experiment.run([0])
+    experiment.show(rows, make_console())
     for file, text in zip(files, (_csv(rows), experiment.markdown(rows)), strict=False):
         write_text(file, text, new=True)
-    experiment.show(rows, make_console())
-    for file in files:
         Screen().message(f"written: {file}")
 
 
@@ -321,12 +297,10 @@ def landscape(
 def shapes(
     seeds: Seeds = 20,
     data: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Only these sets, as moons,circles,rings; all otherwise."),
+        str | None, Names(help="Only these sets, as moons,circles,rings; all otherwise.")
     ] = None,
     methods: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Only these of gedi,kmeans,gmm,spectral,hdbscan."),
+        str | None, Names(help="Only these of gedi,kmeans,gmm,spectral,hdbscan.")
     ] = None,
     workers: Workers = 1,
     out: Out = None,
@@ -346,10 +320,7 @@ def shapes(
 @reproduce.command()
 def gen(
     seeds: Seeds = 3,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", help="Only these of mixture,moons,circles,digits."),
-    ] = None,
+    data: Annotated[str | None, Names(help="Only these of mixture,moons,circles,digits.")] = None,
     out: Out = None,
 ) -> None:
     """What GEN buys: GEDI with and without it.
@@ -386,24 +357,24 @@ def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: An
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / f"{name}.csv", _csv(rows))
     write_text(folder / f"{name}.md", experiment.markdown(rows))
-    written = [ROWS, f"{name}.csv", f"{name}.md"]
     if experiment.figure is not None:
-        written.append(experiment.figure(rows, folder / f"{name}.png").name)
+        experiment.figure(rows, folder / f"{name}.png")
     experiment.show(rows, make_console())
+    written = [ROWS, *(f"{name}.{ending}" for ending in ("csv", "md", "png"))]
     there = [file for file in written if (folder / file).exists()]
     screen.message(f"written in {folder}: {', '.join(there)}")
 
 
 def _picture(
-    name: str, out: Path | None, methods: str | None, data: str | None, asked: dict[str, Any]
+    name: str, out: Path | None, data: str | None, methods: str | None, asked: dict[str, Any]
 ) -> None:
     """Draw a picture of `toy_pictures`, and print where it is."""
     from gedilearn.experiments import toy_pictures
 
-    draw = {"labels": toy_pictures.labels, "generation": toy_pictures.generation}[name]
     folder = _folder(out or ROOT / "toy", asked["preset"], asked["iterations"])
+    asked |= {"data": _names(data), "methods": _names(methods), "tell": Screen().message}
     with interruptible("the same command goes on from here"):
-        print(draw(folder, _names(data), _names(methods), tell=Screen().message, **asked))
+        print(toy_pictures.PICTURES[name](toy_pictures.Asked(folder, **asked)))
 
 
 def _folder(root: Path, name: str, iterations: int | None) -> Path:
@@ -415,15 +386,6 @@ def _folder(root: Path, name: str, iterations: int | None) -> Path:
 def _names(text: str | None) -> list[str] | None:
     """Names with commas between them; None stands for all."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _read_images(source: str) -> Any:
-    from gedilearn.data.load import load
-
-    dataset = load(source)
-    if dataset.x.ndim != 4:
-        raise InputError(f"--ood {source}: vectors, not images; give a set or folder of images")
-    return dataset
 
 
 def _csv(rows: Sequence[dict[str, Any]]) -> str:

@@ -15,8 +15,8 @@ from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores
+from gedilearn.experiments import table
 from gedilearn.experiments.runner import Row
-from gedilearn.experiments.table import Column, Table, label, statistic
 from gedilearn.report.page import write_report
 from gedilearn.settings import Settings
 from gedilearn.training.run_directory import RunDirectory
@@ -37,7 +37,7 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
 
     `out` must be new or empty. `max_iter` shortens the training, for a quick look.
     """
-    if not _is_free(out):
+    if out.is_file() or (out.exists() and any(out.iterdir())):
         raise InputError(f"{out} exists already: choose another folder, or remove it")
     rows, seen = [], []
     for make, n_clusters in SETS:
@@ -47,13 +47,13 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
         model = GEDI(n_clusters, random_state=SEED, max_iter=max_iter)
         model.fit_run(data.x, out / data.name, {"source": data.source, "name": data.name})
         write_report(out / data.name)
-        row = _row(data, model, out / data.name)
+        row: Row = dict(plain(_row(data, model, out / data.name)))
         rows.append(row)
         seen.append((data, model.labels_))
         _say(console, f"{row['verdict']}, {row['iterations']} iterations, {row['seconds']:.1f} s")
     write_text(out / "demo.json", json.dumps(rows, indent=2) + "\n")
     _overview(out / "overview.png", rows, seen)
-    Table("", COLUMNS, [[row] for row in rows]).show(console)
+    table.Table("", COLUMNS, [[row] for row in rows]).show(console)
     _say(console, LABELS)
     _say(console, GAP.format(tol=Settings().training.tol))
     report = RunDirectory(out / "<data>").report
@@ -66,7 +66,7 @@ def _row(data: Dataset, model: GEDI, run_dir: Path) -> Row:
     assert data.y is not None
     scores, modes = clustering_scores(data.y, model.labels_), model.diagnosis_.failure_modes
     head = "certified" if model.converged_ else "not certified"
-    row = {
+    return {
         "data": data.name,
         "n_samples": len(data.x),
         "n_clusters": model.settings_.n_clusters,
@@ -80,22 +80,20 @@ def _row(data: Dataset, model: GEDI, run_dir: Path) -> Row:
         "seconds": round(model.seconds_, 2),
         "run": str(run_dir),
     }
-    return dict(plain(row))
+
+
+def _colour(group: table.Group) -> str:
+    return "green" if group[0]["certified"] else "yellow"
 
 
 COLUMNS = (
-    label("data"),
-    Column("clusters", lambda group: str(group[0]["n_clusters"])),
-    statistic("NMI", "nmi"),
-    statistic("AMI", "ami"),
-    statistic("gap", "gap", digits=4),
-    Column(
-        "verdict",
-        lambda group: str(group[0]["verdict"]),
-        words=True,
-        style=lambda group: "green" if group[0]["certified"] else "yellow",
-    ),
-    statistic("seconds", "seconds", digits=1),
+    table.label("data"),
+    table.Column("clusters", lambda group: str(group[0]["n_clusters"])),
+    table.statistic("NMI", "nmi"),
+    table.statistic("AMI", "ami"),
+    table.statistic("gap", "gap", digits=4),
+    table.Column("verdict", lambda group: str(group[0]["verdict"]), words=True, style=_colour),
+    table.statistic("seconds", "seconds", digits=1),
 )
 
 
@@ -103,20 +101,14 @@ def _overview(path: Path, rows: list[Row], seen: list[tuple[Dataset, np.ndarray]
     """All sets side by side, points in the colours of their clusters."""
     title = "gedi demo: clusters found without labels (colours), network and settings by default"
     fig = panels.new_figure(4.7 * len(rows), 4.9, title)
-    for axes, row, (data, labels) in zip(
-        fig.subplots(1, len(rows), squeeze=False)[0], rows, seen, strict=True
-    ):
+    all_axes = fig.subplots(1, len(rows), squeeze=False)[0]
+    for axes, row, (data, labels) in zip(all_axes, rows, seen, strict=True):
         panels.project(axes, data.x, labels, row["n_clusters"], standardise=True)
         if data.x.shape[1] == 2:
             axes.set_aspect("equal", adjustable="datalim")
         words = f"{row['data']}: NMI {row['nmi']:.3f}\n{row['verdict']}"
         axes.set_title(words, fontsize=11, parse_math=False)
     panels.save(fig, path)
-
-
-def _is_free(path: Path) -> bool:
-    """New, or an empty folder."""
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
 
 
 def _say(console: Console, words: str, end: str = "\n") -> None:

@@ -6,8 +6,6 @@ same training points, are the yardsticks; real points in place of samples are th
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,13 +19,20 @@ from sklearn.neighbors import KernelDensity
 from gedilearn.data import toy
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.toy import digits
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import nmi
 from gedilearn.evaluation.ood import roc
-from gedilearn.experiments.runner import FRESH, IN_MEMORY, N_POINTS, Row, Runner, chosen, one_thread
-from gedilearn.experiments.table import Experiment, Table, grouped, label, ranged
-from gedilearn.writing import plain
+from gedilearn.experiments import table
+from gedilearn.experiments.runner import (
+    FRESH,
+    IN_MEMORY,
+    N_POINTS,
+    Options,
+    Row,
+    Runner,
+    chosen,
+    timed,
+)
 
 N_SAMPLES = 500
 FLOOR = 1e-3  # added to the variances of GaussianMixture: a digit has fewer images than needed
@@ -101,7 +106,7 @@ def _in_the_plane(source: Callable[[int, int], Dataset]) -> Callable[[int, int],
 def _half_the_digits(n: int, seed: int) -> Points:
     """All digits, whatever `n` is: there are no more."""
     rng = np.random.default_rng(seed)
-    data = digits()
+    data = toy.digits()
     assert data.y is not None
     order = rng.permutation(len(data.x))
     halves = np.array_split(order, 2)
@@ -191,7 +196,7 @@ class Real:
         return self.x[:n]
 
 
-def build(method: str, case: Case, seed: int, settings: dict[str, Any]) -> Any:
+def build(method: str, case: Case, seed: int, settings: Options) -> Any:
     """A method not yet fitted."""
     if method == REAL:
         return Real(case)
@@ -213,7 +218,7 @@ def run(
     data: Sequence[str] | None = None,
     *,
     runner: Runner = IN_MEMORY,
-    settings: dict[str, Any] | None = None,
+    settings: Options | None = None,
     n: int = N_POINTS,
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data is all.
@@ -222,21 +227,16 @@ def run(
     """
     names = chosen("data set", data, CASES)
     keys = [(name, method, seed) for seed in seeds for name in names for method in NAMES]
-    return runner.rows(keys, fit, n, settings)
+    return runner.rows(keys, fit, n, settings, threads=1)
 
 
-def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
-    """Fit one method to one set and measure it, with one thread."""
+def fit(data: str, method: str, seed: int, n: int, settings: Options) -> Row:
+    """Fit one method to one set and measure it."""
     case = CASES[data]
     points = case.draw(n, seed)
     model = build(method, case, seed, settings)
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what matters is in the numbers
-        started = time.perf_counter()
-        model.fit(points.train.x)
-        seconds = time.perf_counter() - started
-        row = {"data": data, "method": method, "seed": seed, **measure(model, case, points, seed)}
-    return dict(plain(row | {"seconds": round(seconds, 3)}))
+    seconds = timed(lambda: model.fit(points.train.x))
+    return measure(model, case, points, seed) | {"seconds": round(seconds, 3)}
 
 
 def measure(model: Any, case: Case, points: Points, seed: int) -> Row:
@@ -268,16 +268,16 @@ def measure(model: Any, case: Case, points: Points, seed: int) -> Row:
 
 MEASURES = ("nmi", "rank_fresh", "rank_box", "auroc", "auroc_gradient", "mmd", "mmd_unrelated")
 COLUMNS = (
-    label("data"),
-    label("method", NAMES),
-    ranged("NMI", "nmi"),
-    ranged("rank, fresh", "rank_fresh", short="fresh"),
-    ranged("rank, box", "rank_box", short="box"),
-    ranged("AUROC, log density", "auroc", short="AUROC"),
-    ranged("AUROC, gradient norm", "auroc_gradient", short="grad."),
-    ranged("squared MMD x 1000", "mmd", short="MMD", digits=2, factor=1000),
-    ranged("of unrelated points", "mmd_unrelated", short="", digits=2, factor=1000),
-    ranged("seconds", "seconds", short="s", digits=2),
+    table.label("data"),
+    table.label("method", NAMES),
+    table.ranged("NMI", "nmi"),
+    table.ranged("rank, fresh", "rank_fresh", short="fresh"),
+    table.ranged("rank, box", "rank_box", short="box"),
+    table.ranged("AUROC, log density", "auroc", short="AUROC"),
+    table.ranged("AUROC, gradient norm", "auroc_gradient", short="grad."),
+    table.ranged("squared MMD x 1000", "mmd", short="MMD", digits=2, factor=1000),
+    table.ranged("of unrelated points", "mmd_unrelated", short="", digits=2, factor=1000),
+    table.ranged("seconds", "seconds", short="s", digits=2),
 )
 NOTES = (
     "Median (least to greatest) over the seeds; each seed draws the data anew, and splits the "
@@ -300,13 +300,13 @@ NOTES = (
 )
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[table.Table]:
     """Medians and ranges over the seeds."""
     title = "NMI, rank correlation, AUROC, 1000 x squared MMD"
     # To keep the real points takes no time worth showing.
     shown = [row | {"seconds": None} if row["method"] == REAL else row for row in rows]
-    groups = grouped(shown, "data", "method", data=CASES, method=NAMES)
-    return [Table(title, COLUMNS, groups, NOTES)]
+    groups = table.grouped(shown, "data", "method", data=CASES, method=NAMES)
+    return [table.Table(title, COLUMNS, groups, NOTES)]
 
 
-EXPERIMENT = Experiment("gen", run, tables, title="What GEN buys", sets=CASES)
+EXPERIMENT = table.Experiment("gen", run, tables, title="What GEN buys", sets=CASES)

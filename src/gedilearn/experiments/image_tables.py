@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from gedilearn.experiments import table
 from gedilearn.experiments.images import (
-    KMEANS,
     METHODS,
     PAPER_SETS,
     SCALES,
     SHUFFLED,
     TITLES,
     run,
+    stands_for,
 )
-from gedilearn.experiments.paper import IMAGE_RULE, answer, numbers
-from gedilearn.experiments.runner import Kept, Row, findings, kept_in, no_rows, shortened
-from gedilearn.experiments.table import (
-    Column,
-    Experiment,
-    Table,
-    beside,
-    grouped,
-    label,
-    ranged,
-    values,
-)
+from gedilearn.experiments.runner import KMEANS, Kept, Row, findings, kept_in, shortened
 from gedilearn.experiments.toy import NAMES as TOY_NAMES
 
 NAMES = TOY_NAMES | {KMEANS: "k-means, pixels"}
 ORDER = (KMEANS, *METHODS)
-PICTURES = {
-    "samples": "samples after Langevin steps from noise, sorted by cluster",
-    "nearest": "samples beside the training images nearest to them",
+PICTURES = {  # what they show, and for which methods they are on the page
+    "samples": ("samples after Langevin steps from noise, sorted by cluster", METHODS),
+    "nearest": ("samples beside the training images nearest to them", ("gedi",)),
 }
-SHOWN_FOR = {"samples": METHODS, "nearest": ("gedi",)}
 
 # --- our own rows -------------------------------------------------------------------------------
 
@@ -54,37 +45,38 @@ NOTES = (
     "Seconds are those of training, and of measuring. k-means has the pixels of up to 10,000 "
     "training images, and as many clusters as the others.",
 )
+
+
+def _found(group: table.Group) -> str:
+    return "" if group[0]["method"] == KMEANS else findings(group)
+
+
 COLUMNS = (
-    label("data", TITLES),
-    label("method", NAMES),
-    ranged("NMI", "nmi"),
-    ranged("AMI", "ami"),
-    ranged("accuracy", "accuracy", short="acc."),
-    beside("batch-wise NMI (chance)", "batchwise_nmi", "batchwise_chance", 2, short=""),
-    ranged("clusters used", "clusters_used", short="", digits=0),
-    ranged("gap", "gap"),
-    ranged("probe", "probe"),
-    ranged("kNN", "knn"),
-    beside("Frechet (floor)", "frechet", "frechet_floor", 1, short="Frechet"),
-    ranged("iterations", "iterations", short="", digits=0),
-    ranged("seconds", "seconds", short="s", digits=0),
-    ranged("measuring", "evaluation_seconds", short="", digits=0),
-    Column(
-        "found",
-        lambda group: "" if group[0]["method"] == KMEANS else findings(group),
-        short="",
-        words=True,
-    ),
+    table.label("data", TITLES),
+    table.label("method", NAMES),
+    table.ranged("NMI", "nmi"),
+    table.ranged("AMI", "ami"),
+    table.ranged("accuracy", "accuracy", short="acc."),
+    table.beside("batch-wise NMI (chance)", "batchwise_nmi", "batchwise_chance", 2, short=""),
+    table.ranged("clusters used", "clusters_used", short="", digits=0),
+    table.ranged("gap", "gap"),
+    table.ranged("probe", "probe"),
+    table.ranged("kNN", "knn"),
+    table.beside("Frechet (floor)", "frechet", "frechet_floor", 1, short="Frechet"),
+    table.ranged("iterations", "iterations", short="", digits=0),
+    table.ranged("seconds", "seconds", short="s", digits=0),
+    table.ranged("measuring", "evaluation_seconds", short="", digits=0),
+    table.Column("found", _found, short="", words=True),
 )
 # The scores of `GEDI.score_samples`, and two of the pixels.
 OOD_COLUMNS = (
-    label("outside"),
-    label("method", NAMES),
-    ranged("log p(x)", "log_density"),
-    ranged("gradient norm", "gradient_norm"),
-    ranged("confidence", "confidence"),
-    ranged("mean pixel", "mean_pixel", short="mean"),
-    ranged("non-zero pixels", "nonzero_share", short="ink"),
+    table.label("outside"),
+    table.label("method", NAMES),
+    table.ranged("log p(x)", "log_density"),
+    table.ranged("gradient norm", "gradient_norm"),
+    table.ranged("confidence", "confidence"),
+    table.ranged("mean pixel", "mean_pixel", short="mean"),
+    table.ranged("non-zero pixels", "nonzero_share", short="ink"),
 )
 OOD_NOTE = (
     "AUROC of test images against images outside, by the model's scores, and by two that need no "
@@ -98,25 +90,20 @@ def title(rows: Sequence[Row]) -> str:
     return f"{TITLES[data]}, {SCALES[scale].title.format(data=data)}{shortened(shorter)}"
 
 
-def _own(rows: Sequence[Row]) -> Table:
-    groups = grouped(rows, "method", method=ORDER)
-    return Table(title(rows), COLUMNS, groups, [*NOTES[:3], *space(rows)])
+def _own(rows: Sequence[Row], notes: Sequence[str] = (), heading: str = "") -> table.Table:
+    groups = table.grouped(rows, "method", method=ORDER)
+    return table.Table(title(rows), COLUMNS, groups, [*notes, *space(rows)], heading)
 
 
-def _ood(rows: Sequence[Row]) -> list[Table]:
+def _ood(rows: Sequence[Row], notes: Sequence[str] = ()) -> list[table.Table]:
     """The areas of all sets outside, if there are some."""
     parts = [
         {"outside": f"{TITLES.get(name, name)} ({areas['n']})", "method": row["method"], **areas}
         for row in rows
         for name, areas in (row["ood"] or {}).items()
     ]
-    groups = grouped(parts, "outside", "method", method=ORDER)
-    return [Table("AUROC", OOD_COLUMNS, groups, [OOD_NOTE])] if parts else []
-
-
-def tables(rows: Sequence[Row]) -> list[Table]:
-    """Medians and ranges over the seeds, and the AUROCs below."""
-    return [_own(rows), *_ood(rows)]
+    groups = table.grouped(parts, "outside", "method", method=ORDER)
+    return [table.Table("AUROC", OOD_COLUMNS, groups, notes)] if parts else []
 
 
 def space(rows: Sequence[Row]) -> list[str]:
@@ -127,107 +114,218 @@ def space(rows: Sequence[Row]) -> list[str]:
     return [f"Frechet: {'; '.join(said)}.{warn}"] if said else []
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """The tables of one run, as Markdown."""
-    parts = [f"{title(rows)}.", _own(rows).markdown([*NOTES, *space(rows)])]
-    parts += [table.markdown() for table in _ood(rows)]
-    if rows[0]["data"] in PAPER_SETS:
-        parts.append(paper_table(rows[0]["data"], rows))
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+def tables(rows: Sequence[Row]) -> list[table.Table]:
+    """Medians and ranges over the seeds, the AUROCs and, in Markdown, the paper's numbers."""
+    data = rows[0]["data"]
+    paper = [paper_table(data, rows)] if data in PAPER_SETS else []
+    return [_own(rows, NOTES, f"{title(rows)}."), *_ood(rows, [OOD_NOTE]), *paper]
 
 
 # --- the paper's numbers ------------------------------------------------------------------------
 
-PAPER_COLUMNS = (
-    label("measure"),
-    label("method", NAMES),
-    Column("paper", lambda group: str(group[0]["paper"])),
-    label("ours"),
-    label("verdict"),
+# By (data, measure, set outside), in the order of METHODS: JEM, Barlow, SwAV, no gen, GEDI.
+PAPER: dict[tuple[str, str, str | None], tuple[float, ...]] = {
+    ("svhn", "NMI", None): (0.00, 0.23, 0.21, 0.21, 0.25),
+    ("svhn", "FID", None): (201, 353, 584, 454, 218),
+    ("svhn", "OOD", "cifar10"): (0.73, 0.17, 0.26, 0.1, 0.80),  # printed 01 for no gen
+    ("svhn", "OOD", "cifar100"): (0.72, 0.24, 0.32, 0.15, 0.80),
+    ("svhn", "probe", None): (0.20, 0.74, 0.45, 0.35, 0.55),
+    ("cifar10", "NMI", None): (0.00, 0.17, 0.43, 0.44, 0.45),  # the main text: no gen 0.43
+    ("cifar10", "FID", None): (263, 392, 415, 424, 197),
+    ("cifar10", "OOD", "svhn"): (0.44, 0.32, 0.62, 0.11, 0.57),
+    ("cifar10", "OOD", "cifar100"): (0.53, 0.56, 0.51, 0.51, 0.61),
+    ("cifar10", "probe", None): (0.23, 0.65, 0.46, 0.54, 0.53),
+    ("cifar100", "NMI", None): (0.00, 0.58, 0.65, 0.86, 0.87),
+    ("cifar100", "FID", None): (226, 352, 416, 447, 222),
+    ("cifar100", "OOD", "svhn"): (0.44, 0.45, 0.3, 0.55, 0.53),
+    ("cifar100", "OOD", "cifar10"): (0.49, 0.43, 0.47, 0.46, 0.48),
+    ("cifar100", "probe", None): (0.03, 0.27, 0.13, 0.14, 0.12),
+}
+NEAR_FID = 0.1  # as a share of the paper's
+PAPER_SCORE = "gradient_norm"  # the paper's OOD score, higher for images of the data
+
+
+class Number(NamedTuple):
+    """One number of the paper; `other` is the set outside, for OOD."""
+
+    data: str
+    measure: str  # 'NMI', 'FID', 'OOD' or 'probe'
+    other: str | None
+    method: str
+    paper: float
+
+    @property
+    def title(self) -> str:
+        return self.measure if self.other is None else f"OOD {TITLES[self.other]}"
+
+    def printed(self, value: float) -> str:
+        return f"{value:.0f}" if self.measure == "FID" else f"{value:.2f}"
+
+
+class Answer(NamedTuple):
+    """What was found here, in words, and how it compares."""
+
+    ours: str
+    verdict: str
+
+
+def numbers(data: str) -> Iterator[Number]:
+    """All of the paper's numbers on a data set."""
+    for (trained_on, measure, other), line in PAPER.items():
+        for method, value in zip(METHODS, line, strict=True):
+            if trained_on == data:
+                yield Number(data, measure, other, method, value)
+
+
+def answer(number: Number, rows: Sequence[Row]) -> Answer:
+    """What the rows of all runs say to a number: those at full scale if there are some."""
+    own = [r for r in rows if (r["data"], r["method"]) == (number.data, number.method)]
+    unshortened = [r for r in own if r["shortened_to"] is None]
+    full = [r for r in unshortened if r["scale"] == "paper"]
+    group = full or unshortened or own
+    ours = [value for row in group if (value := value_of(number, row)) is not None]
+    said = words(number, group, ours) if ours else ""
+    if full:
+        missing = f"not measured: {MISSING[number.measure].format(number.other)}"
+        return Answer(said, judge(number, ours, group) if ours else missing)
+    command = f"gedi reproduce images --data {number.data} --scale paper --methods {number.method}"
+    why = "scaled down" if unshortened else "shortened"
+    return Answer(said, f"{why}: not comparable; " * bool(own) + f"needs a GPU: `{command}`")
+
+
+def value_of(number: Number, row: Row) -> float | None:
+    """Our counterpart of a number: measured as the paper did, as far as that is known."""
+    value, outside = None, _outside(number, row)
+    if number.measure == "NMI":
+        value = row["batchwise_nmi"]
+    elif number.measure == "FID" and row["frechet_title"] == "FID":
+        value = row["frechet"]
+    elif number.measure == "probe":
+        other = row["scale"] == "paper" and row["probe_protocol"] != "paper"
+        value = None if other else row["probe"]
+    elif outside is not None:
+        value = row["ood"][outside][PAPER_SCORE]
+    return None if value is None else float(value)  # what is not finite is written as its name
+
+
+def _outside(number: Number, row: Row) -> str | None:
+    """The set outside, of those that a row was measured with, that the number is about."""
+    if number.other is None:
+        return None
+    return next((name for name in row["ood"] or () if stands_for(name, number.other)), None)
+
+
+def words(number: Number, group: table.Group, ours: Sequence[float]) -> str:
+    """The counterparts over the seeds, and what must be known of them."""
+    text = number.printed(statistics.fmean(ours))
+    outside = _outside(number, group[0])
+    if outside != number.other:
+        return f"{text} ({outside})"
+    if number.measure != "NMI":
+        return text
+    names = ("batchwise_chance", "nmi", "ami")
+    chance, nmi, ami = (statistics.fmean(table.values(group, name)) for name in names)
+    return f"batch-wise {text} (chance {chance:.2f}); whole test NMI {nmi:.2f}, AMI {ami:.2f}"
+
+
+def judge(number: Number, ours: Sequence[float], group: table.Group) -> str:
+    """'reproduced', 'better' or 'not reproduced: why'."""
+    fid = number.measure == "FID"
+    near = max(NEAR_FID * number.paper if fid else table.NEAR, statistics.pstdev(ours))
+    said = table.verdict(statistics.fmean(ours), number.paper, near, low=fid)
+    if said != "not reproduced":
+        return said
+    return f"{said}: {findings(group) or 'nothing wrong was found, the number is lower'}"
+
+
+MISSING = {
+    "NMI": "the test images have no labels",
+    "FID": "FID needs the Inception weights, --weights FILE",
+    "OOD": "`gedi data get {0}`, or --ood {0}=DATA",
+    "probe": "--probe paper",
+}
+RULE = (
+    f"At the paper's scale: *reproduced* when our mean over the seeds is within {table.NEAR:g} of "
+    f"the paper's number (FID: {NEAR_FID:.0%}), or within our own deviation if that is more; "
+    "*better* when it is beyond that on the good side; else *not reproduced*, and what was found "
+    "without labels. The paper does not say of how many samples its FID is."
 )
 
 
-def paper_table(data: str, rows: Sequence[Row]) -> str:
+PAPER_COLUMNS = (
+    table.label("measure"),
+    table.label("method", NAMES),
+    table.Column("paper", lambda group: str(group[0]["paper"])),
+    table.label("ours"),
+    table.label("verdict"),
+)
+
+
+def paper_table(data: str, rows: Sequence[Row]) -> table.Table:
     """One line for each number of the paper on a data set, from the rows of all scales."""
     lines = []
     for number in numbers(data):
-        printed = f"{number.paper:.0f}" if number.measure == "FID" else f"{number.paper:.2f}"
-        line = {"measure": number.title, "method": number.method, "paper": printed}
+        line = {"measure": number.title, "method": number.method}
+        line["paper"] = number.printed(number.paper)
         lines.append([line | answer(number, rows)._asdict()])
-    return Table("", PAPER_COLUMNS, lines).markdown()
+    return table.Table("", PAPER_COLUMNS, lines, printed=False)
 
 
 # --- the page -----------------------------------------------------------------------------------
 
 
-def page(root: Path) -> str:
-    """The page of results, as Markdown, from all runs that have rows under `root`."""
-    runs = kept_in(root)
-    if not runs:
-        raise no_rows(root, "images --data mnist")
-    parts = [
-        "# Images: every number of the paper, and our own",
-        "Made by `make results-images`; nothing on this page is typed by hand.",
-        "\n".join(f"- {note}" for note in (*NOTES, OOD_NOTE)),
-    ]
-    for kept in runs:
-        parts += [f"## {title(kept.rows)}", made(kept)]
-        parts.append(_own(kept.rows).markdown(space(kept.rows)))
-        parts += [table.markdown(()) for table in _ood(kept.rows)]
-        parts += [
-            f"{NAMES[method]}: {PICTURES[stem]}\n\n![{method}: {stem}]({name})"
-            for name, stem, method, _ in _pictures(kept)
+def page(root: Path) -> table.Page:
+    """The page of results, from all runs that have rows under `root`."""
+    runs = kept_in(root, command="images --data mnist")
+    page = table.Page(
+        [
+            "# Images: every number of the paper, and our own",
+            "Made by `make results-images`; nothing on this page is typed by hand.",
+            "\n".join(table.bullets((*NOTES, OOD_NOTE))),
         ]
-    parts += ["## The paper's numbers", IMAGE_RULE]
+    )
+    for kept in runs:
+        page.add(f"## {title(kept.rows)}", made(kept))
+        page.add(*(table.markdown() for table in (_own(kept.rows), *_ood(kept.rows))))
+        _add_pictures(page, kept)
+    page.add("## The paper's numbers", RULE)
     every = [row for kept in runs for row in kept.rows]
     for data in PAPER_SETS:
-        parts += [f"### Trained on {TITLES[data]}", paper_table(data, every)]
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+        page.add(f"### Trained on {TITLES[data]}", paper_table(data, every).markdown())
+    return page
 
 
 def made(kept: Kept) -> str:
     """The command, seeds and versions behind a run."""
     settings, rows = kept.config["settings"], kept.rows
     data, scale = rows[0]["data"], rows[0]["scale"]
-    options = f"images --data {data} --scale {scale} --seeds {kept.seeds[-1] + 1}"
-    options += kept.option("methods", SCALES[scale].methods, without=(KMEANS,))
-    if settings["iterations"] is not None:
-        options += f" --iterations {settings['iterations']}"
-    options += f" --samples {settings['samples']} --steps {settings['steps']}"
-    options += f" --probe {settings['probe']}"
+    more = "".join(f" --{name} {settings[name]}" for name in ("samples", "steps", "probe"))
     for name in settings["others"]:
         if name != SHUFFLED and name not in TITLES:
-            options += f" --ood {shlex.quote(name)}=DATA"
+            more += f" --ood {shlex.quote(name)}=DATA"
     for name, value in settings["changes"].items():
-        options += f" --set {name}={json.dumps(value)}"
+        more += f" --set {name}={json.dumps(value)}"
     outside = ", ".join(f"{name} ({n} images)" for name, (n, _) in settings["others"].items())
-    minutes = sum(sum(values(rows, name)) for name in ("seconds", "evaluation_seconds")) / 60
+    minutes = sum(table.values(rows, "seconds") + table.values(rows, "evaluation_seconds")) / 60
     facts = [
         f"{kept.config['n']} training images, {max(r['n_clusters'] for r in rows)} clusters",
         f"outside: {outside or 'none'}",
         f"{minutes:.0f} minutes in all",
     ]
-    return kept.made_by(options, facts, TOY_NAMES)
+    command, usual = f"images --data {data} --scale {scale}", SCALES[scale].methods
+    return kept.made_by(command, facts, methods=usual, names=TOY_NAMES, more=more)
 
 
-def _pictures(kept: Kept) -> list[tuple[str, str, str, Path]]:
-    """(name on the page, what it shows, method, file) of the first seed of each method."""
-    found = []
-    for stem in PICTURES:
-        for group in grouped(kept.rows, "method", method=ORDER):
-            method = group[0]["method"]
-            name = f"{group[0]['data']}-{method}-{min(row['seed'] for row in group)}"
-            file = kept.folder / "evaluations" / name / f"{stem}.png"
-            if method in SHOWN_FOR[stem] and file.exists():
-                found.append((f"{stem}-{kept.folder.name}-{method}.png", stem, method, file))
-    return found
+def _add_pictures(page: table.Page, kept: Kept) -> None:
+    """Those of the first seed of each method."""
+    for stem, (about, methods) in PICTURES.items():
+        for group in table.grouped(kept.rows, "method", method=ORDER):
+            data, method = group[0]["data"], group[0]["method"]
+            run = f"{data}-{method}-{min(row['seed'] for row in group)}"
+            file = kept.folder / "evaluations" / run / f"{stem}.png"
+            if method in methods:
+                name = f"{stem}-{kept.folder.name}-{method}.png"
+                page.add_picture(name, file, f"{method}: {stem}", f"{NAMES[method]}: {about}\n\n")
 
 
-def figures(root: Path) -> dict[str, Path]:
-    """The pictures that the page shows, by the names it has for them."""
-    return {name: file for kept in kept_in(root) for name, _, _, file in _pictures(kept)}
-
-
-EXPERIMENT = Experiment(
-    "images", run, tables, own_markdown=markdown, own_page=page, figures=figures
-)
+EXPERIMENT = table.Experiment("images", run, tables, own_page=page)

@@ -7,8 +7,6 @@ has rows as well: what it finds needs no network.
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,14 +23,23 @@ from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.experiments.runner import IN_MEMORY, Row, Runner, adjusted, chosen, outcome
+from gedilearn.experiments.runner import (
+    IN_MEMORY,
+    KMEANS,
+    Key,
+    Options,
+    Row,
+    Runner,
+    adjusted,
+    chosen,
+    outcome,
+    timed,
+)
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
 from gedilearn.training.run_directory import RunDirectory, read_config
-from gedilearn.writing import plain
 
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
-KMEANS = "k-means"
 MOST_FOR_KMEANS = 10_000
 
 
@@ -86,14 +93,9 @@ SHAPE = (1, 3, 32, 32)  # tells settings that these are images, of any size
 
 
 def load_sets(data: str) -> tuple[Dataset, Dataset]:
-    """Images to train on and images to test with."""
-    if data == "digits":
-        return _digit_images()
-    return open_set(data, "train"), open_set(data, "test")
-
-
-def _digit_images() -> tuple[Dataset, Dataset]:
-    """The digits as images (n, 1, 8, 8); always the same of them are kept for the test."""
+    """Images to train on and images to test with; always the same of the digits."""
+    if data != "digits":
+        return open_set(data, "train"), open_set(data, "test")
     whole = digits()
     assert whole.y is not None
     order = np.random.default_rng(0).permutation(len(whole.x))
@@ -113,6 +115,9 @@ def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[
     held against themselves with their patches shuffled, image by image: pixel by pixel they are the
     same, so that brightness and ink tell nothing.
     """
+    for name, other in given.items():
+        if other.x.ndim != 4:
+            raise InputError(f"--ood {name}: vectors, not images; give a set or folder of images")
     names = (PAPER_SETS | OWN_SETS)[data]
     found = {
         name: open_set(name, "test")
@@ -172,7 +177,7 @@ def run(
     *,
     runner: Runner = IN_MEMORY,
     iterations: int | None = None,
-    changes: dict[str, Any] | None = None,
+    changes: Options | None = None,
     measuring: Mapping[str, Any] | None = None,
     sets: tuple[Dataset, Dataset] | None = None,
 ) -> list[Row]:
@@ -196,9 +201,7 @@ def run(
         "scale": scale,
         "iterations": iterations,
         "changes": changes or {},
-        "samples": measured.samples,
-        "steps": measured.steps,
-        "probe": measured.probe,
+        **{name: getattr(measured, name) for name in ("samples", "steps", "probe")},
         "others": {name: [len(o.x), fingerprint(o.x)[:16]] for name, o in outside.items()},
         "methods": {m: values_of(data, scale, m, iterations, changes) for m in METHODS},
     }
@@ -206,9 +209,7 @@ def run(
     return runner.rows(keys, partial(fit, work), len(train.x), settings)
 
 
-def plan(
-    seeds: Sequence[int], data: str, scale: str, methods: Sequence[str] | None
-) -> list[tuple[str, str, int]]:
+def plan(seeds: Sequence[int], data: str, scale: str, methods: Sequence[str] | None) -> list[Key]:
     """All (data, method, seed) asked for, k-means with them, seed by seed."""
     chosen("data set", (data,), (*PAPER_SETS, *OWN_SETS))
     chosen("scale", (scale,), ("default",) if data in OWN_SETS else ("paper", "small"))
@@ -227,8 +228,8 @@ def values_of(
     scale: str,
     method: str,
     iterations: int | None = None,
-    changes: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+    changes: Options | None = None,
+) -> Options:
     """The nested settings of a method, shortened and changed as asked."""
     values = preset(SCALES[scale].preset.format(data=data), method)
     if scale == "default":
@@ -236,38 +237,29 @@ def values_of(
     return adjusted(values, iterations, changes, SHAPE)
 
 
-def fit(work: Work, data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
+def fit(work: Work, data: str, method: str, seed: int, n: int, settings: Options) -> Row:
     """Train one method, or go on with it, and measure it."""
-    head = {
-        "data": data,
-        "method": method,
-        "seed": seed,
-        "scale": settings["scale"],
-        "shortened_to": settings["iterations"],
-    }
+    head = {"scale": settings["scale"], "shortened_to": settings["iterations"], **NOTHING}
     values = settings["methods"][METHODS[-1] if method == KMEANS else method]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what matters is in the verdict
-        if method == KMEANS:
-            return dict(plain(head | NOTHING | _kmeans(work, values["n_clusters"], seed)))
-        name = f"{data}-{method}-{seed}"
-        work.runner.say(f"training {name}")
-        values = values | {"training": values.get("training", {}) | {"seed": seed}}
-        run_folder = None if work.runner.out is None else work.runner.out / "runs" / name
-        model = train(work.train.x, values, run_folder)
-        work.runner.say(f"measuring {name}")
-        return dict(plain(head | NOTHING | _measure(work, model, name, run_folder)))
+    if method == KMEANS:
+        return head | _kmeans(work, values["n_clusters"], seed)
+    name = f"{data}-{method}-{seed}"
+    work.runner.say(f"training {name}")
+    values = values | {"training": values.get("training", {}) | {"seed": seed}}
+    run_folder = None if work.runner.out is None else work.runner.out / "runs" / name
+    model = train(work.train.x, values, run_folder)
+    work.runner.say(f"measuring {name}")
+    return head | _measure(work, model, name, run_folder)
 
 
-def train(x: np.ndarray, values: dict[str, Any], folder: Path | None) -> GEDI:
+def train(x: np.ndarray, values: Options, folder: Path | None) -> GEDI:
     """The fitted model: read back, continued or trained in its run directory."""
-    settings, run = resolve(values, x.shape), None if folder is None else RunDirectory(folder)
-    if run is None or not run.config.exists():
+    settings, run = resolve(values, x.shape), RunDirectory(folder or "")
+    if folder is None or not run.config.exists():
         return GEDI.from_settings(settings).fit_run(x, folder)
     if resolve(read_config(run.path)["settings"], x.shape) != settings:
-        raise InputError(
-            f"{folder} was trained with other settings: remove it, or choose another --out"
-        )
+        how = "remove it, or choose another --out"
+        raise InputError(f"{folder} was trained with other settings: {how}")
     if run.summary.exists():  # the last that a run writes
         return GEDI.load(run.model)
     return GEDI.resume(run.path, x)
@@ -275,19 +267,20 @@ def train(x: np.ndarray, values: dict[str, Any], folder: Path | None) -> GEDI:
 
 # --- measuring ----------------------------------------------------------------------------------
 
+SCORES = ("nmi", "ami", "ari", "accuracy", "clusters_used")
 # What a row holds beside its name; None where a method has no such answer.
 NOTHING: Row = dict.fromkeys(
     (
-        "n_clusters", "nmi", "ami", "ari", "accuracy", "clusters_used", "batchwise_nmi",
-        "batchwise_chance", "gap", "certified", "verdict", "modes", "stopped", "recoveries",
-        "iterations", "probe", "probe_protocol", "knn", "frechet", "frechet_floor",
-        "frechet_title", "frechet_n", "ood", "seconds", "evaluation_seconds",
+        "n_clusters", *SCORES, "batchwise_nmi", "batchwise_chance", "gap", "certified",
+        "verdict", "modes", "stopped", "recoveries", "iterations", "probe", "probe_protocol",
+        "knn", "frechet", "frechet_floor", "frechet_title", "frechet_n", "ood", "seconds",
+        "evaluation_seconds",
     )
 )  # fmt: skip
 
 
 def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row:
-    measuring, kept = work.measuring, work.runner.out
+    measuring, kept, say = work.measuring, work.runner.out, work.runner.say
     found = evaluation.evaluate(
         model,
         work.train,
@@ -297,15 +290,15 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
         steps=measuring.steps,
         probe=measuring.probe,
         weights=measuring.weights,
-        buffer=evaluation.read_buffer(run_folder, model, work.runner.say) if run_folder else None,
+        buffer=evaluation.read_buffer(run_folder, model, say) if run_folder else None,
         out=kept / "evaluations" / name if kept else None,
-        tell=work.runner.say,
+        tell=say,
     )
-    row = {name: _look_up(found, path) for name, path in FIGURES.items()}
-    row["ood"] = {other: _areas(part) for other, part in found["ood"].items() if "scores" in part}
-    return row | {
+    return {
+        **{name: _look_up(found, path) for name, path in FIGURES.items()},
         "n_clusters": model.settings_.n_clusters,
         "probe_protocol": measuring.probe,
+        "ood": {other: _areas(part) for other, part in found["ood"].items() if "scores" in part},
         **outcome(model),
         "seconds": round(model.seconds_, 1),
     }
@@ -313,7 +306,7 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
 
 # Where in what `evaluate` gives the figures of a row are.
 FIGURES = {
-    **{name: f"clustering.{name}" for name in ("nmi", "ami", "ari", "accuracy", "clusters_used")},
+    **{name: f"clustering.{name}" for name in SCORES},
     "batchwise_nmi": "clustering.batchwise_nmi.nmi",
     "batchwise_chance": "clustering.batchwise_nmi.chance",
     "probe": "probe.linear.accuracy",
@@ -336,25 +329,22 @@ def _look_up(found: Mapping[str, Any], path: str) -> Any:
 
 def _areas(part: Mapping[str, Any]) -> Row:
     """AUROC of every score, ours and the trivial ones, and how many images were outside."""
-    scores = {name: score["auroc"] for name, score in part["scores"].items()}
-    trivial = {name: score["auroc"] for name, score in part["trivial"].items()}
-    return {"n": part["n_outside"], **scores, **trivial}
+    scores = part["scores"] | part["trivial"]
+    return {"n": part["n_outside"], **{name: score["auroc"] for name, score in scores.items()}}
 
 
 def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:
     """k-means on the pixels of some training images, scored as all others are."""
-    started = time.perf_counter()
     index = np.random.default_rng(seed).permutation(len(work.train.x))[:MOST_FOR_KMEANS]
-    pixels = _flat(work.train.x[np.sort(index)])
-    found = KMeans(n_clusters, n_init=3, random_state=seed).fit(pixels)
-    seconds = time.perf_counter() - started
+    model = KMeans(n_clusters, n_init=3, random_state=seed)
+    seconds = timed(lambda: model.fit(_flat(work.train.x[np.sort(index)])))
     row: Row = {"n_clusters": n_clusters, "seconds": round(seconds, 1)}
     if work.test.y is None:
         return row
-    labels = found.predict(_flat(work.test.x))
+    labels = model.predict(_flat(work.test.x))
     scores = clustering_scores(work.test.y, labels)
     batchwise = batchwise_nmi(work.test.y, labels, min(64, len(labels)))
-    row |= {name: scores[name] for name in ("nmi", "ami", "ari", "accuracy", "clusters_used")}
+    row |= {name: scores[name] for name in SCORES}
     return row | {"batchwise_nmi": batchwise.nmi, "batchwise_chance": batchwise.chance}
 
 

@@ -25,23 +25,15 @@ from torch import Tensor
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.toy import moons
 from gedilearn.data.views import NoiseViews
+from gedilearn.experiments import table
 from gedilearn.experiments.runner import Row
-from gedilearn.experiments.table import (
-    Column,
-    Experiment,
-    Group,
-    Table,
-    grouped,
-    label,
-    number,
-    statistic,
-)
 from gedilearn.methods.terms import invariance, prior, target_entropy
 from gedilearn.models.energy import EnergyModel, log_density
 from gedilearn.models.mlp import MLP
 from gedilearn.sampling.langevin import Box
 
 Logits = Callable[[Tensor], Tensor]  # (n, 2) -> (n, clusters)
+Values = dict[str, float]  # of the terms, in nats
 
 N_POINTS = 400
 NOISE = 0.05  # of the moons, before they are standardised
@@ -71,12 +63,8 @@ REMARKS = {
     "penalised unless the data are uniform as well. On all of R^d, a constant has no density.",
     (INV, REPRESENTATION, "uniform"): "INV contains an entropy: a constant encoder is optimal only "
     "if its output is one-hot, the proof's 'proper choice of k'. This one pays log c.",
-    (
-        PRIOR,
-        REPRESENTATION,
-        "confident",
-    ): "The proof has enc(x) = k make p(y|x) uniform; it makes it "
-    "constant. So no single constant encoder is optimal for both INV and PRIOR.",
+    (PRIOR, REPRESENTATION, "confident"): "The proof has enc(x) = k make p(y|x) uniform; it makes "
+    "it constant. So no single constant encoder is optimal for both INV and PRIOR.",
     (GEDI, REPRESENTATION, "uniform"): "For c = 2, INV and PRIOR alone hold every constant output "
     "at least log 2 above their joint optimum.",
     (GEN, CLUSTER, "f_j = log p"): "p_Theta = p although one cluster takes all.",
@@ -174,12 +162,7 @@ def constant_encoder(logits: Tensor) -> Logits:
         head.weights[0].copy_(torch.eye(CLUSTERS))
         head.biases[0].zero_()
     model = EnergyModel(encoder, head)
-
-    def function(x: Tensor) -> Tensor:
-        found: Tensor = model(x[None]).logits[0]
-        return found.detach()
-
-    return function
+    return lambda x: torch.Tensor.detach(model(x[None]).logits[0])
 
 
 def collapsed_clusters(world: World) -> Logits:
@@ -215,20 +198,18 @@ def _rows(world: World) -> list[Row]:
     uniform = constant_encoder(torch.zeros(CLUSTERS))
     confident = constant_encoder(torch.tensor([0.0, -GAP]))
     clusters, separated = collapsed_clusters(world), separated_moons(world)
-    log_p, rows = world.log_p, []
     log_c = float(target_entropy(None, CLUSTERS))
+    rows = []
 
-    least = _with_sum(float(entropy(log_p, world.cell)), 0.0, log_c)
+    least = _with_sum(float(entropy(world.log_p, world.cell)), 0.0, log_c)
     for model, mode, construction in [
         (separated, NO_FAILURE, "true moons"),
         (uniform, REPRESENTATION, "uniform"),
         (confident, REPRESENTATION, "confident"),
         (clusters, CLUSTER, "f_j = log p"),
     ]:
-        gen = float(cross_entropy(log_p, model(world.nodes), world.cell))
-        t, t_view = model(world.x), model(world.view)
-        values = _with_sum(gen, float(invariance(t, t_view)), float(prior(t)))
-        rows += [_row(term, mode, construction, values[term], least[term]) for term in TERMS]
+        gen = cross_entropy(world.log_p, model(world.nodes), world.cell)
+        rows += _compared(mode, construction, _terms(gen, model(world.x), model(world.view)), least)
 
     in_place = torch.arange(len(world.x))
     pair, ends = in_place.clone(), [int((world.y == k).nonzero()[0]) for k in range(CLUSTERS)]
@@ -236,59 +217,56 @@ def _rows(world: World) -> list[Row]:
     shuffled = torch.randperm(len(in_place))
 
     # The theorem swaps points, so GEN is a mean over points here, and its optimum that of -log p.
+    # Definition 3 has a data set (x_i, t_i, t'_i); Gamma is an integral over x.
     least = _with_sum(float(-log_density(world.log_moons(world.x)).mean()), 0.0, log_c)
     log_gamma = log_integral(log_density(separated(world.nodes)), world.cell)
     t, t_view = separated(world.x), separated(world.view)
-    before = _on_points(t, t_view, log_gamma)
+    before = _terms(log_gamma - log_density(t).mean(), t, t_view)
     for order, construction in [(pair, "one pair"), (shuffled, "all points")]:
-        after = _on_points(t[order], t_view, log_gamma)
-        rows += [
-            _row(term, PERMUTATION, construction, after[term], least[term], before[term])
-            for term in TERMS
-        ]
+        after = _terms(log_gamma - log_density(t[order]).mean(), t[order], t_view)
+        rows += _compared(PERMUTATION, construction, after, least, before)
     collapsed = {"uniform": uniform, "confident": confident, "f_j = log p": clusters}
     for construction, model in collapsed.items():
         t, t_view = model(world.x), model(world.view)
-        swapped, kept = float(invariance(t[shuffled], t_view)), float(invariance(t, t_view))
-        rows.append(_row(INV, FOOTNOTE, construction, swapped, least[INV], kept))
+        kept, swapped = ({INV: float(invariance(t[o], t_view))} for o in (in_place, shuffled))
+        rows += _compared(FOOTNOTE, construction, swapped, least, kept)
     return rows
 
 
-def _on_points(t: Tensor, t_view: Tensor, log_gamma: Tensor) -> dict[str, float]:
-    """The terms on a data set (x_i, t_i, t'_i) of Definition 3; Gamma is an integral over x."""
-    gen = float(log_gamma - log_density(t).mean())
-    return _with_sum(gen, float(invariance(t, t_view)), float(prior(t)))
+def _terms(gen: Tensor, t: Tensor, t_view: Tensor) -> Values:
+    return _with_sum(float(gen), float(invariance(t, t_view)), float(prior(t)))
 
 
-def _with_sum(gen: float, inv: float, pri: float) -> dict[str, float]:
+def _with_sum(gen: float, inv: float, pri: float) -> Values:
     return {GEN: gen, INV: inv, PRIOR: pri, GEDI: gen + inv + pri}
 
 
-def _row(
-    term: str,
-    mode: str,
-    construction: str,
-    value: float,
-    optimum: float,
-    before: float | None = None,
-) -> Row:
-    # A permutation is penalised if the loss sees it, a model if it is not optimal.
-    seen = value - optimum if before is None else abs(value - before)
-    penalises = "Yes" if seen > TOLERANCE else "No"
-    paper = PAPER[term].get(mode, "No")
-    return {
-        "term": term,
-        "mode": mode,
-        "construction": construction,
-        "value": value,
-        "before": before,
-        "optimum": optimum,
-        "excess": value - optimum,
-        "penalises": penalises,
-        "paper": paper,
-        "agrees": penalises == paper,
-        "remark": REMARKS.get((term, mode, construction), ""),
-    }
+def _compared(
+    mode: str, construction: str, values: Values, least: Values, before: Values | None = None
+) -> list[Row]:
+    """A row for each term: its value at a construction, and its optimum."""
+    rows = []
+    for term, value in values.items():
+        excess, old = value - least[term], before[term] if before else None
+        # A permutation is penalised if the loss sees it, a model if it is not optimal.
+        seen = excess if old is None else abs(value - old)
+        penalises = "Yes" if seen > TOLERANCE else "No"
+        paper = PAPER[term].get(mode, "No")
+        row = {
+            "term": term,
+            "mode": mode,
+            "construction": construction,
+            "value": value,
+            "before": old,
+            "optimum": least[term],
+            "excess": excess,
+            "penalises": penalises,
+            "paper": paper,
+            "agrees": penalises == paper,
+            "remark": REMARKS.get((term, mode, construction), ""),
+        }
+        rows.append(row)
+    return rows
 
 
 # --- showing ------------------------------------------------------------------------------------
@@ -299,64 +277,51 @@ CAPTION = (
 )
 
 
-def _verdict(mode: str, group: Group) -> str:
+def _verdict(mode: str, group: table.Group) -> str:
     """Does a term penalise a mode? With the excess in nats of each construction of the mode."""
     rows = [row for row in group if row["mode"] == mode]
     verdict = "Yes" if all(row["penalises"] == "Yes" for row in rows) else "No"
     doubt = "" if verdict == rows[0]["paper"] else f" (paper: {rows[0]['paper']})"
-    return f"{verdict}{doubt}: {', '.join(number(row['excess'], 3) for row in rows)}"
+    return f"{verdict}{doubt}: {', '.join(table.number(row['excess'], 3) for row in rows)}"
 
 
-def table_1(rows: Sequence[Row]) -> Table:
+def table_1(rows: Sequence[Row]) -> table.Table:
     """A line for each of TERMS, a column for each of MODES."""
-    columns = [
-        Column(
-            "Does it penalise?",
-            lambda group: f"**{group[0]['term']}**",
-            brief=lambda group: str(group[0]["term"]),
-            words=True,
-        )
-    ]
+    first = table.Column(
+        "Does it penalise?",
+        lambda group: f"**{group[0]['term']}**",
+        brief=lambda group: str(group[0]["term"]),
+        words=True,
+    )
+    columns = [first]
     for mode in MODES:
         built = ", ".join(r["construction"] for r in rows if (r["term"], r["mode"]) == (GEN, mode))
         head, short = f"{mode}<br>({built})", f"{mode}\n({built})"
-        columns.append(Column(head, partial(_verdict, mode), short=short, words=True))
+        columns.append(table.Column(head, partial(_verdict, mode), short=short, words=True))
     title = "Table 1: summary of the loss landscape"
-    return Table(title, columns, grouped(rows, "term", term=TERMS), [CAPTION])
+    return table.Table(title, columns, table.grouped(rows, "term", term=TERMS), [CAPTION])
 
 
-def numbers(rows: Sequence[Row]) -> Table:
+def numbers(rows: Sequence[Row]) -> table.Table:
     """Every row, with its remark as a note of its number."""
     remarks = [row["remark"] for row in rows if row["remark"]]
 
-    def note(group: Group) -> str:
+    def note(group: table.Group) -> str:
         remark = group[0]["remark"]
         return str(remarks.index(remark) + 1) if remark else ""
 
     columns = [
-        *map(label, ("mode", "construction", "term")),
-        *(statistic(name, name) for name in ("value", "before", "optimum", "excess")),
-        *map(label, ("penalises", "paper")),
-        Column("note", note, words=True),
+        *map(table.label, ("mode", "construction", "term")),
+        *(table.statistic(name, name) for name in ("value", "before", "optimum", "excess")),
+        *map(table.label, ("penalises", "paper")),
+        table.Column("note", note, words=True),
     ]
-    notes = [f"{k}. {remark}" for k, remark in enumerate(remarks, 1)]
-    return Table("The numbers, in nats", columns, [[row] for row in rows], notes)
+    lines = [[row] for row in rows]
+    return table.Table("The numbers, in nats", columns, lines, remarks, numbered=True)
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
-    """Table 1 and, below it, the numbers and the remarks."""
-    return [table_1(rows), numbers(rows)]
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """The same; the remarks are a numbered list."""
-    below = numbers(rows)
-    return "\n".join([table_1(rows).markdown(), below.markdown(()), *below.notes, ""])
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = table.Experiment(
     "landscape",
     lambda seeds, **_: run(seeds[0]),  # one draw of the points is enough
-    tables,
-    own_markdown=markdown,
+    lambda rows: [table_1(rows), numbers(rows)],
 )

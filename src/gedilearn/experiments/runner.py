@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import statistics
+import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,19 +22,20 @@ from gedilearn.errors import InputError, suggestion
 from gedilearn.settings import assign, resolve, settings_type
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 from gedilearn.training.run_directory import read_lines
-from gedilearn.writing import write_text
+from gedilearn.writing import plain, write_text
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
 
 Row = dict[str, Any]
 Key = tuple[str, str, int]
-Values = dict[str, Any] | None
-FitOne = Callable[[str, str, int, int, dict[str, Any]], Row]
-Fit = Callable[[str, str, tuple[int, ...], int, dict[str, Any]], list[Row]]
+Options = dict[str, Any]
+FitOne = Callable[[str, str, int, int, Options], Row]
+Fit = Callable[["Cell", int, Options], list[Row]]
 N_POINTS = 1000
 FRESH = 1_000_000  # added to the seed of the points that are scored
 ROWS, CONFIG = "rows.jsonl", "config.json"
+KMEANS = "k-means"  # in the names of rows that come with those of others, unasked
 
 # --- running ------------------------------------------------------------------------------------
 
@@ -52,6 +54,11 @@ class Cell(NamedTuple):
 
     def expected(self) -> list[Key]:
         return [(self.data, name, seed) for seed in self.seeds for name in self.rows]
+
+    def without(self, done: Collection[Key]) -> Cell:
+        """The cell with those of its seeds that lack a row."""
+        lacking = dict.fromkeys(seed for *key, seed in self.expected() if (*key, seed) not in done)
+        return self._replace(seeds=tuple(lacking))
 
 
 @dataclass(frozen=True)
@@ -76,19 +83,33 @@ class Runner:
     say: Callable[[str], None] = lambda line: None
 
     def rows(
-        self, wanted: Sequence[Key], fit: FitOne, n: int, settings: Values = None
+        self,
+        wanted: Sequence[Key],
+        fit: FitOne,
+        n: int,
+        settings: Options | None = None,
+        threads: int | None = None,
     ) -> list[Row]:
-        """The row `fit(data, method, seed, n, settings)` of every key wanted, in their order."""
+        """The row of every key wanted, in their order.
+
+        `fit(data, method, seed, n, settings)` gives what a row holds beside its key. See
+        `rows_of_cells` for `threads`.
+        """
         cells = [Cell(data, method, (seed,), (method,)) for data, method, seed in wanted]
-        return self.rows_of_cells(cells, partial(_one_by_one, fit), n, settings)
+        return self.rows_of_cells(cells, partial(_one_by_one, fit), n, settings, threads)
 
     def rows_of_cells(
-        self, cells: Sequence[Cell], fit: Fit, n: int, settings: Values = None
+        self,
+        cells: Sequence[Cell],
+        fit: Fit,
+        n: int,
+        settings: Options | None = None,
+        threads: int | None = None,
     ) -> list[Row]:
-        """The rows `fit(data, method, seeds, n, settings)` of every cell, in their order.
+        """The rows `fit(cell, n, settings)` of every cell, in their order.
 
         A seed whose rows are all in the folder is not run again: `fit` is asked for the others of
-        its cell only.
+        its cell only. With `threads`, fits in several processes do not compete for cores.
         """
         if not cells:
             raise InputError("nothing to run: give at least one seed, data set and method")
@@ -96,9 +117,9 @@ class Runner:
             raise InputError(f"workers={self.workers}: at least 1 process is needed")
         kept = [] if self.out is None else _reopen(self.out, _config(n, settings))
         done = {_key(row): row for row in kept}
-        missing = [rest for cell in cells if (rest := _rest(cell, done)) is not None]
+        missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
         left = sum(key not in done for cell in missing for key in cell.expected())
-        fits = [(fit, cell.data, cell.method, cell.seeds, n, settings or {}) for cell in missing]
+        fits = [(fit, cell, n, settings or {}, threads) for cell in missing]
         for rows in self._as_they_come(fits):
             for row in rows:
                 if _key(row) in done:
@@ -117,7 +138,7 @@ class Runner:
         from joblib.parallel import get_active_backend
 
         jobs = None if self.workers == 1 else self.workers
-        calls = [delayed(fit)(*arguments) for fit, *arguments in fits]
+        calls = [delayed(_rows_of)(*arguments) for arguments in fits]
         if get_active_backend()[0].supports_return_generator:
             # In any order: a slow cell must not hold back the rows of others.
             yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(calls)
@@ -130,16 +151,22 @@ class Runner:
 IN_MEMORY = Runner()
 
 
-def _one_by_one(
-    fit: FitOne, data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
-) -> list[Row]:
-    return [fit(data, method, seed, n, settings) for seed in seeds]
+def _rows_of(fit: Fit, cell: Cell, n: int, settings: Options, threads: int | None) -> list[Row]:
+    """The rows of a cell in plain values; warnings are dropped, what matters is in the rows."""
+    import lightning_fabric  # noqa: F401 # not while a clock runs
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+
+    with threadpool_limits(threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [dict(plain(row)) for row in fit(cell, n, settings)]
 
 
-def _rest(cell: Cell, done: Collection[Key]) -> Cell | None:
-    """The cell with the seeds that lack a row."""
-    seeds = tuple(s for s in cell.seeds if any((cell.data, r, s) not in done for r in cell.rows))
-    return cell._replace(seeds=seeds) if seeds else None
+def _one_by_one(fit: FitOne, cell: Cell, n: int, settings: Options) -> list[Row]:
+    rows = []
+    for seed in cell.seeds:
+        row = fit(cell.data, cell.method, seed, n, settings)
+        rows.append({"data": cell.data, "method": cell.method, "seed": seed} | row)
+    return rows
 
 
 def _key(row: Row) -> Key:
@@ -149,34 +176,26 @@ def _key(row: Row) -> Key:
 # --- what is run --------------------------------------------------------------------------------
 
 
-def chosen(kind: str, asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
+def chosen(kind: str, asked: Collection[str] | None, known: Collection[str]) -> list[str]:
     """Those of the known names that are asked for, in their own order; None stands for all."""
-    known = list(known)
     if asked is None:
-        return known
-    asked = list(asked)
+        return list(known)
     for name in asked:
         if name not in known:
             raise InputError(f"unknown {kind} {name!r}{suggestion(name, known)}")
     return [name for name in known if name in asked]
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Fits in several processes do not compete for cores; Lightning is imported off the clock."""
-    import lightning_fabric  # noqa: F401
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
-
-    with threadpool_limits(1):
-        yield
+def timed(work: Callable[[], object]) -> float:
+    """How many seconds it takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 def adjusted(
-    values: dict[str, Any],
-    iterations: int | None,
-    changes: Mapping[str, Any] | None,
-    shape: tuple[int, ...],
-) -> dict[str, Any]:
+    values: Options, iterations: int | None, changes: Options | None, shape: tuple[int, ...]
+) -> Options:
     """Nested settings, shortened and changed as asked; what is wrong is said before anything runs.
 
     `iterations` of each stage at most, with a warm-up that takes its share of them; `changes` by
@@ -221,16 +240,16 @@ def findings(group: Sequence[Row], false_below: float | None = None) -> str:
     With `false_below`, certificates of a lower NMI are counted as false.
     """
     modes = Counter(mode for row in group for mode in row["modes"])
-    counts = [(mode, modes[mode]) for mode in (REPRESENTATION, CLUSTERS, PERMUTATION)]
-    counts.append(("recovered", sum(row["recoveries"] > 0 for row in group)))
-    counts.append(("diverged", sum(row["stopped"] == "diverged" for row in group)))
     gaps = [float(row["gap"]) for row in group if not row["certified"] and not row["modes"]]
-    counts.append(("uncertified", len(gaps)))
-    counts.append(("certified", sum(row["certified"] for row in group)))
+    counts = {mode: modes[mode] for mode in (REPRESENTATION, CLUSTERS, PERMUTATION)}
+    counts["recovered"] = sum(row["recoveries"] > 0 for row in group)
+    counts["diverged"] = sum(row["stopped"] == "diverged" for row in group)
+    counts["uncertified"] = len(gaps)
+    counts["certified"] = sum(row["certified"] for row in group)
     if false_below is not None:
-        false = sum(row["certified"] and row["nmi"] < false_below for row in group)
-        counts.append(("falsely so", false))
-    words = {name: f"{name} {count}/{len(group)}" for name, count in counts if count}
+        false = [row for row in group if row["certified"] and row["nmi"] < false_below]
+        counts["falsely so"] = len(false)
+    words = {name: f"{name} {count}/{len(group)}" for name, count in counts.items() if count}
     if gaps:
         words["uncertified"] += f": gap {statistics.median(gaps):.3f}"
     return ", ".join(words.values())
@@ -239,7 +258,7 @@ def findings(group: Sequence[Row], false_below: float | None = None) -> str:
 # --- the folder ---------------------------------------------------------------------------------
 
 
-def _config(n: int, settings: Values) -> dict[str, Any]:
+def _config(n: int, settings: Options | None) -> Options:
     """All that the rows of one folder have in common."""
     packages = ("torch", "scikit-learn", "numpy")
     versions = {name: importlib.metadata.version(name) for name in packages}
@@ -251,7 +270,7 @@ def _config(n: int, settings: Values) -> dict[str, Any]:
     }
 
 
-def _reopen(out: Path, config: dict[str, Any]) -> list[Row]:
+def _reopen(out: Path, config: Options) -> list[Row]:
     """The rows in `out` so far; a folder of other settings or versions is refused, not mixed."""
     rows, file = out / ROWS, out / CONFIG
     out.mkdir(parents=True, exist_ok=True)
@@ -280,21 +299,27 @@ class Kept(NamedTuple):
     def seeds(self) -> list[int]:
         return sorted({row["seed"] for row in self.rows})
 
-    def option(self, name: str, known: Iterable[str], without: Collection[str] = ()) -> str:
-        """`--data A,B` or `--methods A,B` for what the rows are about, if it is not all known."""
-        known = list(known)
-        there = {row[name.removesuffix("s")]: None for row in self.rows}
-        others = [value for value in there if value not in known and value not in without]
-        named = [value for value in known if value in there] + others
-        return "" if named == known else f" --{name} {','.join(named)}"
-
-    def made_by(self, options: str, facts: Sequence[str], names: Mapping[str, str]) -> str:
+    def made_by(
+        self,
+        command: str,
+        facts: Sequence[str],
+        *,
+        data: Collection[str] = (),
+        methods: Collection[str] = (),
+        names: Mapping[str, str] | None = None,
+        more: str = "",
+    ) -> str:
         """The command and its options, the seeds, facts and versions, as Markdown.
 
-        Methods of these `names` that lack some of the seeds are named.
+        `data` and `methods` are those that are run if no others are asked for, where the command
+        has such an option; methods that have `names` but lack some of the seeds are named.
         """
+        command += f" --seeds {self.seeds[-1] + 1}"
+        command += self._option("data", data) + self._option("methods", methods)
+        if (iterations := self.config["settings"].get("iterations")) is not None:
+            command += f" --iterations {iterations}"
         fewer = []
-        for method, name in names.items():
+        for method, name in (names or {}).items():
             own = {row["seed"] for row in self.rows if row["method"] == method}
             if 0 < len(own) < len(self.seeds):
                 fewer.append(f"{name} {len(own)}")
@@ -302,19 +327,26 @@ class Kept(NamedTuple):
         versions = [f"{name} {version}" for name, version in self.config["versions"].items()]
         seeds = f"Seeds {', '.join(map(str, self.seeds))}{some}"
         said = "; ".join([seeds, *facts, ", ".join(versions)])
-        return f"    gedi reproduce {options}\n\n{said}."
+        return f"    gedi reproduce {command}{more}\n\n{said}."
+
+    def _option(self, name: str, usual: Collection[str]) -> str:
+        """`--data A,B` or `--methods A,B` for what the rows are about, if it is not the usual."""
+        there = [row[name.removesuffix("s")] for row in self.rows]
+        asked = dict.fromkeys([*(value for value in usual if value in there), *there])
+        named = [value for value in asked if KMEANS not in value]
+        return "" if not usual or named == list(usual) else f" --{name} {','.join(named)}"
 
 
-def kept_in(root: Path, pattern: str = "*") -> list[Kept]:
-    """The folders root/pattern that hold rows; root itself for the pattern ''."""
+def kept_in(root: Path, pattern: str = "*", command: str = "") -> list[Kept]:
+    """The folders root/pattern that hold rows; root itself for the pattern ''.
+
+    Where there are none, the `command` that makes some is named.
+    """
     found = []
     for folder in sorted(root.glob(pattern)) if pattern else [root]:
         if (folder / CONFIG).exists() and (rows := read_lines(folder / ROWS)):
             config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
             found.append(Kept(folder, rows, config))
+    if command and not found:
+        raise InputError(f"{root} holds no rows: gedi reproduce {command} --out {root}")
     return found
-
-
-def no_rows(root: Path, options: str) -> InputError:
-    """For a page that nothing was run for."""
-    return InputError(f"{root} holds no rows: gedi reproduce {options} --out {root}")

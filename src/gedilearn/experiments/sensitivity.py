@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from gedilearn import panels
-from gedilearn.experiments.runner import IN_MEMORY, N_POINTS, Cell, Row, Runner, chosen, one_thread
-from gedilearn.experiments.table import Experiment, Table, label, statistic
+from gedilearn.experiments import table
+from gedilearn.experiments.runner import IN_MEMORY, N_POINTS, Cell, Options, Row, Runner, chosen
 from gedilearn.experiments.toy import SETS, scored_row, seeded, title, values_of
 from gedilearn.together import fit_together
 
@@ -37,7 +37,7 @@ def run(
     iterations: int | None = None,
     weights: Sequence[float] = WEIGHTS,
     n: int = N_POINTS,
-    changes: dict[str, Any] | None = None,
+    changes: Options | None = None,
 ) -> list[Row]:
     """One row for each (data, weights, seed).
 
@@ -53,27 +53,24 @@ def run(
         "weights": list(weights),
         "gedi": values_of(preset, "gedi", iterations, BASE | (changes or {})),
     }
-    return runner.rows_of_cells(cells, fit, n, settings)
+    return runner.rows_of_cells(cells, fit, n, settings, threads=1)
 
 
 def point_name(inv: float, prior: float) -> str:
     return f"inv={inv:g} prior={prior:g}"
 
 
-def fit(
-    data: str, method: str, seeds: tuple[int, ...], n: int, settings: dict[str, Any]
-) -> list[Row]:
-    """All points of the grid for each seed, with one thread."""
+def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
+    """All points of the grid for each seed."""
     grid = list(product(settings["weights"], repeat=2))
     inv, prior = np.array(grid, dtype=np.float64).T
     rows = []
-    for seed in seeds:
-        with one_thread():
-            x, own = SETS[data](n, seed).x, seeded(settings["gedi"], seed, n)
-            models = fit_together([x], own, {"inv": inv, "prior": prior})
-            for (w_inv, w_prior), model in zip(grid, models, strict=True):
-                name, weights = point_name(w_inv, w_prior), {"inv": w_inv, "prior": w_prior}
-                rows.append(scored_row(data, name, seed, model, n, settings, len(models), weights))
+    for seed in cell.seeds:
+        x, own = SETS[cell.data](n, seed).x, seeded(settings["gedi"], seed, n)
+        models = fit_together([x], own, {"inv": inv, "prior": prior})
+        for (a, b), model in zip(grid, models, strict=True):
+            key = cell.data, point_name(a, b), seed
+            rows.append(scored_row(key, model, n, settings, len(grid), inv=a, prior=b))
     return rows
 
 
@@ -92,14 +89,13 @@ def maps(rows: Sequence[Row]) -> dict[str, dict[str, np.ndarray]]:
     """For each set the mean NMI and the median gap, (INV weights, PRIOR weights)."""
     inv, prior = axes_of(rows)
     found: dict[str, dict[str, np.ndarray]] = {}
-    for data in dict.fromkeys(r["data"] for r in rows):
-        nmi, gap = (np.full((len(inv), len(prior)), np.nan) for _ in range(2))
-        for (i, a), (j, b) in product(enumerate(inv), enumerate(prior)):
-            group = [r for r in rows if (r["data"], r["inv"], r["prior"]) == (data, a, b)]
-            if group:
-                nmi[i, j] = statistics.fmean(r["nmi"] for r in group)
-                gap[i, j] = statistics.median(float(r["gap"]) for r in group)
-        found[data] = {"nmi": nmi, "gap": gap}
+    for group in table.grouped(rows, "data", "inv", "prior"):
+        first = group[0]
+        nothing = {name: np.full((len(inv), len(prior)), np.nan) for name in ("nmi", "gap")}
+        both = found.setdefault(first["data"], nothing)
+        place = inv.index(first["inv"]), prior.index(first["prior"])
+        both["nmi"][place] = statistics.fmean(table.values(group, "nmi"))
+        both["gap"][place] = statistics.median(table.values(group, "gap"))
     return found
 
 
@@ -107,7 +103,7 @@ def axes_of(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     return sorted({r["inv"] for r in rows}), sorted({r["prior"] for r in rows})
 
 
-def _map(rows: Sequence[Row], measure: str, title: str, notes: Sequence[str]) -> Table:
+def _map(rows: Sequence[Row], measure: str, title: str, **others: Any) -> table.Table:
     """A line for each weight of INV, a column for each of PRIOR."""
     inv, prior = axes_of(rows)
     names = [f"PRIOR {weight:g}" for weight in prior]
@@ -116,20 +112,18 @@ def _map(rows: Sequence[Row], measure: str, title: str, notes: Sequence[str]) ->
         for data, both in maps(rows).items()
         for weight, line in zip(inv, both[measure], strict=True)
     ]
-    columns = [label("data"), label("INV"), *(statistic(name, name, digits=2) for name in names)]
-    return Table(title, columns, lines, notes)
+    numbers = [table.statistic(name, name, digits=2) for name in names]
+    columns = [table.label("data"), table.label("INV"), *numbers]
+    return table.Table(title, columns, lines, heading=title, **others)
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
-    """The map of the NMI."""
-    return [_map(rows, "nmi", f"Mean NMI by weights: {title(rows)}; {_seeds(rows)}", NOTES)]
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """Both maps as tables."""
+def tables(rows: Sequence[Row]) -> list[table.Table]:
+    """The maps of the NMI and, in Markdown, of the gap."""
     notes = (f"{title(rows).capitalize()}; {_seeds(rows)}.", *NOTES)
-    nmi, gap = (_map(rows, measure, "", ()) for measure in ("nmi", "gap"))
-    return f"Mean NMI\n\n{nmi.markdown()}\nMedian gap\n\n{gap.markdown(notes)}"
+    return [
+        _map(rows, "nmi", "Mean NMI", notes=notes),
+        _map(rows, "gap", "Median gap", printed=False),
+    ]
 
 
 def _seeds(rows: Sequence[Row]) -> str:
@@ -164,4 +158,4 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
     return panels.save(fig, path)
 
 
-EXPERIMENT = Experiment("sensitivity", run, tables, own_markdown=markdown, figure=figure)
+EXPERIMENT = table.Experiment("sensitivity", run, tables, figure=figure)

@@ -7,10 +7,9 @@ the points they were fitted to, and so is every method on the digits, of which t
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,21 +20,19 @@ from sklearn.preprocessing import StandardScaler
 
 from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.toy import digits
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores, nmi
-from gedilearn.experiments.runner import FRESH, IN_MEMORY, N_POINTS, Row, Runner, chosen, one_thread
-from gedilearn.experiments.table import (
-    Column,
-    Experiment,
-    Group,
-    Table,
-    grouped,
-    label,
-    share,
-    statistic,
+from gedilearn.experiments import table
+from gedilearn.experiments.runner import (
+    FRESH,
+    IN_MEMORY,
+    N_POINTS,
+    Options,
+    Row,
+    Runner,
+    chosen,
+    timed,
 )
-from gedilearn.writing import plain
 
 SOLVED = 0.99  # NMI
 FALSE = 0.95  # a certificate with a lower NMI is a false one
@@ -53,7 +50,7 @@ NAMES = {
     "hdbscan": "HDBSCAN",
 }
 
-# --- data sets ----------------------------------------------------------------------------------
+# --- data sets: functions of n and random_state, as those of `data.toy` --------------------------
 
 # Four unit Gaussians in 20 dimensions; the centres are one draw for good.
 CENTRES_20 = np.random.default_rng(7).normal(size=(4, 20))
@@ -61,9 +58,9 @@ CENTRES_TAILS = np.array([[0.0, 0.0], [12.0, 0.0], [6.0, 10.0]])
 REPEATS = 5
 
 
-def mixture_50(n: int, seed: int) -> Dataset:
+def mixture_50(n: int, random_state: int) -> Dataset:
     """The four Gaussians, and 30 more columns of nothing but noise."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     y = np.arange(n) % len(CENTRES_20)
     telling = CENTRES_20[y] + rng.normal(size=(n, 20))
     return _built_in("mixture-50", np.c_[telling, rng.normal(size=(n, 30))], y)
@@ -75,45 +72,41 @@ def likeliest_of_mixture(x: np.ndarray) -> np.ndarray:
     return np.asarray(away.argmin(1))
 
 
-def outliers(n: int, seed: int) -> Dataset:
+def outliers(n: int, random_state: int) -> Dataset:
     """Four blobs, and one point in fifty anywhere in a box of twenty times their width.
 
     The label of an outlier is the blob it is likeliest to come from.
     """
-    rng = np.random.default_rng(seed)
-    x = toy.BLOBS_4.draw(n, seed).x
+    rng = np.random.default_rng(random_state)
+    x = toy.BLOBS_4.draw(n, random_state).x
     strays = n // 50
     x[:strays] = rng.uniform(-57, 63, (strays, 2))
     return _built_in("outliers", x, toy.BLOBS_4.most_likely(x))
 
 
-def duplicates(n: int, seed: int) -> Dataset:
+def duplicates(n: int, random_state: int) -> Dataset:
     """Moons of which every point comes five times, all but the same."""
-    rng = np.random.default_rng(seed)
-    moons = toy.moons(max(n // REPEATS, 2), random_state=seed)
+    rng = np.random.default_rng(random_state)
+    moons = toy.moons(max(n // REPEATS, 2), random_state=random_state)
     assert moons.y is not None
     x = np.repeat(moons.x, REPEATS, axis=0)
     x = x + rng.normal(0, 1e-4, x.shape)
     return _built_in("duplicates", x, np.repeat(moons.y, REPEATS))
 
 
-def heavy_tails(n: int, seed: int) -> Dataset:
+def heavy_tails(n: int, random_state: int) -> Dataset:
     """Three clusters of Student's t with two degrees of freedom: no variance."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     y = np.arange(n) % len(CENTRES_TAILS)
     return _built_in("heavy-tails", CENTRES_TAILS[y] + rng.standard_t(2, (n, 2)), y)
 
 
-def real_table(name: str) -> Callable[[int, int], Dataset]:
+def real_table(name: str, n: int, random_state: int) -> Dataset:
     """A table that comes with scikit-learn: iris, wine or breast_cancer; all of it."""
+    import sklearn.datasets
 
-    def draw(n: int, seed: int) -> Dataset:
-        import sklearn.datasets
-
-        content: Any = getattr(sklearn.datasets, f"load_{name}")()
-        return _built_in(name, content.data, content.target)
-
-    return draw
+    content: Any = getattr(sklearn.datasets, f"load_{name}")()
+    return _built_in(name, content.data, content.target)
 
 
 def _built_in(name: str, x: np.ndarray, y: np.ndarray) -> Dataset:
@@ -125,62 +118,64 @@ class Shape:
     """A source of data, and what is known of it."""
 
     n_clusters: int
-    draw: Callable[[int, int], Dataset]  # (n, seed)
+    source: Callable[..., Dataset]
     gedi: tuple[str, ...] = (UNIFORM,)
     prior: tuple[float, ...] | None = None  # the true shares, for GIVEN
     best: Callable[[np.ndarray], np.ndarray] | None = None  # x -> the likeliest cluster
+    changed: Callable[[Dataset], Dataset] = lambda data: data
     fresh: bool = True  # whether more points can be drawn
     units: bool = True  # columns may have units of their own: standardised for every method
 
+    def draw(self, n: int, seed: int) -> Dataset:
+        return self.changed(self.source(n=n, random_state=seed))
 
-def _moons(n: int, seed: int) -> Dataset:
-    return toy.moons(n, random_state=seed)
 
-
-def _circles(n: int, seed: int) -> Dataset:
-    return toy.circles(n, random_state=seed)
-
+PLAIN = {"moons": toy.moons, "circles": toy.circles}
+CHANGES: dict[str, Callable[[Dataset], Dataset]] = {
+    "far": lambda data: toy.moved(data, 1000, 1e6),
+    "rotated": lambda data: toy.rotated(data, 0.7),
+    "axes": lambda data: toy.stretched(data, 100),
+}
+UNBALANCED = {"moons-80-20": (0.8, 0.2), "moons-95-5": (0.95, 0.05)}
+NOISY = 0.1
+BLOBS = {"blobs-4": toy.BLOBS_4, "blobs-7": toy.BLOBS_7, "anisotropic": toy.ANISOTROPIC}
+REAL = {"iris": 3, "wine": 3, "breast-cancer": 2}
 
 SHAPES: dict[str, Shape] = {
-    "moons": Shape(2, _moons),
-    "circles": Shape(2, _circles),
-    "moons-far": Shape(2, lambda n, s: toy.moved(_moons(n, s), 1000, 1e6)),
-    "circles-far": Shape(2, lambda n, s: toy.moved(_circles(n, s), 1000, 1e6)),
-    "moons-rotated": Shape(2, lambda n, s: toy.rotated(_moons(n, s), 0.7)),
-    "circles-rotated": Shape(2, lambda n, s: toy.rotated(_circles(n, s), 0.7)),
-    "moons-axes": Shape(2, lambda n, s: toy.stretched(_moons(n, s), 100)),
-    "circles-axes": Shape(2, lambda n, s: toy.stretched(_circles(n, s), 100)),
-    "rings": Shape(3, lambda n, s: toy.rings(n, random_state=s)),
-    "spirals": Shape(2, lambda n, s: toy.spirals(n, random_state=s)),
-    "moons-80-20": Shape(
-        2, lambda n, s: toy.moons(n, random_state=s, share=0.8), PRIORS, (0.8, 0.2)
-    ),
-    "moons-95-5": Shape(
-        2,
-        lambda n, s: toy.moons(n, random_state=s, share=0.95),
-        PRIORS,
-        (0.95, 0.05),
-    ),
-    "blobs-4": Shape(4, toy.BLOBS_4.draw, best=toy.BLOBS_4.most_likely),
-    "blobs-7": Shape(7, toy.BLOBS_7.draw, best=toy.BLOBS_7.most_likely),
-    "anisotropic": Shape(3, toy.ANISOTROPIC.draw, best=toy.ANISOTROPIC.most_likely),
+    **{name: Shape(2, source) for name, source in PLAIN.items()},
+    **{
+        f"{name}-{how}": Shape(2, source, changed=changed)
+        for how, changed in CHANGES.items()
+        for name, source in PLAIN.items()
+    },
+    "rings": Shape(3, toy.rings),
+    "spirals": Shape(2, toy.spirals),
+    **{
+        name: Shape(2, partial(toy.moons, share=prior[0]), PRIORS, prior)
+        for name, prior in UNBALANCED.items()
+    },
+    **{
+        name: Shape(len(blobs.centres), blobs.draw, best=blobs.most_likely)
+        for name, blobs in BLOBS.items()
+    },
     "moons-noisy": Shape(
-        2, lambda n, s: toy.moons(n, 0.1, s), best=lambda x: toy.most_likely_moon(x, 0.1)
+        2, partial(toy.moons, noise=NOISY), best=partial(toy.most_likely_moon, noise=NOISY)
     ),
-    "digits": Shape(10, lambda n, s: digits(), fresh=False, units=False),
+    "digits": Shape(10, lambda **_: toy.digits(), fresh=False, units=False),
     "mixture-50": Shape(4, mixture_50, best=likeliest_of_mixture),
     "outliers": Shape(4, outliers, best=toy.BLOBS_4.most_likely),
     "duplicates": Shape(2, duplicates),
     "heavy-tails": Shape(3, heavy_tails),
-    "iris": Shape(3, real_table("iris"), (UNIFORM, AUTO), fresh=False),
-    "wine": Shape(3, real_table("wine"), (UNIFORM, AUTO), fresh=False),
-    "breast-cancer": Shape(2, real_table("breast_cancer"), (UNIFORM, AUTO), fresh=False),
+    **{
+        name: Shape(k, partial(real_table, name.replace("-", "_")), (UNIFORM, AUTO), fresh=False)
+        for name, k in REAL.items()
+    },
 }
 
 # --- methods ------------------------------------------------------------------------------------
 
 
-def build(method: str, shape: Shape, seed: int, settings: dict[str, Any]) -> Any:
+def build(method: str, shape: Shape, seed: int, settings: Options) -> Any:
     """An estimator. The others get standardised columns, as GEDI makes them, and ten starts."""
     k = shape.n_clusters
     if method.split()[0] == "gedi":
@@ -205,7 +200,7 @@ def run(
     *,
     runner: Runner = IN_MEMORY,
     n: int = N_POINTS,
-    settings: dict[str, Any] | None = None,
+    settings: Options | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed), in plain JSON values; None for data or methods is all.
 
@@ -219,70 +214,55 @@ def run(
         for method in (*SHAPES[name].gedi, *RIVALS)
         if method.split()[0] in families
     ]
-    return runner.rows(keys, fit, n, settings)
+    return runner.rows(keys, fit, n, settings, threads=1)
 
 
-def fit(data: str, method: str, seed: int, n: int, settings: dict[str, Any]) -> Row:
-    """Fit one method to one set and score it, with one thread."""
+def fit(data: str, method: str, seed: int, n: int, settings: Options) -> Row:
+    """Fit one method to one set and score it."""
     shape = SHAPES[data]
     train = shape.draw(n, seed)
-    fresh = shape.draw(n, seed + FRESH) if shape.fresh else train
     model = build(method, shape, seed, settings)
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on graphs in several pieces, which is as it should be
-        started = time.perf_counter()
-        model.fit(train.x)
-        seconds = time.perf_counter() - started
-        predicts = hasattr(model, "predict")
-        scored = fresh if predicts else train
-        labels = model.predict(scored.x) if predicts else model[-1].labels_
+    seconds = timed(lambda: model.fit(train.x))
+    predicts = hasattr(model, "predict")
+    scored = shape.draw(n, seed + FRESH) if predicts and shape.fresh else train
+    labels = model.predict(scored.x) if predicts else model[-1].labels_
     assert scored.y is not None
     scores = clustering_scores(scored.y, labels)
-    own = method.split()[0] == "gedi"
-    row = {
-        "data": data,
-        "method": method,
-        "seed": seed,
+    own = isinstance(model, GEDI)
+    certified = bool(model.converged_) if own else None
+    return {
         "scored": "training" if scored is train else "fresh",
         "nmi": scores["nmi"],
         "ami": scores["ami"],
-        "bayes_nmi": None,
+        "bayes_nmi": None if shape.best is None else nmi(scored.y, shape.best(scored.x)),
         "found": scores["clusters_used"],
         "gap": model.certificate_gap_ if own else None,
-        "certified": bool(model.converged_) if own else None,
-        "false_certificate": bool(model.converged_) and scores["nmi"] < FALSE if own else None,
+        "certified": certified,
+        "false_certificate": certified and scores["nmi"] < FALSE,
         "seconds": round(seconds, 3),
         "iterations": model.n_iter_ if own else None,
     }
-    if shape.best is not None:
-        row["bayes_nmi"] = nmi(scored.y, shape.best(scored.x))
-    return dict(plain(row))
 
 
 # --- showing ------------------------------------------------------------------------------------
 
 
-def _method(group: Group) -> str:
+def _method(group: table.Group) -> str:
     star = "*" if group[0]["scored"] == "training" else ""
     return f"{NAMES[group[0]['method']]}{star}"
 
 
-def _false(group: Group) -> str:
-    own = group[0]["certified"] is not None
-    return str(sum(row["false_certificate"] for row in group)) if own else ""
-
-
 COLUMNS = (
-    label("data"),
-    Column("method", _method, words=True),
-    share(f"NMI >= {SOLVED:g}", lambda row: row["nmi"] >= SOLVED, short="solved"),
-    statistic("median NMI", "nmi", short="median"),
-    statistic("min NMI", "nmi", min, short="min"),
-    statistic("median AMI", "ami", short=""),
-    statistic("best possible NMI", "bayes_nmi", short="best"),
-    share("certified", lambda row: row["certified"], short="cert."),
-    Column("false certificates", _false, short="false"),
-    statistic("seconds", "seconds", short="s", digits=2),
+    table.label("data"),
+    table.Column("method", _method, words=True),
+    table.share(f"NMI >= {SOLVED:g}", lambda row: row["nmi"] >= SOLVED, short="solved"),
+    table.statistic("median NMI", "nmi", short="median"),
+    table.statistic("min NMI", "nmi", min, short="min"),
+    table.statistic("median AMI", "ami", short=""),
+    table.statistic("best possible NMI", "bayes_nmi", short="best"),
+    table.share("certified", lambda row: row["certified"], short="cert."),
+    table.count("false certificates", lambda row: row["false_certificate"], short="false"),
+    table.statistic("seconds", "seconds", short="s", digits=2),
 )
 NOTES = (
     "Median, minimum and counts are over the seeds; each seed draws the data anew.",
@@ -298,13 +278,13 @@ NOTES = (
 )
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[table.Table]:
     """A line for each (data, method) over its seeds, in the order of SHAPES."""
     title = f"NMI: solved (>= {SOLVED:g}), median, minimum, best possible"
-    groups = grouped(rows, "data", "method", data=SHAPES, method=NAMES)
-    return [Table(title, COLUMNS, groups, NOTES)]
+    groups = table.grouped(rows, "data", "method", data=SHAPES, method=NAMES)
+    return [table.Table(title, COLUMNS, groups, NOTES)]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = table.Experiment(
     "shapes", run, tables, title="Shapes: GEDI beside scikit-learn", sets=SHAPES
 )

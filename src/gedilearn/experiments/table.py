@@ -8,18 +8,20 @@ that it makes of its rows.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gedilearn.experiments.runner import Row, kept_in, no_rows
+from gedilearn.experiments.runner import Row, kept_in
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Group = Sequence[Row]
 Text = Callable[[Group], str]  # the cell of a line, from the rows of its group
+Holds = Callable[[Row], bool | None]
+NEAR = 0.05  # what a number may differ by from the paper's
 
 # --- columns ------------------------------------------------------------------------------------
 
@@ -57,12 +59,10 @@ def values(group: Group, name: str) -> list[float]:
     return [float(row[name]) for row in group if row[name] is not None]
 
 
-def label(name: str, titles: Mapping[str, str] | None = None, head: str | None = None) -> Column:
+def label(name: str, titles: Mapping[str, str] | None = None) -> Column:
     """A column of names: what all rows of a group have in common."""
     known = titles or {}
-    return Column(
-        head or name, lambda group: known.get(group[0][name], str(group[0][name])), words=True
-    )
+    return Column(name, lambda group: known.get(group[0][name], str(group[0][name])), words=True)
 
 
 def statistic(
@@ -102,22 +102,33 @@ def ranged(
 def beside(head: str, name: str, other: str, digits: int, short: str | None = None) -> Column:
     """Median of one number (and of what to compare it with); on a terminal the first alone."""
     first, second = (statistic(head, n, digits=digits).cell for n in (name, other))
-    return Column(
-        head,
-        lambda group: f"{first(group)} ({second(group)})" if first(group) else "",
-        short,
-        brief=first,
-    )
+
+    def cell(group: Group) -> str:
+        return f"{first(group)} ({second(group)})" if first(group) else ""
+
+    return Column(head, cell, short, brief=first)
 
 
-def share(head: str, holds: Callable[[Row], bool | None], *, short: str | None = None) -> Column:
-    """How many rows of how many; nothing where the question has no answer."""
+def count(head: str, holds: Holds, *, short: str | None = None, of: str = "") -> Column:
+    """For how many rows it holds; nothing where the question has no answer."""
 
     def cell(group: Group) -> str:
         found = [holds(row) for row in group]
-        return "" if None in found else f"{sum(map(bool, found))}/{len(found)}"
+        return "" if None in found else f"{sum(map(bool, found))}{of.format(len(found))}"
 
     return Column(head, cell, short)
+
+
+def share(head: str, holds: Holds, *, short: str | None = None) -> Column:
+    """The same, of how many rows."""
+    return count(head, holds, short=short, of="/{}")
+
+
+def verdict(ours: float, paper: float, near: float, low: bool = False) -> str:
+    """How ours compares with a number of the paper; `low` if less is better."""
+    if abs(ours - paper) <= near + 1e-9:
+        return "reproduced"
+    return "better" if (ours < paper) == low else "not reproduced"
 
 
 def mean_and_deviation(name: str) -> Text:
@@ -135,26 +146,41 @@ def mean_and_deviation(name: str) -> Text:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns, and the groups of rows that are its lines."""
+    """Columns, and the groups of rows that are its lines.
+
+    Attributes
+    ----------
+    title: on a terminal
+    columns, groups: see above
+    notes: sentences below
+    heading: in Markdown, above
+    numbered: whether the notes are
+    printed: whether it is shown on a terminal; if not, it is in Markdown alone
+    """
 
     title: str
     columns: Sequence[Column]
     groups: Sequence[Group]
     notes: Sequence[str] = ()
+    heading: str = ""
+    numbered: bool = False
+    printed: bool = True
 
-    def markdown(self, notes: Sequence[str] | None = None) -> str:
-        """The table and its notes, or others, below it."""
+    def markdown(self) -> str:
         lines = [
             [column.head for column in self.columns],
             ["---" if column.words else "---:" for column in self.columns],
             *([column.cell(group) for column in self.columns] for group in self.groups),
         ]
         table = ["| " + " | ".join(line) + " |" for line in lines]
-        below = [f"- {note}" for note in (self.notes if notes is None else notes)]
-        return "\n".join([*table, *([""] if below else []), *below, ""])
+        above = [self.heading, ""] if self.heading else []
+        below = ["", *bullets(self.notes, self.numbered)] if self.notes else []
+        return "\n".join([*above, *table, *below, ""])
 
     def show(self, console: Console) -> None:
         """Print it in few columns: short heads, brief cells, a repeated name once."""
+        if not self.printed:
+            return
         from rich.table import Table as Grid
         from rich.text import Text as Styled
 
@@ -175,8 +201,13 @@ class Table:
             grid.add_row(*map(Styled, shown, styles))
             above = cells
         console.print(grid)
-        for note in self.notes:
+        for note in bullets(self.notes, self.numbered, bullet=""):
             console.print(note, style="dim", highlight=False)
+
+
+def bullets(notes: Sequence[str], numbered: bool = False, bullet: str = "- ") -> list[str]:
+    """A line for each note."""
+    return [(f"{k}. " if numbered else bullet) + note for k, note in enumerate(notes, 1)]
 
 
 def grouped(rows: Sequence[Row], *by: str, **orders: Iterable[Any]) -> list[list[Row]]:
@@ -200,6 +231,28 @@ def grouped(rows: Sequence[Row], *by: str, **orders: Iterable[Any]) -> list[list
 
 
 @dataclass(frozen=True)
+class Page:
+    """A page of results: paragraphs, and the pictures that it shows, by their names there."""
+
+    parts: list[str]
+    pictures: dict[str, Path] = field(default_factory=dict)
+
+    def add(self, *parts: str) -> None:
+        self.parts.extend(parts)
+
+    def add_picture(self, name: str, file: Path, about: str, words: str = "") -> None:
+        """Show a file, if it is there, under words of its own."""
+        if file.exists():
+            self.pictures[name] = file
+            self.add(f"{words}![{about}]({name})")
+
+    @property
+    def text(self) -> str:
+        """All of it, as Markdown."""
+        return "\n\n".join(part.strip("\n") for part in self.parts) + "\n"
+
+
+@dataclass(frozen=True)
 class Experiment:
     """What `gedi reproduce NAME` runs and shows; an entry of `registry.EXPERIMENTS`.
 
@@ -211,11 +264,9 @@ class Experiment:
     tables: the tables that are made of the rows
     about: one line for the help page of the command that is made for it
     title: of the page of results
-    sets: all data sets, for the page
-    own_markdown: rows -> Markdown, in place of the tables one after another
+    sets: the data sets, if the command has an option for them
     figure: (rows, path) draws a picture
-    own_page: folder -> Markdown, in place of the title, how it was made, and the tables
-    figures: folder -> the pictures that the page shows, by the names it has for them
+    own_page: folder -> page, in place of how the rows were made, and the tables
     """
 
     name: str
@@ -223,11 +274,9 @@ class Experiment:
     tables: Callable[[Sequence[Row]], Sequence[Table]]
     about: str = ""
     title: str = ""
-    sets: Iterable[str] = ()
-    own_markdown: Callable[[Sequence[Row]], str] | None = None
+    sets: Collection[str] = ()
     figure: Callable[[Sequence[Row], Path], Path] | None = None
-    own_page: Callable[[Path], str] | None = None
-    figures: Callable[[Path], Mapping[str, Path]] = lambda folder: {}
+    own_page: Callable[[Path], Page] | None = None
 
     def show(self, rows: Sequence[Row], console: Console) -> None:
         """Print the tables."""
@@ -236,26 +285,24 @@ class Experiment:
 
     def markdown(self, rows: Sequence[Row]) -> str:
         """The tables, and what their columns mean."""
-        if self.own_markdown is not None:
-            return self.own_markdown(rows)
         return "\n".join(table.markdown() for table in self.tables(rows))
 
-    def page(self, out: Path) -> str:
-        """The page of results, as Markdown, from the rows in `out`."""
+    def page(self, out: Path) -> Page:
+        """The page of results, from the rows in `out`."""
         if self.own_page is not None:
             return self.own_page(out)
-        if not (there := kept_in(out, "")):
-            raise no_rows(out, self.name)
-        (kept,) = there
+        (kept,) = kept_in(out, "", self.name)
         changed = ", ".join(f"{key}={value!r}" for key, value in kept.config["settings"].items())
         digits = " (digits: 1797)" if any(row["data"] == "digits" for row in kept.rows) else ""
-        points = f"{kept.config['n']} points a set{digits}"
-        options = f"{self.name} --seeds {kept.seeds[-1] + 1}{kept.option('data', self.sets)}"
-        return "\n\n".join(
+        facts = [
+            f"{kept.config['n']} points a set{digits}",
+            f"GEDI with {changed or 'its defaults'}",
+        ]
+        return Page(
             [
                 f"# {self.title or self.name}",
                 f"Made by `make results-{self.name}` from {len(kept.rows)} rows, one a fit, of",
-                kept.made_by(options, [points, f"GEDI with {changed or 'its defaults'}"], {}),
+                kept.made_by(self.name, facts, data=self.sets),
                 self.markdown(kept.rows),
             ]
         )

@@ -26,11 +26,12 @@ from gedilearn.experiments.runner import (
     IN_MEMORY,
     N_POINTS,
     Cell,
+    Key,
+    Options,
     Row,
     Runner,
     adjusted,
     chosen,
-    one_thread,
     outcome,
     shortened,
 )
@@ -39,7 +40,6 @@ from gedilearn.presets import preset as preset_values
 from gedilearn.settings import Settings, resolve
 from gedilearn.together import fit_together
 from gedilearn.training.run_directory import RunDirectory
-from gedilearn.writing import plain
 
 SETS: dict[str, Callable[[int, int], Dataset]] = {
     "moons": lambda n, seed: sets.moons(n, noise=0.05, random_state=seed),
@@ -71,7 +71,7 @@ def run(
     iterations: int | None = None,
     together: int | None = None,
     n: int = N_POINTS,
-    changes: dict[str, Any] | None = None,
+    changes: Options | None = None,
 ) -> list[Row]:
     """One row for each (data, method, seed); None for data is both, for methods the paper's.
 
@@ -95,7 +95,7 @@ def run(
         "methods": {m: values_of(preset, m, iterations, changes) for m in (*METHODS, *OTHERS)},
     }
     models = None if runner.out is None else runner.out.absolute() / "models"
-    return runner.rows_of_cells(cells, partial(fit, models=models), n, settings)
+    return runner.rows_of_cells(cells, partial(fit, models=models), n, settings, threads=1)
 
 
 def chosen_methods(asked: Sequence[str] | None) -> list[str]:
@@ -104,53 +104,43 @@ def chosen_methods(asked: Sequence[str] | None) -> list[str]:
 
 
 def values_of(
-    preset: str, method: str, iterations: int | None, changes: dict[str, Any] | None = None
-) -> dict[str, Any]:
+    preset: str, method: str, iterations: int | None, changes: Options | None = None
+) -> Options:
     """The nested settings of a method, shortened and changed as asked."""
     chosen("preset", (preset,), PRESETS)
     return adjusted(preset_values(preset, method), iterations, changes, (N_POINTS, 2))
 
 
-def seeded(values: dict[str, Any], seed: int, n: int) -> Settings:
+def seeded(values: Options, seed: int, n: int) -> Settings:
     """All settings of a training of `n` points."""
     return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, (n, 2))
 
 
-def fit(
-    data: str,
-    method: str,
-    seeds: tuple[int, ...],
-    n: int,
-    settings: dict[str, Any],
-    models: Path | None = None,
-) -> list[Row]:
-    """Train the seeds of a cell together, with one thread, and score each."""
-    with one_thread():
-        fitted = train(data, method, seeds, n, settings["methods"][method], models)
-        return [
-            scored_row(data, name, seed, model, n, settings, len(seeds), {"together": len(seeds)})
-            for (name, seed), model in fitted.items()
-        ]
+def fit(cell: Cell, n: int, settings: Options, models: Path | None = None) -> list[Row]:
+    """Train the seeds of a cell together, and score each."""
+    fitted = train(cell, n, settings["methods"][cell.method], models)
+    k = len(cell.seeds)
+    return [
+        scored_row((cell.data, *name), model, n, settings, k, together=k)
+        for name, model in fitted.items()
+    ]
 
 
 def train(
-    data: str,
-    method: str,
-    seeds: tuple[int, ...],
-    n: int,
-    values: dict[str, Any],
-    models: Path | None = None,
+    cell: Cell, n: int, values: Options, models: Path | None = None
 ) -> dict[tuple[str, int], GEDI]:
     """The fitted model of every (row's method, seed) of a cell, kept in the folder `models`."""
-    points = [SETS[data](n, seed).x for seed in seeds]
-    together = fit_together(points, seeded(values, seeds[0], n))
-    fitted = {(method, seed): model for seed, model in zip(seeds, together, strict=True)}
-    if method == "barlow":
-        for seed, model, x in zip(seeds, together, points, strict=True):
+    points = [SETS[cell.data](n, seed).x for seed in cell.seeds]
+    fitted = {}
+    together = fit_together(points, seeded(values, cell.seeds[0], n))
+    for seed, model in zip(cell.seeds, together, strict=True):
+        fitted[cell.method, seed] = model
+    if cell.method == "barlow":
+        for seed, model, x in zip(cell.seeds, together, points, strict=True):
             fitted[KMEANS, seed] = with_kmeans(model, x)
     if models is not None:
-        for (name, seed), model in fitted.items():
-            path = model_file(models, data, name, seed)
+        for name, model in fitted.items():
+            path = model_file(models, (cell.data, *name))
             path.parent.mkdir(parents=True, exist_ok=True)
             model.save(path, overwrite=True)
     return fitted
@@ -162,7 +152,8 @@ def title(rows: Sequence[Row]) -> str:
     return "; ".join(f"preset {name}{shortened(least)}" for name, least in sorted(names, key=str))
 
 
-def model_file(models: Path, data: str, method: str, seed: int) -> Path:
+def model_file(models: Path, key: Key) -> Path:
+    data, method, seed = key
     return RunDirectory(models / data / method.replace(" ", "-") / f"seed-{seed}").model
 
 
@@ -187,20 +178,14 @@ def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
 
 
 def scored_row(
-    data: str,
-    method: str,
-    seed: int,
-    model: GEDI,
-    n: int,
-    settings: dict[str, Any],
-    together: int,
-    others: Row,
+    key: Key, model: GEDI, n: int, settings: Options, trained: int, **others: Any
 ) -> Row:
-    """A model, one of several that were trained together, scored on fresh points."""
+    """A model, one of those `trained` together, scored on fresh points."""
+    data, method, seed = key
     fresh = SETS[data](n, seed + FRESH)
     assert fresh.y is not None
     scores = clustering_scores(fresh.y, model.predict(fresh.x))
-    row = {
+    return {
         "data": data,
         "method": method,
         "seed": seed,
@@ -209,6 +194,5 @@ def scored_row(
         **{name: scores[name] for name in ("nmi", "ami", "accuracy")},
         **outcome(model),
         **others,
-        "seconds": round(model.seconds_ / together, 3),
+        "seconds": round(model.seconds_ / trained, 3),
     }
-    return dict(plain(row))

@@ -5,51 +5,61 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from gedilearn import panels
-from gedilearn.experiments import sensitivity
-from gedilearn.experiments.paper import TOY_NMI, TOY_RULE, toy_verdict
-from gedilearn.experiments.runner import Kept, Row, findings, kept_in, no_rows
-from gedilearn.experiments.table import (
-    Column,
-    Experiment,
-    Group,
-    Table,
-    grouped,
-    label,
-    mean_and_deviation,
-    share,
-    statistic,
-)
-from gedilearn.experiments.toy import KMEANS, METHODS, NAMES, SETS, run, title
+from gedilearn.experiments import sensitivity, table
+from gedilearn.experiments.runner import KMEANS, Kept, Row, findings, kept_in
+from gedilearn.experiments.toy import METHODS, NAMES, SETS, run, title
 from gedilearn.presets import ABOUT
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 
 FALSE = 0.95  # a certificate with a lower NMI is a false one
 OUR_COLOUR, PAPERS_COLOUR = "#0072B2", "#D55E00"
 
-# --- judging ------------------------------------------------------------------------------------
+# --- the paper's numbers ------------------------------------------------------------------------
+
+# Mean and deviation of the NMI over five runs.
+PAPER: dict[tuple[str, str], tuple[float, float]] = {
+    ("moons", "jem"): (0.00, 0.00), ("circles", "jem"): (0.00, 0.00),
+    ("moons", "swav"): (0.76, 0.36), ("circles", "swav"): (0.00, 0.00),
+    ("moons", "no-unif"): (0.00, 0.00), ("circles", "no-unif"): (0.00, 0.00),
+    ("moons", "no-inv"): (0.11, 0.15), ("circles", "no-inv"): (0.22, 0.13),
+    ("moons", "no-gen"): (0.98, 0.00), ("circles", "no-gen"): (0.83, 0.12),
+    ("moons", "gedi"): (0.94, 0.07), ("circles", "gedi"): (1.00, 0.01),
+}  # fmt: skip
+FAILED = 0.3
+RULE = (
+    f"Verdict: *reproduced* when the means differ by at most {table.NEAR:g} or by the sum of both "
+    f"deviations, whichever is more, or when both are below {FAILED:g} (the method fails in both); "
+    "*better* when ours is higher by more than that; else *not reproduced*."
+)
 
 
-def _paper(group: Group) -> tuple[float, float] | None:
-    return TOY_NMI.get((group[0]["data"], group[0]["method"]))
+def compared(ours: float, our_std: float, paper: float, paper_std: float) -> str:
+    """The verdict on means and deviations of the NMI."""
+    if ours < FAILED and paper < FAILED:
+        return "reproduced"
+    return table.verdict(ours, paper, max(table.NEAR, paper_std + our_std))
 
 
-def judged(group: Group) -> str:
+def _paper(group: table.Group) -> tuple[float, float] | None:
+    return PAPER.get((group[0]["data"], group[0]["method"]))
+
+
+def judged(group: table.Group) -> str:
     """The verdict on the seeds of a method, if the paper has a number."""
     paper, nmi = _paper(group), [row["nmi"] for row in group]
     if paper is None:
         return "not in the paper"
-    return toy_verdict(statistics.fmean(nmi), statistics.pstdev(nmi), *paper)
+    return compared(statistics.fmean(nmi), statistics.pstdev(nmi), *paper)
 
 
-def reason(group: Group) -> str:
-    """Why the numbers are as they are, from the findings on the seeds alone."""
-    return findings(group, FALSE)
-
+# Why the numbers are as they are, from the findings on the seeds alone.
+reason = partial(findings, false_below=FALSE)
 
 # --- showing ------------------------------------------------------------------------------------
 
@@ -66,34 +76,34 @@ NOTES = (
 )
 
 
-def _papers(group: Group) -> str:
+def _papers(group: table.Group) -> str:
     paper = _paper(group)
     return "" if paper is None else "{:.2f} ± {:.2f}".format(*paper)
 
 
-def _false(group: Group) -> str:
-    return str(sum(row["certified"] and row["nmi"] < FALSE for row in group))
+def _is_false(row: Row) -> bool:
+    return bool(row["certified"]) and row["nmi"] < FALSE
 
 
-def _mode(head: str, mode: str) -> Column:
-    return Column(head, lambda group: str(sum(mode in row["modes"] for row in group)))
+def _mode(head: str, mode: str) -> table.Column:
+    return table.count(head, lambda row: mode in row["modes"])
 
 
-NAMED = (label("data"), label("method", NAMES))
-OURS = Column("NMI", mean_and_deviation("nmi"))
-PAPERS = Column("paper", _papers)
-AMI = statistic("AMI", "ami", statistics.fmean, digits=2)
-GAP = statistic("gap", "gap", digits=4)
-SECONDS = statistic("seconds", "seconds", statistics.fmean, short="s", digits=1)
+NAMED = (table.label("data"), table.label("method", NAMES))
+OURS = table.Column("NMI", table.mean_and_deviation("nmi"))
+PAPERS = table.Column("paper", _papers)
+AMI = table.statistic("AMI", "ami", statistics.fmean, digits=2)
+GAP = table.statistic("gap", "gap", digits=4)
+SECONDS = table.statistic("seconds", "seconds", statistics.fmean, short="s", digits=1)
 COLUMNS = (
     *NAMED,
     OURS,
     PAPERS,
     AMI,
-    statistic("accuracy", "accuracy", statistics.fmean, short="", digits=2),
+    table.statistic("accuracy", "accuracy", statistics.fmean, short="", digits=2),
     GAP,
-    share("certified", lambda row: row["certified"], short="cert."),
-    Column("false certificates", _false, short=""),
+    table.share("certified", lambda row: row["certified"], short="cert."),
+    table.count("false certificates", _is_false, short=""),
     _mode("R", REPRESENTATION),
     _mode("C", CLUSTERS),
     _mode("P", PERMUTATION),
@@ -103,8 +113,8 @@ PAGE_COLUMNS = (
     *NAMED,
     PAPERS,
     replace(OURS, head="ours"),
-    Column("verdict", judged, words=True),
-    Column("why", reason, words=True),
+    table.Column("verdict", judged, words=True),
+    table.Column("why", reason, words=True),
     AMI,
     GAP,
     SECONDS,
@@ -112,17 +122,13 @@ PAGE_COLUMNS = (
 
 
 def _groups(rows: Sequence[Row]) -> list[list[Row]]:
-    return grouped(rows, "data", "method", data=SETS, method=NAMES)
+    return table.grouped(rows, "data", "method", data=SETS, method=NAMES)
 
 
-def tables(rows: Sequence[Row]) -> list[Table]:
+def tables(rows: Sequence[Row]) -> list[table.Table]:
     """A line for each (data, method) over its seeds."""
-    return [Table(f"Moons and circles: {title(rows)}", COLUMNS, _groups(rows), NOTES)]
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """The same; what it was made with is a note."""
-    return tables(rows)[0].markdown([f"{title(rows).capitalize()}.", *NOTES])
+    notes = [f"{title(rows).capitalize()}.", *NOTES]
+    return [table.Table("Moons and circles", COLUMNS, _groups(rows), notes)]
 
 
 def figure(rows: Sequence[Row], path: Path) -> Path:
@@ -140,8 +146,8 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
             axes.scatter(i + offset, nmi, s=26, color=OUR_COLOUR, lw=0, alpha=0.7)
             if nmi:
                 axes.hlines(statistics.fmean(nmi), i - 0.06, i + 0.22, color=OUR_COLOUR, lw=2)
-            if (name, method) in TOY_NMI:
-                mean, std = TOY_NMI[name, method]
+            if (name, method) in PAPER:
+                mean, std = PAPER[name, method]
                 look = {"fmt": "D", "color": PAPERS_COLOUR, "ms": 6, "capsize": 3, "lw": 1.4}
                 axes.errorbar(i - 0.22, mean, yerr=std, **look)
         axes.set_xticks(range(len(methods)), [NAMES[m].replace(" ", "\n") for m in methods])
@@ -168,67 +174,47 @@ WHY = (
 )
 
 
-def page(root: Path) -> str:
-    """The page of results, as Markdown, from all presets that have rows under `root`."""
-    presets = kept_in(root)
-    if not presets:
-        raise no_rows(root, "toy")
-    parts = [
-        "# Moons and circles: every number and figure of the paper",
-        "Made by `make results-toy`; nothing on this page is typed by hand.",
-        TOY_RULE,
-        WHY,
-        "\n".join(f"- {note}" for note in (NOTES[0], NOTES[-1])),
-    ]
-    for kept in presets:
+def page(root: Path) -> table.Page:
+    """The page of results, from all presets that have rows under `root`."""
+    page = table.Page(
+        [
+            "# Moons and circles: every number and figure of the paper",
+            "Made by `make results-toy`; nothing on this page is typed by hand.",
+            RULE,
+            WHY,
+            "\n".join(table.bullets((NOTES[0], NOTES[-1]))),
+        ]
+    )
+    for kept in kept_in(root, command="toy"):
         there = {(r["data"], r["method"]) for r in kept.rows}
-        missing = [f"{data} {NAMES[m]}" for data, m in TOY_NMI if (data, m) not in there]
-        parts += [f"## {title(kept.rows).capitalize()}", ABOUT[kept.rows[0]["preset"]]]
-        parts.append(_made(kept, "toy", kept.option("methods", METHODS, without=(KMEANS,))))
-        parts.append(Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown().strip())
-        parts += [f"Not run: {', '.join(missing)}."] if missing else []
-        parts += _shown(kept.folder.name, _drawn(kept))
+        missing = [f"{data} {NAMES[m]}" for data, m in PAPER if (data, m) not in there]
+        page.add(f"## {title(kept.rows).capitalize()}", ABOUT[kept.rows[0]["preset"]])
+        page.add(_made(kept, "toy", METHODS))
+        page.add(table.Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown())
+        if missing:
+            page.add(f"Not run: {', '.join(missing)}.")
+        for stem in ("toy", "labels", "generation"):
+            _add_picture(page, kept.folder, kept.folder.name, stem)
     for kept in kept_in(root, "*/sensitivity"):
-        parts += [f"## Sensitivity: {title(kept.rows)}", _made(kept, "sensitivity")]
-        parts += _shown(kept.folder.parent.name, _drawn(kept))
-        parts.append(sensitivity.markdown(kept.rows).strip())
-    return "\n\n".join(parts) + "\n"
+        page.add(f"## Sensitivity: {title(kept.rows)}", _made(kept, "sensitivity"))
+        _add_picture(page, kept.folder, kept.folder.parent.name, "sensitivity")
+        page.add(sensitivity.EXPERIMENT.markdown(kept.rows))
+    return page
 
 
-def _made(kept: Kept, name: str, methods: str = "") -> str:
-    settings = kept.config["settings"]
-    options = f"{name} --preset {settings['preset']} --seeds {kept.seeds[-1] + 1}"
-    options += kept.option("data", SETS) + methods
-    if settings["iterations"] is not None:
-        options += f" --iterations {settings['iterations']}"
+def _made(kept: Kept, name: str, methods: Sequence[str] = ()) -> str:
     # k-means is trained with Barlow.
-    minutes = sum(r["seconds"] for r in kept.rows if r["method"] != KMEANS) / 60
-    points = f"{kept.config['n']} points a set, and as many fresh ones"
-    training = f"{minutes:.1f} minutes of training on one core in all"
-    return kept.made_by(options, [points, training], NAMES)
+    minutes = sum(r["seconds"] for r in kept.rows if KMEANS not in r["method"]) / 60
+    facts = [
+        f"{kept.config['n']} points a set, and as many fresh ones",
+        f"{minutes:.1f} minutes of training on one core in all",
+    ]
+    command = f"{name} --preset {kept.config['settings']['preset']}"
+    return kept.made_by(command, facts, data=SETS, methods=methods, names=NAMES)
 
 
-def _drawn(kept: Kept) -> dict[str, Path]:
-    """The figures in a folder, by the names that the page has for them."""
-    folder, own = kept.folder, kept.folder.name == "sensitivity"
-    preset = folder.parent.name if own else folder.name
-    stems = ("sensitivity",) if own else ("toy", "labels", "generation")
-    files = {f"{stem}-{preset}.png": folder / f"{stem}.png" for stem in stems}
-    return {name: file for name, file in files.items() if file.exists()}
+def _add_picture(page: table.Page, folder: Path, preset: str, stem: str) -> None:
+    page.add_picture(f"{stem}-{preset}.png", folder / f"{stem}.png", f"{preset}: {stem}")
 
 
-def _shown(preset: str, drawn: dict[str, Path]) -> list[str]:
-    return [f"![{preset}: {file.stem}]({name})" for name, file in drawn.items()]
-
-
-def figures(root: Path) -> dict[str, Path]:
-    """The figures that the page shows, by the names it has for them."""
-    found: dict[str, Path] = {}
-    for kept in (*kept_in(root), *kept_in(root, "*/sensitivity")):
-        found |= _drawn(kept)
-    return found
-
-
-EXPERIMENT = Experiment(
-    "toy", run, tables, own_markdown=markdown, figure=figure, own_page=page, figures=figures
-)
+EXPERIMENT = table.Experiment("toy", run, tables, figure=figure, own_page=page)
