@@ -70,7 +70,6 @@ def working(threads: int | None, interruptible: bool) -> Iterator[Interrupt]:
 
     Global generators, the number of threads, denormal numbers; if `interruptible`, signals.
     """
-    reuse_freed_memory()
     signals = deferred_signals(interruptible)
     with torch.random.fork_rng(), limited_threads(threads), flushed_denormals(), signals as asked:
         yield asked

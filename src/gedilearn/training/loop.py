@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
-from gedilearn.training.environment import launch, working
+from gedilearn.training.environment import launch, reuse_freed_memory, working
 from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import divergence
 from gedilearn.training.result import Result
@@ -71,6 +71,7 @@ def begin(
 ) -> tuple[Setup, TrainState]:
     """All that the first iteration needs."""
     seed = settings.training.seed
+    reuse_freed_memory()
     torch.manual_seed(seed)
     setup = Setup.make(data, settings, fabric, **more)
     state = TrainState.begin(setup)
