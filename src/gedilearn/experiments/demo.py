@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 from gedilearn import panels
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.toy import circles, digits, moons
+from gedilearn.data.load import load
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores
 from gedilearn.experiments import table
-from gedilearn.experiments.runner import Row
 from gedilearn.report.page import write_report
-from gedilearn.settings import Settings
 from gedilearn.training.run_directory import RunDirectory
-from gedilearn.writing import plain, write_text
+from gedilearn.writing import plain, write_json
 
-SETS: tuple[tuple[Callable[[], Dataset], int], ...] = ((moons, 2), (circles, 2), (digits, 10))
+Row = dict[str, Any]
+SETS = {"moons": 2, "circles": 2, "digits": 10}  # and their clusters
 SEED = 0
 LABELS = "The true labels were used only after training, to compute NMI and AMI (1 is perfect)."
 GAP = (
@@ -40,8 +38,8 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
     if out.is_file() or (out.exists() and any(out.iterdir())):
         raise InputError(f"{out} exists already: choose another folder, or remove it")
     rows, seen = [], []
-    for make, n_clusters in SETS:
-        data = make()
+    for name, n_clusters in SETS.items():
+        data = load(name)
         size = " x ".join(str(n) for n in data.x.shape)
         _say(console, f"{data.name} ({size}, {n_clusters} clusters) ... ", end="")
         model = GEDI(n_clusters, random_state=SEED, max_iter=max_iter)
@@ -51,11 +49,11 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
         rows.append(row)
         seen.append((data, model.labels_))
         _say(console, f"{row['verdict']}, {row['iterations']} iterations, {row['seconds']:.1f} s")
-    write_text(out / "demo.json", json.dumps(rows, indent=2) + "\n")
+    write_json(out / "demo.json", rows)
     _overview(out / "overview.png", rows, seen)
     table.Table("", COLUMNS, [[row] for row in rows]).show(console)
     _say(console, LABELS)
-    _say(console, GAP.format(tol=Settings().training.tol))
+    _say(console, GAP.format(tol=model.settings_.training.tol))
     report = RunDirectory(out / "<data>").report
     _say(console, f"Figures and reports: {out / 'overview.png'}, {report}")
     return rows
