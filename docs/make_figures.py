@@ -204,7 +204,7 @@ def gaps(run: Watched, longer: Watched, stuck: Watched, tol: float, path: Path) 
     top.step(at, [m.steps for m in longer.moments], where="post", color=panels.COLOURS[0])
     top.set_yscale("log", base=2)
     top.set_yticks([1, 16, 256, 4096], ["1", "16", "256", "4,096"])
-    panels.dress(top, "", "", "steps of a walk")
+    panels.label_axes(top, "", "", "steps of a walk")
     end = run.moments[-1].iteration
     rest = [m for m in longer.moments if m.iteration >= end]
     noise, under = "trained with small noise, under", [m.iteration for m in stuck.moments]
@@ -235,7 +235,7 @@ def gaps(run: Watched, longer: Watched, stuck: Watched, tol: float, path: Path) 
     log_2 = math.log(2)
     axes.axhline(log_2, color="#888888", ls=":", lw=1.1, label="log 2: the uniform prediction")
     axes.set_yscale("log")
-    panels.dress(axes, "", "iteration", "gap in nats (one view a point)")
+    panels.label_axes(axes, "", "iteration", "gap in nats (one view a point)")
     axes.legend(
         fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False
     )

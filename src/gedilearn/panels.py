@@ -51,7 +51,7 @@ def save(fig: Figure, path: Path) -> Path:
     return path
 
 
-def dress(axes: Axes, title: str, x: str, y: str) -> None:
+def label_axes(axes: Axes, title: str, x: str, y: str) -> None:
     """Title, labels and quiet frames, the same everywhere."""
     axes.set_title(title, fontsize=11, parse_math=False)
     axes.set_xlabel(x, fontsize=10, parse_math=False)
@@ -97,14 +97,14 @@ def project(
     if points.shape[1] == 1:
         rows = [points[labels == k, 0] for k in range(n_clusters)]
         axes.hist(rows, bins=40, stacked=True, color=[colour(k) for k in range(n_clusters)])
-        return dress(axes, "points by cluster", "x1", "points")
+        return label_axes(axes, "points by cluster", "x1", "points")
     if points.shape[1] == 2:
         scatter(axes, points, labels, n_clusters)
-        return dress(axes, "points by cluster", "x1", "x2")
+        return label_axes(axes, "points by cluster", "x1", "x2")
     plane, share = principal_plane(Scaling.fit(points).apply(points) if standardise else points)
     scatter(axes, plane, labels, n_clusters)
     names = [f"principal component {i + 1} ({share[i]:.0%} of variance)" for i in range(2)]
-    return dress(axes, "points by cluster", *names)
+    return label_axes(axes, "points by cluster", *names)
 
 
 def principal_plane(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import make_circles
 
-from gedilearn.data.views import NoiseViews, WalkViews, make_views, reined_in
+from gedilearn.data.views import NoiseViews, WalkViews, limit_tails, make_views
 from gedilearn.errors import InputError
 from gedilearn.sections import Views
 from gedilearn.settings import resolve
@@ -120,22 +120,22 @@ def test_rare_large_values_do_not_decide_who_is_whose_neighbour() -> None:
     torch.manual_seed(0)
     data = torch.stack([torch.rand(400), torch.randn(400), torch.rand(400)], dim=1).double()
     data[7, 1] = 1e4
-    reined = reined_in(data)
+    limited = limit_tails(data)
     mean, deviation = data.mean(0), data.std(0, correction=0)
     # Uniform columns have a kurtosis of 1.8, below a Gaussian's: they stay as they are.
-    assert torch.equal(reined[:, [0, 2]], data[:, [0, 2]])
+    assert torch.equal(limited[:, [0, 2]], data[:, [0, 2]])
     shorter = 3 / kurtosis(data[:, 1].numpy(), fisher=False)
     assert shorter < 0.01
-    assert reined[7, 1] == pytest.approx(float(mean[1] + 3 * deviation[1]) * shorter, rel=1e-6)
+    assert limited[7, 1] == pytest.approx(float(mean[1] + 3 * deviation[1]) * shorter, rel=1e-6)
     inside = torch.arange(400) != 7
-    torch.testing.assert_close(reined[inside, 1], data[inside, 1] * shorter)
+    torch.testing.assert_close(limited[inside, 1], data[inside, 1] * shorter)
 
 
 def test_distances_do_not_depend_on_units() -> None:
     data = torch.randn(200, 2, generator=torch.Generator().manual_seed(0)).double() ** 3
     units = torch.tensor([1.0, 1000.0]).double()
-    torch.testing.assert_close(reined_in(data * units), reined_in(data) * units)
+    torch.testing.assert_close(limit_tails(data * units), limit_tails(data) * units)
 
 
 def test_a_constant_column_is_no_trouble() -> None:
-    assert reined_in(torch.ones(10, 2)).isfinite().all()
+    assert limit_tails(torch.ones(10, 2)).isfinite().all()

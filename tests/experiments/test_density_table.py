@@ -144,7 +144,7 @@ def test_the_rank_of_the_mixture_of_gaussians_is_that_found_by_hand(rows):
 
 
 @pytest.mark.parametrize("method", ["gmm", "kde"])
-def test_a_yardstick_tells_digits_from_shuffled_ones(method):
+def test_a_reference_tells_digits_from_shuffled_ones(method):
     row = gen.fit("digits", method, 0, 100, {})
     assert row["auroc"] > 0.95 and math.isfinite(row["mmd"])
 

@@ -137,7 +137,7 @@ REACH = 3.0
 GAUSSIAN = 3.0
 
 
-def reined_in(data: Tensor) -> Tensor:
+def limit_tails(data: Tensor) -> Tensor:
     """The data as distances should see it: columns that owe their spread to rare values count less.
 
     The large values of heavy tails, of outliers and of columns that are nearly always the same (a
@@ -156,7 +156,7 @@ def walk_views(settings: sections.Views, data: Tensor, n_clusters: int, seed: in
     """'walk': random walks on the nearest-neighbour graph of vectors."""
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
-    points = reined_in(data).cpu().numpy()
+    points = limit_tails(data).cpu().numpy()
     tables = walk_tables(points, n_clusters, n_neighbors=settings.n_neighbors, random_state=seed)
     return WalkViews(data, tables.to(data.device), settings.walk_noise)
 

@@ -166,7 +166,7 @@ def _draw_curves(path: Path, curves: Mapping[str, Mapping[str, Roc]]) -> None:
         axes.legend(title="AUROC", fontsize=9, frameon=False, **below)
         axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
         shares = [f"share of points {side} that pass" for side in ("outside", "inside")]
-        panels.dress(axes, f"inside against {other}", *shares)
+        panels.label_axes(axes, f"inside against {other}", *shares)
     panels.save(fig, path)
 
 

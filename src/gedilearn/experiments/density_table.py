@@ -1,7 +1,7 @@
 """What GEN buys: GEDI with its defaults and with w_gen=0, on what a density is good for.
 
 Every fit is one row: (data, method, seed). Two density estimators of scikit-learn, fitted to the
-same training points, are the yardsticks; real points in place of samples are the floor.
+same training points, are the references; real points in place of samples are the floor.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _mean_kernel(distances: np.ndarray, real: np.ndarray) -> float:
 # --- methods: fit, score_samples and sample, and predict where there are clusters ----------------
 
 
-class Yardstick:
+class Reference:
     """A density estimator of scikit-learn, on columns standardised as GEDI does it."""
 
     def __init__(self, estimator: Any, draw: Callable[[int], np.ndarray]) -> None:
@@ -202,10 +202,10 @@ def build(method: str, case: Case, seed: int, settings: Options) -> Any:
         return Real(case)
     if method == "gmm":
         gmm = GaussianMixture(10, reg_covar=FLOOR, random_state=seed)
-        return Yardstick(gmm, lambda n: gmm.sample(n)[0])
+        return Reference(gmm, lambda n: gmm.sample(n)[0])
     if method == "kde":
         kde = KernelDensity(bandwidth="scott")
-        return Yardstick(kde, lambda n: kde.sample(n, random_state=seed))
+        return Reference(kde, lambda n: kde.sample(n, random_state=seed))
     w_gen = 0.0 if method == ABLATED else None
     return GEDI(case.n_clusters, w_gen=w_gen, random_state=seed, settings=settings)
 

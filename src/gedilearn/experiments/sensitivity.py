@@ -153,7 +153,7 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
                 axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=ink, fontsize=9)
             axes.set_xticks(range(len(prior)), [f"{weight:g}" for weight in prior])
             axes.set_yticks(range(len(inv)), [f"{weight:g}" for weight in inv])
-            panels.dress(axes, f"{data}: {said}", "weight of PRIOR", "weight of INV")
+            panels.label_axes(axes, f"{data}: {said}", "weight of PRIOR", "weight of INV")
             fig.colorbar(shown, ax=axes, fraction=0.046, pad=0.03).ax.tick_params(labelsize=9)
     return panels.save(fig, path)
 

@@ -154,7 +154,7 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
         axes.set(ylim=(-0.05, 1.15), xlim=(-0.6, len(methods) - 0.4))
         axes.grid(axis="y", color="#DDDDDD", lw=0.6)
         axes.set_axisbelow(True)
-        panels.dress(axes, name, "", "NMI" if axes is all_axes[0] else "")
+        panels.label_axes(axes, name, "", "NMI" if axes is all_axes[0] else "")
     handles = [
         all_axes[0].plot([], [], mark, color=colour, ms=6, lw=2)[0]
         for mark, colour in (("o", OUR_COLOUR), ("-", OUR_COLOUR), ("D", PAPERS_COLOUR))

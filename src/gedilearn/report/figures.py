@@ -62,7 +62,7 @@ def training_figure(run: Path) -> Path:
         axes = fig.add_subplot(small[i])
         _member_lines(axes, curves, values)
         unit = "nats squared" if name == "energy" else "nats"
-        panels.dress(axes, TERM_TITLES.get(name, one_line(name)), "iteration", unit)
+        panels.label_axes(axes, TERM_TITLES.get(name, one_line(name)), "iteration", unit)
     axes = fig.add_subplot(wide[0])
     _gap_lines(axes, curves, read.tolerance)
     _draw_events(axes, fig.add_subplot(wide[1]), read)
@@ -87,7 +87,7 @@ def _member_lines(axes: Axes, curves: Curves, values: np.ndarray) -> None:
 def _gap_lines(axes: Axes, curves: Curves, tolerance: float) -> None:
     """The gap on a log axis, with the tolerance as a dashed line."""
     positive = np.where(np.isfinite(curves.gap) & (curves.gap > 0), curves.gap, np.nan)
-    panels.dress(axes, "gap to the optimum of Proposition 1", "iteration", "nats, log scale")
+    panels.label_axes(axes, "gap to the optimum of Proposition 1", "iteration", "nats, log scale")
     if np.isnan(positive).all():
         return panels.note(axes, "no finite gap above 0 was measured")
     _member_lines(axes, curves, positive)
@@ -178,7 +178,7 @@ def _planes(read: Run, points: np.ndarray, labels: np.ndarray, sizes: list[int])
     for axes, title in zip((left, middle, right), titles, strict=True):
         axes.set(xlim=(x0, x1), ylim=(y0, y1))
         axes.set_aspect("equal" if alike else "auto")
-        panels.dress(axes, title, columns[0], columns[1] if axes is left else "")
+        panels.label_axes(axes, title, columns[0], columns[1] if axes is left else "")
     if len(sizes) <= 24:
         names = [f"cluster {k} ({size})" for k, size in enumerate(sizes)]
         below = {"ncols": min(8, len(sizes)), "fontsize": 10, "markerscale": 2, "frameon": False}
@@ -234,7 +234,7 @@ def _size_bars(axes: Axes, sizes: list[int]) -> None:
         axes.set_yticks(clusters)
     axes.set_xlim(0, 1.15 * max(*sizes, 1))
     axes.invert_yaxis()
-    panels.dress(axes, "cluster sizes", "points", "cluster")
+    panels.label_axes(axes, "cluster sizes", "points", "cluster")
 
 
 # --- the choice of the number of clusters ---------------------------------------------------------
@@ -264,9 +264,9 @@ def choice_figure(choice: Choice, path: Path) -> Path:
     right.set_ylim(0, max(1, *unused) * 1.1)
     right.yaxis.set_major_locator(MaxNLocator(integer=True))
 
-    panels.dress(left, "gap of the best initialisation", "clusters", "nats")
-    panels.dress(middle, "stability", "clusters", "adjusted Rand index")
-    panels.dress(right, "unused clusters", "clusters", "")
+    panels.label_axes(left, "gap of the best initialisation", "clusters", "nats")
+    panels.label_axes(middle, "stability", "clusters", "adjusted Rand index")
+    panels.label_axes(right, "unused clusters", "clusters", "")
     mark = f"{'chosen' if choice.stands_out else 'least bad'}: {choice.n_clusters}"
     for axes in (left, middle, right):
         axes.axvline(choice.n_clusters, color="#D55E00", lw=8, alpha=0.25, zorder=0, label=mark)

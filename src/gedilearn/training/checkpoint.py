@@ -2,7 +2,7 @@
 
 A checkpoint is a folder `step-000000123` of files; `latest.json` names the newest complete one and
 is replaced atomically after everything it names is on the disk. Nothing here is pickled: a
-checkpoint from a stranger cannot run code.
+checkpoint of unknown origin cannot run code.
 """
 
 from __future__ import annotations
