@@ -16,12 +16,12 @@ __all__ = ["GEDI", "Choice", "__version__", "choose_n_clusters"]
 
 
 def __getattr__(name: str) -> Any:
+    """The public names, imported when they are first used: torch takes its time."""
     if name == "GEDI":
-        from gedilearn.estimator import GEDI
-
-        return GEDI
-    if name in ("Choice", "choose_n_clusters"):
-        from gedilearn import selection
-
-        return getattr(selection, name)
-    raise AttributeError(f"module 'gedilearn' has no attribute {name!r}")
+        from gedilearn import estimator as module
+    elif name in ("Choice", "choose_n_clusters"):
+        from gedilearn import selection as module  # type: ignore[no-redef]
+    else:
+        raise AttributeError(f"module 'gedilearn' has no attribute {name!r}")
+    globals()[name] = getattr(module, name)
+    return globals()[name]
