@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,48 @@ def test_only_the_energy_model_knows_softmax_and_logsumexp_over_clusters(path: P
     # These sum over the batch, over the nodes of a grid, and over both sides of an assignment.
     allowed = {"logsumexp"} if path.name in ("terms.py", "landscape.py", "swav.py") else set()
     assert not (called & {"softmax", "log_softmax", "logsumexp"}) - allowed
+
+
+ALL = pytest.mark.parametrize(
+    "path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
+)
+
+
+@ALL
+def test_private_names_stay_in_their_file(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gedilearn"):
+            private = [alias.name for alias in node.names if alias.name.startswith("_")]
+            assert set(private) <= {"__version__"}
+        elif isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            known = {"_replace", "_asdict"} | own
+            assert owner in ("self", "cls") or node.attr in known, f"line {node.lineno}"
+
+
+# What has one place, and the files that are that place.
+PLACES = {
+    "difflib": {"errors.py"},
+    "os.replace(": {"writing.py", "data/fetch.py"},  # a download goes on from its part
+    '"config.yaml"': {"training/run_directory.py"},
+    '"metrics.jsonl"': {"training/run_directory.py"},
+    '"model.safetensors"': {"training/run_directory.py"},
+    '"summary.json"': {"training/run_directory.py"},
+    '"labels.csv"': {"training/run_directory.py"},
+    "normalized_mutual_info_score": {"evaluation/clustering.py"},
+    "adjusted_rand_score": {"evaluation/clustering.py"},
+    "linear_sum_assignment": {"evaluation/clustering.py"},
+}
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_what_has_one_place_stands_there_alone(text: str) -> None:
+    found = {str(p.relative_to(ROOT)) for p in ROOT.rglob("*.py") if text in p.read_text()}
+    assert found <= PLACES[text] and found
+
+
+@ALL
+def test_no_file_is_longer_than_400_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
