@@ -151,8 +151,12 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
         settings = _validated(values)
     except ValidationError as error:
         raise InputError(_one_line(error)) from None
-    names = ("network", "views", "device", *([settings.method] if settings.own else []))
-    settled = {name: getattr(settings, name).resolved(settings, shape) for name in names}
+    settled = {}
+    for name in type(settings).model_fields:
+        section = getattr(settings, name)
+        in_use = name == settings.method or name not in OPTIONS
+        if isinstance(section, Section) and in_use:
+            settled[name] = section.resolved(settings, shape)
     return settings.model_copy(update=settled)
 
 
