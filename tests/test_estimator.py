@@ -410,6 +410,7 @@ def test_a_damaged_or_foreign_model_file_is_one_clear_line(tmp_path: Path, fitte
         (np.random.rand(3, 2), {"n_clusters": 5}, "n_clusters=5 for 3 points"),
         (np.random.rand(20, 2), {"n_clusters": 0}, "n_clusters=0"),
         (np.random.rand(20, 2), {"w_inv": "much"}, "w_inv='much'"),
+        (np.random.rand(20, 2), {"weights.inv": "much"}, "weights.inv='much'"),
         (np.random.rand(20, 2), {"prior": (0.5, 0.6)}, "sum to 1"),
         (np.random.rand(20, 2), {"prior": (0.2, 0.2, 0.6)}, "3 entries for n_clusters=2"),
         (np.random.rand(20, 2), {"sampler.buffer": 10}, "sampler.buffer=10"),

@@ -101,11 +101,12 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         settings = self.settings or {}
         if not isinstance(settings, Mapping):
             raise InputError(f"settings={settings!r}: give a mapping of dotted names to values")
-        given = dict(settings) | {
-            path: getattr(self, name)
+        named = {
+            path: name
             for name, path in NAMED.items()
             if getattr(self, name) is not None and not _is_object(name, getattr(self, name))
         }
+        given = dict(settings) | {path: getattr(self, name) for path, name in named.items()}
         values = preset_values(self.preset, given.get("method")) if self.preset else {}
         for path, value in given.items():
             assign(values, path, value)
@@ -114,7 +115,10 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         try:
             return resolve(values, shape)
         except InputError as error:
-            raise InputError(_in_arguments(str(error))) from None
+            message = str(error)
+            for path, name in named.items():  # in the words of the caller: w_gen, not weights.gen
+                message = message.replace(f"{path}=", f"{name}=")
+            raise InputError(message) from None
 
     def objects(self) -> list[str]:
         """The arguments that no file can hold."""
@@ -141,11 +145,3 @@ def _is_object(name: str, value: Any) -> bool:
     if name == "encoder":
         return value is not None and not isinstance(value, str)
     return name == "views" and callable(value)
-
-
-def _in_arguments(message: str) -> str:
-    """A message about settings in the words of the constructor: w_gen, not weights.gen."""
-    for name, path in NAMED.items():
-        if "." in path:
-            message = message.replace(f"{path}=", f"{name}=")
-    return message
