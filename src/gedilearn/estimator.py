@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gedilearn.arguments import Arguments, seed_of
-from gedilearn.data.arrays import Scaling, as_numbers, check_enough
+from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
 from gedilearn.settings import Settings, resolve
@@ -109,6 +109,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         The proportions that the clusters were held against, cluster by cluster.
     model_ : EnergyModel
         The trained network, a torch module.
+    point_shape_ : tuple of int
+        Shape of a point: (columns,), or (channels, height, width).
     scaling_ : Scaling
         The map between the data's units and the network's.
     settings_ : Settings
@@ -148,11 +150,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         for name in config.get("objects", []):
             if name not in others:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
-        model, used = cls(), config.get("settings", {})
+        model = cls()
         data = model.validate(X, reset=True)
-        settings = resolve(used, data.shape)
-        model = cls.from_settings(settings, run_dir=run_dir, **others)
-        model.validate(X, reset=True)
+        settings = resolve(config.get("settings", {}), data.shape)
+        fitted_as = cls.from_settings(settings, run_dir=run_dir, **others)
+        model.set_params(**fitted_as.get_params(deep=False))
         check_device(settings.device.accelerator)
         if config.get("data", {}).get("fingerprint") != fingerprint(data):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
@@ -212,6 +214,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         self.labels_ = labels
         self.model_ = result.model
         self.box_ = result.box
+        self.point_shape_ = tuple(result.box.low.shape)
         self.diagnosis_ = result.diagnosis
         self.certificate_gap_ = result.diagnosis.gap
         self.converged_ = result.diagnosis.certified
@@ -227,17 +230,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely cluster of each point: (n_samples,)."""
-        x = self._prepare(X)
+        x = self.prepare(X)
         return self.result_.labels(x)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
-        x = self._prepare(X)
+        x = self.prepare(X)
         return self.result_.probabilities(x)
 
     def transform(self, X: Any) -> np.ndarray:
         """The representation enc(x): (n_samples, h)."""
-        x = self._prepare(X)
+        x = self.prepare(X)
         return self.result_.features(x)
 
     def score_samples(self, X: Any, kind: Score = "log_density") -> np.ndarray:
@@ -247,7 +250,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         network's units, the out-of-distribution score of the paper. 'confidence': the largest
         p(y|x).
         """
-        x = self._prepare(X)
+        x = self.prepare(X)
         return self.result_.scores(x, kind)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -271,7 +274,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
-        x = self._prepare(X)
+        x = self.prepare(X)
         return self.result_.diagnose(x, self.view_function())
 
     def summary(self) -> dict[str, Any]:
@@ -354,14 +357,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
             raise InputError(" ".join(str(error).split())) from None
         return as_numbers(array, "X")
 
-    def _prepare(self, X: Any) -> Tensor:
-        """New data in the network's units."""
+    def prepare(self, X: Any) -> Tensor:
+        """New data in the network's units, checked."""
         check_is_fitted(self)
         array = self.validate(X)
-        low = self.box_.low
-        if array.shape[1:] != tuple(low.shape):
-            raise InputError(
-                f"X has points of shape {array.shape[1:]}, "
-                f"but the model was fitted to {tuple(low.shape)}"
-            )
-        return torch.from_numpy(self.scaling_.apply(array)).to(low.dtype)
+        check_same_shape(array, self.point_shape_, "X")
+        return torch.from_numpy(self.scaling_.apply(array)).to(self.box_.low.dtype)

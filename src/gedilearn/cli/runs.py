@@ -162,7 +162,7 @@ class Fitted:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a point."""
-        return tuple(self.model.box_.low.shape)
+        return self.model.point_shape_
 
     def read(
         self, data: str | None, size: str | None, skip_broken: bool, screen: Screen

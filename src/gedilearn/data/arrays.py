@@ -127,6 +127,14 @@ def check_enough(data: np.ndarray, n_clusters: int) -> None:
     )
 
 
+def check_same_shape(x: np.ndarray, shape: tuple[int, ...], name: str) -> None:
+    """Refuse points of another shape than a model was fitted to."""
+    if x.shape[1:] != shape:
+        raise InputError(
+            f"{name} has points of shape {x.shape[1:]}, but the model was fitted to {shape}"
+        )
+
+
 def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
     """Whole numbers become integers, however they were written; other text stays text."""
     y = np.asarray(values)

@@ -30,7 +30,7 @@ from gedilearn.data.fetch import File, checksum_error, digest, download, extract
 from gedilearn.data.published_formats import read_published
 from gedilearn.data.sources import Source, find
 from gedilearn.errors import InputError
-from gedilearn.writing import replacing, write_text
+from gedilearn.writing import replacing, write_json
 
 FORMAT = 1
 SCRATCH = "scratch"  # what is needed only while a set is built
@@ -127,7 +127,7 @@ def _build(
     checksums = {path.name: f"md5:{digest(path, 'md5')}" for path in read}
     described = _description(source) | {"source": origin, "checksums": checksums}
     shutil.rmtree(scratch)
-    write_text(building / "set.json", json.dumps(described, indent=1) + "\n")
+    write_json(building / "set.json", described, indent=1)
 
 
 def _description(source: Source) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gedilearn.data.arrays import evenly_spaced
+from gedilearn.data.arrays import check_same_shape, evenly_spaced
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation import frechet as distances
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.evaluation.network import Seen, Tell, check_shape, every_score, read
+from gedilearn.evaluation.network import Seen, Tell, every_score, read
 from gedilearn.evaluation.ood import Roc, compare, converted_for
 from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
 from gedilearn.evaluation.result_page import SHOWN, Clustered, write_result
@@ -94,7 +94,7 @@ def evaluate(
         raise InputError(f"probe={probe!r}: expected one of {', '.join(get_args(Probe))}")
     for data in (test, train):
         if data is not None:
-            check_shape(model, data.name, data.x)
+            check_same_shape(data.x, model.point_shape_, data.name)
     reference = (train or test).x
     outside = {
         name: converted_for(model, reference, name, other, most)
@@ -210,7 +210,7 @@ def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[Clustered, Part]
     if n == 0:
         return NOTHING, _skipped("not asked")
     begin = time.perf_counter()
-    size = CHAINS_AT_ONCE if model.box_.low.dim() == 3 else n
+    size = CHAINS_AT_ONCE if len(model.point_shape_) == 3 else n
     drawn = []
     for k, start in enumerate(range(0, n, size)):
         tell(f"samples: {start} of {n} drawn, {steps} steps each")
@@ -226,7 +226,7 @@ def _extractor(
     model: GEDI, wanted: bool, weights: Path | None, n_samples: int
 ) -> distances.Extractor | str:
     """The network for features, or why there is none; a bad file is refused before any work."""
-    shape = tuple(model.box_.low.shape)
+    shape = model.point_shape_
     if not wanted or n_samples == 0:
         return "not asked" if not wanted else "no samples"
     if len(shape) != 3 or shape[0] not in (1, 3):

@@ -35,9 +35,7 @@ def read(model: GEDI, x: np.ndarray) -> Seen:
 
     `predict`, `transform` and `score_samples` would give the same in four passes.
     """
-    scaled = (model.scaling_.apply(model.validate(x[piece])) for piece in _pieces(x))
-    dtype = model.box_.low.dtype
-    parts = [outputs(model.model_, torch.from_numpy(piece).to(dtype)) for piece in scaled]
+    parts = [outputs(model.model_, model.prepare(x[piece])) for piece in _pieces(x)]
     logits = torch.cat([part.logits for part in parts])
     scores = {"log_density": log_density(logits), "confidence": posterior(logits).amax(-1)}
     return Seen(
@@ -57,15 +55,6 @@ def every_score(model: GEDI, x: np.ndarray, known: Scores) -> Scores:
 def _pieces(x: np.ndarray) -> list[slice]:
     size = IMAGES_AT_ONCE if x.ndim == 4 else VECTORS_AT_ONCE
     return [slice(start, start + size) for start in range(0, len(x), size)]
-
-
-def check_shape(model: GEDI, name: str, x: np.ndarray) -> None:
-    """Refuse points of another shape than the model was fitted to."""
-    shape = tuple(model.box_.low.shape)
-    if x.shape[1:] != shape:
-        raise InputError(
-            f"{name} has points of shape {x.shape[1:]}, but the model was fitted to {shape}"
-        )
 
 
 def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.ndarray | None:

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gedilearn.data.arrays import check_finite, evenly_spaced
+from gedilearn.data.arrays import check_finite, check_same_shape, evenly_spaced
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.images import converted, value_range
-from gedilearn.evaluation.network import Scores, check_shape, every_score, read
+from gedilearn.evaluation.network import Scores, every_score, read
 
 
 class Roc(NamedTuple):
@@ -93,11 +93,11 @@ def converted_for(
 
     What does not fit is refused. `reference` is data that the model was made for.
     """
-    shape = tuple(model.box_.low.shape)
+    shape = model.point_shape_
     x = other.x[evenly_spaced(len(other.x), most)]
     if x.ndim == 4 and len(shape) == 3:
         return converted(x, shape, value_range(reference))
-    check_shape(model, name, x)
+    check_same_shape(x, shape, name)
     return x, "none"
 
 

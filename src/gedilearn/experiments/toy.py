@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from gedilearn.data import toy as sets
 from gedilearn.data.dataset import Dataset
@@ -162,7 +161,7 @@ def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
     other = copy.deepcopy(model)
     options = model.settings_.own.model_copy(update={"assign": "kmeans"})
     settings = model.settings_.model_copy(update={"barlow": options})
-    scaled = torch.from_numpy(other.scaling_.apply(x)).to(other.box_.low.dtype)
+    scaled = other.prepare(x)
     BarlowTwins(options).conclude(other.model_, scaled[None])
     result = replace(other.result_, settings=settings)
     diagnosis = result.diagnose(scaled, None)

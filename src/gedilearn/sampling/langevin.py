@@ -68,6 +68,13 @@ class Kernel(NamedTuple):
     max_move: float | None = None  # largest move a coordinate makes along the gradient in one step
     box: Box | None = None  # chains are clamped to it
 
+    @classmethod
+    def of(cls, settings: sections.Sampler, box: Box, calm: float = 1.0) -> Kernel:
+        """The settings' step; `calm` multiplies it, and its root the noise."""
+        inside = box if settings.clamp else None
+        step, noise = settings.step_size * calm, settings.noise * calm**0.5
+        return cls(step, noise, settings.max_move, inside)
+
 
 class State(NamedTuple):
     """Where the chains are."""
@@ -162,20 +169,12 @@ class PersistentChains:
 def persistent_chains(
     settings: sections.Sampler, box: Box, n_members: int, n_chains: int, calm: float = 1.0
 ) -> PersistentChains:
-    """This rank's share of the chains of the settings, all fresh.
-
-    `n_chains` of them move in each iteration; `calm` multiplies the Langevin step, and its root the
-    noise.
+    """This rank's share of the chains of the settings, all fresh; `n_chains` of them move in each
+    iteration.
     """
     size = max(settings.buffer // n_ranks(), n_chains)
     buffer = ReplayBuffer(n_members, size, settings.restart, box.uniform)
-    kernel = Kernel(
-        settings.step_size * calm,
-        settings.noise * calm**0.5,
-        settings.max_move,
-        box if settings.clamp else None,
-    )
-    return PersistentChains(buffer, kernel, settings.steps)
+    return PersistentChains(buffer, Kernel.of(settings, box, calm), settings.steps)
 
 
 class ReplayBuffer:

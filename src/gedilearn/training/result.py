@@ -75,9 +75,7 @@ class Result:
 
     def sample(self, n: int, steps: int, seed: int) -> Tensor:
         """Ends of Langevin chains of `steps` steps from uniform points of the box: (1, n, ...)."""
-        sampler = self.settings.sampler
-        box = self.box if sampler.clamp else None
-        kernel = Kernel(sampler.step_size, sampler.noise, sampler.max_move, box)
+        kernel = Kernel.of(self.settings.sampler, self.box)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             position = self.box.uniform(1, n)
