@@ -22,12 +22,7 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.registry import METHODS
 from gedilearn.settings import choices
-
-
-def gedi(*arguments: object, code: int = 0):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
+from helpers import run_command as gedi
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

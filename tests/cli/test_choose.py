@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from sklearn.datasets import make_blobs
-from typer.testing import CliRunner
 
-from gedilearn.cli import app
-
-
-def gedi(*arguments: object, code: int = 0):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
+from helpers import run_command as gedi
 
 
 @pytest.fixture(scope="module")

@@ -16,14 +16,13 @@ import pytest
 import yaml
 from PIL import Image
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
-from typer.testing import CliRunner
 
 from gedilearn import GEDI
-from gedilearn.cli import app
 from gedilearn.data.load import load
 from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, Settings, known_paths
 from gedilearn.training.run_directory import RunDirectory
+from helpers import run_command as gedi
 
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),
@@ -32,12 +31,6 @@ SHORT = [
 ]
 CLUSTERS_ONLY = {"density.iterations": 0}
 NAMES = ["width", "height", "depth"]
-
-
-def gedi(*arguments: object, code: int = 0):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import normalized_mutual_info_score
-from typer.testing import CliRunner
 
 from gedilearn import GEDI
-from gedilearn.cli import app
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.sources import split_for_testing
 from gedilearn.errors import InputError
+from helpers import run_command as gedi
 
 SHORT = [
     *("--set", "training.max_iter=10", "--set", "training.check_every=10"),
@@ -23,12 +22,6 @@ SHORT = [
     *("--set", "optimizer.batch_size=30", "--set", "network.width=8"),
 ]
 CHEAP = ["--samples", 0, "--probe", "none"]
-
-
-def gedi(*arguments: object, code: int = 0):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
 
 
 def squares(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,27 +11,20 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
-from typer.testing import CliRunner
 
 from gedilearn import GEDI
-from gedilearn.cli import app
 from gedilearn.cli.runs import image_options
 from gedilearn.data.image_folder import read_images
 from gedilearn.data.load import load
 from gedilearn.errors import InputError
 from gedilearn.training.run_directory import RunDirectory
+from helpers import run_command as gedi
 
 SHORT = [
     *("--set", "training.max_iter=4", "--set", "training.check_every=2"),
     *("--set", "density.iterations=2", "--set", "sampler.buffer=64"),
 ]
 SIZES = [(8, 8), (12, 10), (9, 16), (20, 20)]  # width, height
-
-
-def gedi(*arguments: object, code: int = 0):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
 
 
 def clusters(text: str) -> list[dict[str, str]]:
