@@ -177,7 +177,7 @@ def draw(
     tables: WalkTables,
     index: torch.Tensor,
     steps: int,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator,
 ) -> torch.Tensor:
     """End nodes of walks of exactly ``steps`` steps from the nodes ``index`` (any shape, int64).
 

@@ -1,4 +1,4 @@
-"""Where training runs: devices and ranks by Lightning Fabric, threads, random numbers, signals."""
+"""Where training runs: devices and ranks by Lightning Fabric, threads, signals."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def _leave() -> None:
 def working(threads: int | None, interruptible: bool) -> Iterator[Interrupt]:
     """What training changes in the process, put back as it was at the end.
 
-    Global generators, the number of threads, denormal numbers; if `interruptible`, signals.
+    The number of torch's threads, denormal numbers; if `interruptible`, signals.
     """
     signals = deferred_signals(interruptible)
-    with torch.random.fork_rng(), limited_threads(threads), flushed_denormals(), signals as asked:
+    with limited_threads(threads), flushed_denormals(), signals as asked:
         yield asked
 
 

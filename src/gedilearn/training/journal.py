@@ -66,7 +66,7 @@ class Journal:
             own = checkpoint.load_tree(folder, checkpoint.OWN.format(self.fabric.global_rank))
             shared = checkpoint.load_tree(folder, checkpoint.SHARED)
             self.seconds_before = shared["seconds"]
-            state = TrainState.load(setup, {"shared": shared, "own": own})
+            state = TrainState.load(setup, {"shared": shared, "own": own}, state.generators)
         if self.first:
             self.run.rewind(state.iteration)
         return state
