@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 
 from gedilearn import GEDI
 from gedilearn.training import loop
+from gedilearn.training.environment import limited_threads
 from helpers import gedi
 
 MOONS = make_moons(100, noise=0.05, random_state=0)[0]
@@ -153,3 +154,29 @@ def test_code_of_the_users_that_draws_globally_is_reproduced_and_the_state_put_b
         assert torch.equal(torch.get_rng_state(), before)
     assert found[0] == found[1]
     assert not torch.equal(watched[0], watched[1])
+
+
+# --- what else a process has but once -----------------------------------------------------------
+
+
+def test_each_thread_has_its_own_number_of_torch_threads_and_then_what_it_had_before() -> None:
+    before, meeting = torch.get_num_threads(), threading.Barrier(4)
+    torch.set_num_threads(3)
+
+    def number_inside(number: int | None) -> tuple[int, int]:
+        meeting.wait()
+        with limited_threads(number):
+            meeting.wait()
+            inside = torch.get_num_threads()
+            meeting.wait()
+        return inside, torch.get_num_threads()
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            seen = list(pool.map(number_inside, (1, 2, None, 1)))
+        assert seen == [(1, 3), (2, 3), (3, 3), (1, 3)]
+        assert torch.get_num_threads() == 3
+        with ThreadPoolExecutor(1) as new_thread:
+            assert new_thread.submit(torch.get_num_threads).result() == 3
+    finally:
+        torch.set_num_threads(before)

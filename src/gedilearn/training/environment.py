@@ -8,6 +8,7 @@ import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ def _leave() -> None:
 
 @contextlib.contextmanager
 def working(threads: int | None, interruptible: bool) -> Iterator[Interrupt]:
-    """What training changes in the process, put back as it was at the end.
+    """What training changes in its thread, put back as it was at the end.
 
     The number of torch's threads, denormal numbers; if `interruptible`, signals.
     """
@@ -105,17 +106,33 @@ def deferred_signals(active: bool) -> Iterator[Interrupt]:
 
 @contextlib.contextmanager
 def limited_threads(number: int | None) -> Iterator[None]:
-    """Compute with this many threads; None changes nothing.
+    """Let torch compute with this many threads for the calling one; None changes nothing.
 
     Two threads gain little on small products and wait for each other whenever the machine has other
     work, which can slow a fit down tenfold.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
+    before = _set_own_threads(number)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _set_own_threads(before)
+
+
+_SETTING_THREADS = threading.Lock()
+
+
+def _set_own_threads(number: int | None) -> int:
+    """Set how many threads torch takes for the calling one; how many it took before.
+
+    torch.set_num_threads also sets the number for all threads that have not used torch yet. A new
+    thread puts that one back: a fit in another thread would take it for the process's own.
+    """
+    with _SETTING_THREADS, ThreadPoolExecutor(1) as new_thread:
+        of_others = new_thread.submit(torch.get_num_threads).result()
+        before = torch.get_num_threads()
+        torch.set_num_threads(number or before)
+        new_thread.submit(torch.set_num_threads, of_others).result()
+    return before
 
 
 @contextlib.contextmanager
@@ -123,7 +140,7 @@ def flushed_denormals() -> Iterator[None]:
     """Take numbers next to zero, below 1e-38, for zero, where the processor can.
 
     Confident predictions are full of them, and a processor works on them many times as long: they
-    make a step take twice its time.
+    make a step take twice its time. A processor has this setting once for each thread.
     """
     tiny = torch.full((), 1e-310, dtype=torch.float64)
     before = float(tiny * 1.0) == 0.0
