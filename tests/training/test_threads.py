@@ -45,6 +45,7 @@ def noisy(x: Tensor, generator: Generator) -> Tensor:
 
 KINDS: dict[str, tuple[np.ndarray, dict[str, Any]]] = {
     "moons": (MOONS, SHORT | {"n_init": 2}),
+    "mixed precision": (MOONS, SHORT | {"device.precision": "bf16-mixed"}),
     "own views": (MOONS, SHORT | {"views": noisy}),
     "dino": (MOONS, SHORT | {"method": "dino"}),
     "barlow": (WIDE, SHORT | {"method": "barlow", "barlow.assign": "kmeans"}),
@@ -87,6 +88,17 @@ def test_fits_in_threads_equal_the_same_fits_alone(kind: str) -> None:
     alone = [one() for one in fits]
     assert len({str(one) for one in alone}) == n
     assert at_once(fits) == alone
+
+
+def test_fits_of_both_precisions_do_not_disturb_each_other() -> None:
+    names = ["32-true", "64-true"] * 2
+    fits = [
+        partial(lambda k, name: told(fit("moons", k, **{"device.precision": name}), MOONS), k, name)
+        for k, name in enumerate(names)
+    ]
+    alone = [one() for one in fits]
+    assert at_once(fits) == alone
+    assert torch.get_default_dtype() == torch.float32
 
 
 @pytest.mark.parametrize("kind", ["moons", "colour images"])

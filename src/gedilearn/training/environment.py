@@ -27,16 +27,21 @@ def launch(device: Device) -> Fabric:
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
+    from gedilearn.training.precision import PRECISIONS, Mixed
+
+    precision = PRECISIONS[device.precision]()
     try:
         fabric = Fabric(
             accelerator=device.accelerator,
             devices=device.devices,
             num_nodes=device.num_nodes,
-            precision=device.precision,
+            plugins=precision,
         )
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"device.accelerator={device.accelerator!r}: {reason}") from None
+    if isinstance(precision, Mixed):
+        precision.device = fabric.device.type
     fabric.launch()
     if dist.is_initialized():
         atexit.register(_leave)
