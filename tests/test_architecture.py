@@ -28,6 +28,7 @@ ROOMS = [
     "sampling",
     "data",
     "ranks",
+    "threads",
     "settings",
     "sections",
     "registry",

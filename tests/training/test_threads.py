@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
+from sklearn.neighbors import NearestNeighbors
 from torch import Generator, Tensor, nn
 
 from gedilearn import GEDI
@@ -192,3 +195,24 @@ def test_each_thread_has_its_own_number_of_torch_threads_and_then_what_it_had_be
             assert new_thread.submit(torch.get_num_threads).result() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_searches_that_limit_blas_for_the_whole_process_take_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searching = threading.Lock()
+
+    def alone(search: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            assert searching.acquire(blocking=False)
+            try:
+                time.sleep(0.01)
+                return search(*arguments, **options)
+            finally:
+                searching.release()
+
+        return call
+
+    monkeypatch.setattr(KMeans, "fit", alone(KMeans.fit))
+    monkeypatch.setattr(NearestNeighbors, "kneighbors", alone(NearestNeighbors.kneighbors))
+    at_once([partial(fit, kind, 0) for kind in ("moons", "barlow", "deepcluster")] * 2)
