@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Group = Sequence[Row]
 Text = Callable[[Group], str]  # the cell of a line, from the rows of its group
 Holds = Callable[[Row], bool | None]
-NEAR = 0.05  # what a number may differ by from the paper's
 
 # --- columns ------------------------------------------------------------------------------------
 
@@ -122,13 +121,6 @@ def count(head: str, holds: Holds, *, short: str | None = None, of: str = "") ->
 def share(head: str, holds: Holds, *, short: str | None = None) -> Column:
     """The same, of how many rows."""
     return count(head, holds, short=short, of="/{}")
-
-
-def verdict(ours: float, paper: float, near: float, low: bool = False) -> str:
-    """How ours compares with a number of the paper; `low` if less is better."""
-    if abs(ours - paper) <= near + 1e-9:
-        return "reproduced"
-    return "better" if (ours < paper) == low else "not reproduced"
 
 
 def mean_and_deviation(name: str) -> Text:
