@@ -68,9 +68,9 @@ def test_the_page_says_how_each_run_was_made_and_names_its_scale(root):
         "--samples 500 --steps 60 --probe fast --ood 'svhn, first 1083'=DATA --set weights.inv=2.0"
     ) in page
     assert "Seeds 0, 1; 50000 training images, 128 clusters" in page and "torch 2.0" in page
-    assert "| CIFAR-10 | GEDI | 0.200 (0.100 to 0.300) | 0.100 |" in page
-    assert "| CIFAR-10 | k-means, pixels | 0.080 |" in page
-    assert "| SVHN (10000) | GEDI | 0.900 | 0.580 | 0.700 | 0.600 | 0.500 |" in page
+    assert "| CIFAR-10 | GEDI | 2 | 0.200 (0.100 to 0.300) | 0.100 |" in page
+    assert "| CIFAR-10 | k-means, pixels | 1 | 0.080 |" in page
+    assert "| SVHN (10000) | GEDI | 2 | 0.900 | 0.580 | 0.700 | 0.600 | 0.500 |" in page
 
 
 def test_the_page_has_a_line_for_every_number_of_the_paper(root):

@@ -165,11 +165,11 @@ def test_the_page_of_toy_shows_the_maps(rows, root, out):
     toy_rows = [rows[0] | {"method": "gedi", "verdict": "", "together": 1}]
     (root / "made" / "rows.jsonl").write_text(json.dumps(toy_rows[0]) + "\n")
     (root / "made" / "config.json").write_text((out / "config.json").read_text())
-    (out / "sensitivity.png").write_bytes(b"")
-    page = toy_tables.page(root).text
+    page, figures = toy_tables.page(root).text, toy_tables.page(root).figures
     assert "gedi reproduce sensitivity --preset paper/toy --seeds 2 --iterations 20" in page
     assert EXPERIMENT.markdown(rows).strip() in page and "(sensitivity-made.png)" in page
-    assert toy_tables.page(root).pictures == {"sensitivity-made.png": out / "sensitivity.png"}
+    assert set(figures) == {"toy-made.png", "sensitivity-made.png"}
+    assert figures["sensitivity-made.png"](root / "drawn.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_nothing_to_run_is_refused():

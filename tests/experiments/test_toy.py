@@ -249,7 +249,7 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     assert (
         all(rule in text for rule in toy_tables.RULES)
         and "Not run" not in text
-        and "png" not in text
+        and "(labels-" not in text
     )
     cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| moons |")]
     assert len(cells) == 8
@@ -257,8 +257,8 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     assert len(groups) == 16
     for group, cell in zip(groups, cells, strict=False):
         assert cell[1] == toy.NAMES[group[0]["method"]]
-        assert cell[5] == toy_tables.judged(group)
-        assert cell[6] == toy_tables.reason(group)
+        assert cell[2] == "3" and cell[6] == toy_tables.judged(group)
+        assert cell[7] == toy_tables.reason(group)
     for name in ("config.json", "rows.jsonl"):
         (tmp_path / "some").mkdir(exist_ok=True)
         lines = (out / name).read_text()

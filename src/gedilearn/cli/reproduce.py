@@ -6,8 +6,6 @@ options of their own, below; one that was registered from outside has `--seeds` 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -17,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from gedilearn.cli.app import Changes, Outside, Probe, Seed, app, changes, interruptible, outside
-from gedilearn.cli.output import Screen, csv_text, make_console, new_files
+from gedilearn.cli.output import Screen, make_console, new_files
 from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
 from gedilearn.writing import write_text
@@ -284,11 +282,13 @@ def landscape(
     \b
     gedi reproduce landscape --out tables
     """
+    from gedilearn.experiments.kept import rows_as_csv
+
     files = new_files(out, "landscape.csv", "landscape.md")
     experiment = EXPERIMENTS["landscape"]
     rows = experiment.run([0])
     experiment.show(rows, make_console())
-    for file, text in zip(files, (_csv(rows), experiment.markdown(rows)), strict=False):
+    for file, text in zip(files, (rows_as_csv(rows), experiment.markdown(rows)), strict=False):
         write_text(file, text, new=True)
         Screen().message(f"written: {file}")
 
@@ -339,6 +339,7 @@ def gen(
 
 def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: Any) -> None:
     """Run an experiment, write what is made of its rows into the folder, and show the tables."""
+    from gedilearn.experiments.kept import rows_as_csv
     from gedilearn.experiments.runner import ROWS, Runner
 
     experiment, screen = EXPERIMENTS[name], Screen()
@@ -355,7 +356,7 @@ def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: An
     if not rows:
         raise InputError(f"the experiment {name} gave no rows")
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / f"{name}.csv", _csv(rows))
+    write_text(folder / f"{name}.csv", rows_as_csv(rows))
     write_text(folder / f"{name}.md", experiment.markdown(rows))
     if experiment.figure is not None:
         experiment.figure(rows, folder / f"{name}.png")
@@ -386,14 +387,3 @@ def _folder(root: Path, name: str, iterations: int | None) -> Path:
 def _names(text: str | None) -> list[str] | None:
     """Names with commas between them; None stands for all."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    """One line a row; several words share a field, and what has parts of its own is JSON."""
-
-    def field(value: Any) -> Any:
-        if isinstance(value, list):
-            return "; ".join(map(str, value))
-        return json.dumps(value) if isinstance(value, dict) else value
-
-    return csv_text(list(rows[0]), [[field(value) for value in row.values()] for row in rows])

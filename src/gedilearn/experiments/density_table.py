@@ -270,6 +270,7 @@ MEASURES = ("nmi", "rank_fresh", "rank_box", "auroc", "auroc_gradient", "mmd", "
 COLUMNS = (
     table.label("data"),
     table.label("method", NAMES),
+    table.seeds(),
     table.ranged("NMI", "nmi"),
     table.ranged("rank, fresh", "rank_fresh", short="fresh"),
     table.ranged("rank, box", "rank_box", short="box"),

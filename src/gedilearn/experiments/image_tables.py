@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import statistics
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,8 @@ from gedilearn.experiments.images import (
     run,
     stands_for,
 )
-from gedilearn.experiments.runner import KMEANS, Kept, Row, findings, kept_in, shortened
+from gedilearn.experiments.kept import Kept, kept_in
+from gedilearn.experiments.runner import KMEANS, Row, findings, shortened
 from gedilearn.experiments.toy import NAMES as TOY_NAMES
 from gedilearn.experiments.verdict import Published
 
@@ -55,6 +55,7 @@ def _found(group: table.Group) -> str:
 COLUMNS = (
     table.label("data", TITLES),
     table.label("method", NAMES),
+    table.seeds(),
     table.ranged("NMI", "nmi"),
     table.ranged("AMI", "ami"),
     table.ranged("accuracy", "accuracy", short="acc."),
@@ -73,6 +74,7 @@ COLUMNS = (
 OOD_COLUMNS = (
     table.label("outside"),
     table.label("method", NAMES),
+    table.seeds(),
     table.ranged("log p(x)", "log_density"),
     table.ranged("gradient norm", "gradient_norm"),
     table.ranged("confidence", "confidence"),
@@ -99,7 +101,8 @@ def _own(rows: Sequence[Row], notes: Sequence[str] = (), heading: str = "") -> t
 def _ood(rows: Sequence[Row], notes: Sequence[str] = ()) -> list[table.Table]:
     """The areas of all sets outside, if there are some."""
     parts = [
-        {"outside": f"{TITLES.get(name, name)} ({areas['n']})", "method": row["method"], **areas}
+        {"outside": f"{TITLES.get(name, name)} ({areas['n']})", **areas}
+        | {key: row[key] for key in ("method", "seed")}
         for row in rows
         for name, areas in (row["ood"] or {}).items()
     ]
@@ -296,7 +299,7 @@ def page(root: Path) -> table.Page:
     page = table.Page(
         [
             "# Images: every number of the paper, and our own",
-            "Made by `make results-images`; nothing on this page is typed by hand.",
+            table.MADE.format("images"),
             "\n".join(table.bullets((*NOTES, OOD_NOTE))),
         ]
     )
@@ -319,8 +322,6 @@ def made(kept: Kept) -> str:
     for name in settings["others"]:
         if name != SHUFFLED and name not in TITLES:
             more += f" --ood {shlex.quote(name)}=DATA"
-    for name, value in settings["changes"].items():
-        more += f" --set {name}={json.dumps(value)}"
     outside = ", ".join(f"{name} ({n} images)" for name, (n, _) in settings["others"].items())
     minutes = sum(table.values(rows, "seconds") + table.values(rows, "evaluation_seconds")) / 60
     facts = [
@@ -338,9 +339,9 @@ def _add_pictures(page: table.Page, kept: Kept) -> None:
         for group in table.grouped(kept.rows, "method", method=ORDER):
             data, method = group[0]["data"], group[0]["method"]
             run = f"{data}-{method}-{min(row['seed'] for row in group)}"
-            file = kept.folder / "evaluations" / run / f"{stem}.png"
+            name = f"{stem}-{kept.folder.name}-{method}.png"
+            file = kept.picture(f"evaluations/{run}/{stem}.png", name)
             if method in methods:
-                name = f"{stem}-{kept.folder.name}-{method}.png"
                 page.add_picture(name, file, f"{method}: {stem}", f"{NAMES[method]}: {about}\n\n")
 
 

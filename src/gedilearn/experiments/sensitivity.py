@@ -108,12 +108,15 @@ def _map(rows: Sequence[Row], measure: str, title: str, **others: Any) -> table.
     inv, prior = axes_of(rows)
     names = [f"PRIOR {weight:g}" for weight in prior]
     lines = [
-        [{"data": data, "INV": f"{weight:g}", **dict(zip(names, line, strict=True))}]
+        [
+            {"data": data, "INV": f"{weight:g}", "seeds": n_seeds(rows, data)}
+            | dict(zip(names, line, strict=True))
+        ]
         for data, both in maps(rows).items()
         for weight, line in zip(inv, both[measure], strict=True)
     ]
     numbers = [table.statistic(name, name, digits=2) for name in names]
-    columns = [table.label("data"), table.label("INV"), *numbers]
+    columns = [*map(table.label, ("data", "INV", "seeds")), *numbers]
     return table.Table(title, columns, lines, heading=title, **others)
 
 
@@ -126,8 +129,13 @@ def tables(rows: Sequence[Row]) -> list[table.Table]:
     ]
 
 
+def n_seeds(rows: Sequence[Row], data: str | None = None) -> int:
+    """Of one set, or in all."""
+    return len({r["seed"] for r in rows if data in (None, r["data"])})
+
+
 def _seeds(rows: Sequence[Row]) -> str:
-    n = len({r["seed"] for r in rows})
+    n = n_seeds(rows)
     return f"{n} seed" + "s" * (n != 1)
 
 

@@ -255,6 +255,7 @@ def _method(group: table.Group) -> str:
 COLUMNS = (
     table.label("data"),
     table.Column("method", _method, words=True),
+    table.seeds(),
     table.share(f"NMI >= {SOLVED:g}", lambda row: row["nmi"] >= SOLVED, short="solved"),
     table.statistic("median NMI", "nmi", short="median"),
     table.statistic("min NMI", "nmi", min, short="min"),

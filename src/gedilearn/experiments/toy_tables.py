@@ -12,7 +12,8 @@ import numpy as np
 
 from gedilearn import panels
 from gedilearn.experiments import sensitivity, table, verdict
-from gedilearn.experiments.runner import KMEANS, Kept, Row, findings, kept_in
+from gedilearn.experiments.kept import Kept, kept_in
+from gedilearn.experiments.runner import KMEANS, Row, findings
 from gedilearn.experiments.toy import METHODS, NAMES, SETS, run, title
 from gedilearn.experiments.verdict import Published, judge, too_wide
 from gedilearn.presets import ABOUT
@@ -87,7 +88,7 @@ def _mode(head: str, mode: str) -> table.Column:
     return table.count(head, lambda row: mode in row["modes"])
 
 
-NAMED = (table.label("data"), table.label("method", NAMES))
+NAMED = (table.label("data"), table.label("method", NAMES), table.seeds())
 OURS = table.Column("NMI", table.mean_and_deviation("nmi"))
 PAPERS = table.Column("paper", _papers)
 AMI = table.statistic("AMI", "ami", statistics.fmean, digits=2)
@@ -178,7 +179,7 @@ def page(root: Path) -> table.Page:
     page = table.Page(
         [
             "# Moons and circles: every number and figure of the paper",
-            "Made by `make results-toy`; nothing on this page is typed by hand.",
+            table.MADE.format("toy"),
             *RULES,
             WHY,
             "\n".join(table.bullets((NOTES[0], NOTES[-1]))),
@@ -192,11 +193,16 @@ def page(root: Path) -> table.Page:
         page.add(table.Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown())
         if missing:
             page.add(f"Not run: {', '.join(missing)}.")
-        for stem in ("toy", "labels", "generation"):
-            _add_picture(page, kept.folder, kept.folder.name, stem)
+        name = kept.folder.name
+        page.add_figure(f"toy-{name}.png", figure, kept.rows, f"{name}: toy")
+        for stem in ("labels", "generation"):
+            shown = f"{stem}-{name}.png"
+            page.add_picture(shown, kept.picture(f"{stem}.png", shown), f"{name}: {stem}")
     for kept in kept_in(root, "*/sensitivity"):
         page.add(f"## Sensitivity: {title(kept.rows)}", _made(kept, "sensitivity"))
-        _add_picture(page, kept.folder, kept.folder.parent.name, "sensitivity")
+        name = kept.folder.parent.name
+        shown, draw = f"sensitivity-{name}.png", sensitivity.figure
+        page.add_figure(shown, draw, kept.rows, f"{name}: sensitivity")
         page.add(sensitivity.EXPERIMENT.markdown(kept.rows))
     return page
 
@@ -210,10 +216,6 @@ def _made(kept: Kept, name: str, methods: Sequence[str] = ()) -> str:
     ]
     command = f"{name} --preset {kept.config['settings']['preset']}"
     return kept.made_by(command, facts, data=SETS, methods=methods, names=NAMES)
-
-
-def _add_picture(page: table.Page, folder: Path, preset: str, stem: str) -> None:
-    page.add_picture(f"{stem}-{preset}.png", folder / f"{stem}.png", f"{preset}: {stem}")
 
 
 EXPERIMENT = table.Experiment("toy", run, tables, figure=figure, own_page=page)
