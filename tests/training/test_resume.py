@@ -19,6 +19,7 @@ from sklearn.datasets import make_moons
 from gedilearn import GEDI
 from gedilearn.errors import InputError
 from gedilearn.training import loop
+from gedilearn.training.run_directory import RunDirectory
 from helpers import gedi
 
 HERE = Path(__file__).parent
@@ -77,6 +78,14 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
     gedi(**SMALL, max_iter=20, run_dir=tmp_path / "run").fit(X)
     with pytest.raises(InputError, match="other data"):
         GEDI.resume(tmp_path / "run", X + 1)
+
+
+def test_a_run_that_another_process_trains_is_refused(tmp_path: Path) -> None:
+    gedi(**SMALL, max_iter=20, run_dir=tmp_path / "run").fit(X)
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    with RunDirectory(tmp_path / "run").held(), pytest.raises(InputError, match="in use"):
+        GEDI.resume(tmp_path / "run", X)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
 
 
 def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
