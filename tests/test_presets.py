@@ -53,7 +53,7 @@ def test_the_papers_presets_hold_the_printed_values(column):
     assert settings.n_clusters == PRINTED["network.width"][column]
     assert settings.network.encoder == "resnet8" and settings.views.kind == "paper"
     # All terms from the start, to the end, and nothing that the paper does not name.
-    assert settings.density.iterations == 0 and settings.training.tol == 0
+    assert settings.density.iterations == 0 and settings.training.early_stopping is False
     assert settings.weights.energy == 0 and not settings.weights.symmetric
     assert settings.sampler.max_move is None and settings.optimizer.grad_clip is None
     assert not settings.sampler.clamp and settings.sampler.margin == 0
@@ -128,7 +128,7 @@ def test_scaled_down_all_methods_have_equal_compute(monkeypatch):
     spent = {}
     for method in FIVE:
         settings = resolve(preset("small/cifar10", method), SHAPE)
-        assert settings.training.tol == 0  # none ends early
+        assert settings.training.early_stopping is False
         spent[method] = settings.training.max_iter * passes(method, False)
     gen = resolve(preset("small/cifar10", "gedi"), SHAPE).density.iterations
     spent["gedi"] += gen * passes("gedi", True)

@@ -158,7 +158,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         check_device(settings.device.accelerator)
         if config.get("data", {}).get("fingerprint") != fingerprint(data):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
-        return model._train(data, settings, RunDirectory(run_dir))
+        run = RunDirectory(run_dir)
+        with run.held():
+            return model._train(data, settings, run)
 
     def fit_run(
         self: Self, X: Any, run_dir: str | Path | None, source: dict[str, Any] | None = None
@@ -173,16 +175,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
                 "n_clusters=1: nothing to cluster, the network only learns the density",
                 stacklevel=3,
             )
-        directory = None
-        if run_dir is not None:
-            config = {
-                "settings": json.loads(settings.model_dump_json()),
-                "objects": self.objects(),
-                "data": (source or {"source": None})
-                | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
-            }
-            directory = RunDirectory.create(run_dir, config)
-        return self._train(data, settings, directory)
+        if run_dir is None:
+            return self._train(data, settings, None)
+        config = {
+            "settings": json.loads(settings.model_dump_json()),
+            "objects": self.objects(),
+            "data": (source or {"source": None})
+            | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
+        }
+        with RunDirectory.create(run_dir, config) as directory:
+            return self._train(data, settings, directory)
 
     def _train(
         self: Self, data: np.ndarray, settings: Settings, directory: RunDirectory | None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from gedilearn.errors import InputError
-from gedilearn.registry import SAMPLERS, VIEWS
+from gedilearn.registry import METHODS, SAMPLERS, VIEWS
 
 
 def is_images(shape: tuple[int, ...]) -> bool:
@@ -264,8 +264,13 @@ class Training(Section):
     tol: float = Field(
         0.002,
         ge=0,
-        description="Training ends, and the result is certified, when the gap to the optimum of "
-        "Proposition 1 falls below this many nats.",
+        description="The result is certified when the gap to the optimum of Proposition 1 is "
+        "below this many nats.",
+    )
+    early_stopping: bool | None = Field(
+        None,
+        description="Whether a certificate ends the search for clusters. None: for methods that "
+        "train its bound, 'gedi' and 'no-gen'; all others train to the end.",
     )
     check_every: int = Field(50, ge=1, description="Iterations between two looks at the gap.")
     checkpoint_every: float = Field(
@@ -276,13 +281,20 @@ class Training(Section):
         description="Also write the metrics of a run directory for TensorBoard (extra "
         "'tensorboard').",
     )
-    on_divergence: Literal["recover", "stop"] = Field(
+    on_divergence: Literal["recover", "stop", "ignore"] = Field(
         "recover",
         description="What to do when energies diverge: go back to the last good state and go on "
-        "more calmly, or stop with the best state so far.",
+        "more calmly, stop with the best state so far, or go on as if nothing had happened, which "
+        "the verdict tells.",
     )
     max_recoveries: int = Field(5, ge=0, description="Recoveries before training gives up.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all randomness.")
+
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Training:
+        if self.early_stopping is not None:
+            return self
+        trains_bound = {"inv", "prior"} <= set(METHODS[settings.method].weighted)
+        return self.model_copy(update={"early_stopping": trains_bound})
 
 
 class Device(Section):

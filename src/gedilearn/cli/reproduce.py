@@ -103,10 +103,11 @@ def demo(
     \b
     gedi demo
     """
-    from gedilearn.cli.runs import next_free
+    from gedilearn.cli.runs import run_folder
     from gedilearn.experiments.demo import run
 
-    run(out or next_free("demo"), make_console())
+    with run_folder(out, "demo") as folder:
+        run(folder, make_console())
 
 
 @reproduce.command()

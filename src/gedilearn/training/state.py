@@ -76,15 +76,18 @@ class Batches:
 class Kept:
     """The best so far of the members that compete for one result."""
 
+    state: dict[str, Tensor]  # its parameters
     member: int = 0
-    state: dict[str, Tensor] | None = None  # its parameters
     gap: float = math.inf  # under the certifying views
     settled: bool = False  # whether that ends the search for clusters
     target: Tensor | None = None  # (clusters,): the prior that it was held against
+    # With the guard off: when and how training diverged first, and whether it did when last seen.
+    diverged_at: int | None = None
+    trouble: str | None = None
+    diverges: bool = False
 
     def network(self, setup: Setup) -> EnergyModel:
         """The network itself."""
-        assert self.state is not None
         model = setup.network(1).to(setup.data)
         model.load_state_dict(self.state)
         return model
@@ -136,9 +139,12 @@ class TrainState:
     @classmethod
     def begin(cls, setup: Setup) -> TrainState:
         """The state before the first iteration."""
-        kept = [Kept() for _ in range(setup.n_results)]
         stage, prior = first_stage(setup.settings), make_prior(setup.settings.prior)
-        return cls._fresh(setup, stage, prior, Batches.of(setup), kept)
+        results = list(range(setup.n_results))
+        state = cls._fresh(setup, stage, prior, Batches.of(setup), [], results=results)
+        judged = state.method.judged(state.model)
+        state.kept = [Kept(judged.state_of(state.contenders(k)[0])) for k in results]
+        return state
 
     @classmethod
     def _fresh(
