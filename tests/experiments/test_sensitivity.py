@@ -151,7 +151,9 @@ def test_the_table_fits_a_terminal_of_80_columns_and_says_how_long_training_was(
     EXPERIMENT.show(wide, console)
     text = console.file.getvalue()
     assert "…" not in text and "shortened to 20 iterations" in " ".join(text.split())
-    assert "training shortened to 20 iterations; 2 seeds" in EXPERIMENT.markdown(rows)
+    assert "training shortened to 20 iterations, optimizer.batch_size=40" in EXPERIMENT.markdown(
+        rows
+    )
 
 
 def test_the_default_preset_holds_the_clusters_with_the_same_weights():

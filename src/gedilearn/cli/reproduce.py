@@ -6,6 +6,7 @@ options of their own, below; one that was registered from outside has `--seeds` 
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -119,6 +120,7 @@ def toy(
     workers: Workers = 1,
     out: Out = None,
     iterations: Iterations = None,
+    set_: Changes = None,
 ) -> None:
     """The paper's NMI on moons and circles.
 
@@ -127,10 +129,12 @@ def toy(
     \b
     gedi reproduce toy --seeds 2 --methods gedi,no-gen
     gedi reproduce toy --preset paper/toy --workers 2
+    gedi reproduce toy --preset paper/toy-literal --set training.on_divergence=recover
     """
-    folder = _folder(out or ROOT / "toy", preset, iterations)
+    options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
     asked = (range(seeds), _names(data), _names(methods))
-    _table("toy", folder, *asked, workers=workers, preset=preset, iterations=iterations)
+    folder = _folder(out or ROOT / "toy", preset, options)
+    _table("toy", folder, *asked, workers=workers, **options)
 
 
 @reproduce.command()
@@ -141,6 +145,7 @@ def labels(
     data: Sets = None,
     out: Out = None,
     iterations: Iterations = None,
+    set_: Changes = None,
 ) -> None:
     """The paper's picture of predicted clusters.
 
@@ -150,8 +155,8 @@ def labels(
     \b
     gedi reproduce labels --preset paper/toy --seed 1
     """
-    asked = {"seed": seed, "preset": preset, "iterations": iterations}
-    _picture("labels", out, data, methods, asked)
+    options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
+    _picture("labels", out, options, data=_names(data), methods=_names(methods), seed=seed)
 
 
 @reproduce.command()
@@ -169,6 +174,7 @@ def generation(
             "the data."
         ),
     ] = None,
+    set_: Changes = None,
 ) -> None:
     """The paper's picture of generated points.
 
@@ -178,8 +184,9 @@ def generation(
     \b
     gedi reproduce generation --methods jem,gedi
     """
-    asked = {"seed": seed, "preset": preset, "iterations": iterations, "steps": steps}
-    _picture("generation", out, data, methods, asked)
+    options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
+    asked = {"data": _names(data), "methods": _names(methods), "seed": seed, "steps": steps}
+    _picture("generation", out, options, **asked)
 
 
 @reproduce.command()
@@ -190,6 +197,7 @@ def sensitivity(
     workers: Workers = 1,
     out: Out = None,
     iterations: Iterations = None,
+    set_: Changes = None,
 ) -> None:
     """The paper's heat maps over the weights of INV and PRIOR.
 
@@ -199,9 +207,9 @@ def sensitivity(
     \b
     gedi reproduce sensitivity --seeds 1 --data moons --iterations 500
     """
-    folder = _folder(out or ROOT / "toy", preset, iterations) / "sensitivity"
-    asked = (range(seeds), _names(data))
-    _table("sensitivity", folder, *asked, workers=workers, preset=preset, iterations=iterations)
+    options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
+    folder = _folder(out or ROOT / "toy", preset, options) / "sensitivity"
+    _table("sensitivity", folder, range(seeds), _names(data), workers=workers, **options)
 
 
 @reproduce.command()
@@ -264,8 +272,8 @@ def images(
     asked = (range(seeds or experiment.SCALES[size].seeds), data, size, _names(methods))
     measuring = {"samples": samples, "steps": steps, "probe": probe and probe.value}
     options: dict[str, Any] = {"iterations": iterations, "changes": changes(set_)}
+    folder = _folder(out or ROOT / "images", f"{data}-{size}", options)
     options["measuring"] = measuring | {"weights": weights}
-    folder = _folder(out or ROOT / "images", f"{data}-{size}", iterations)
     _table("images", folder, *asked, outside(ood, load), **options)
 
 
@@ -367,22 +375,24 @@ def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: An
     screen.message(f"written in {folder}: {', '.join(there)}")
 
 
-def _picture(
-    name: str, out: Path | None, data: str | None, methods: str | None, asked: dict[str, Any]
-) -> None:
+def _picture(name: str, out: Path | None, options: dict[str, Any], **asked: Any) -> None:
     """Draw a picture of `toy_pictures`, and print where it is."""
     from gedilearn.experiments import toy_pictures
 
-    folder = _folder(out or ROOT / "toy", asked["preset"], asked["iterations"])
-    asked |= {"data": _names(data), "methods": _names(methods), "tell": Screen().message}
+    folder = _folder(out or ROOT / "toy", options["preset"], options)
+    wanted = toy_pictures.Asked(folder, **options, **asked, tell=Screen().message)
     with interruptible("the same command goes on from here"):
-        print(toy_pictures.PICTURES[name](toy_pictures.Asked(folder, **asked)))
+        print(toy_pictures.PICTURES[name](wanted))
 
 
-def _folder(root: Path, name: str, iterations: int | None) -> Path:
+def _folder(root: Path, name: str, options: dict[str, Any]) -> Path:
     """Rows of other settings are never mixed."""
-    shorter = "" if iterations is None else f"-{iterations}-iterations"
-    return root / (name.replace("/", "-") + shorter)
+    from gedilearn.experiments.runner import assignments
+
+    iterations = options["iterations"]
+    shorter = [] if iterations is None else [f"{iterations}-iterations"]
+    words = "-".join([name, *shorter, *assignments(options["changes"])])
+    return root / re.sub(r"[^\w.=-]+", "-", words)
 
 
 def _names(text: str | None) -> list[str] | None:

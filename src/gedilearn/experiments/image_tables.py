@@ -89,8 +89,9 @@ OOD_NOTE = (
 
 def title(rows: Sequence[Row]) -> str:
     """What the rows were made with, in words: a scaled-down or shortened run is never unnamed."""
-    data, scale, shorter = rows[0]["data"], rows[0]["scale"], rows[0]["shortened_to"]
-    return f"{TITLES[data]}, {SCALES[scale].title.format(data=data)}{shortened(shorter)}"
+    data, scale = rows[0]["data"], rows[0]["scale"]
+    changed = shortened(rows[0]["shortened_to"], rows[0]["changes"])
+    return f"{TITLES[data]}, {SCALES[scale].title.format(data=data)}{changed}"
 
 
 def _own(rows: Sequence[Row], notes: Sequence[str] = (), heading: str = "") -> table.Table:
@@ -196,9 +197,9 @@ def numbers(data: str) -> Iterator[Number]:
 def answer(number: Number, rows: Sequence[Row]) -> Answer:
     """What the rows of all runs say to a number: those at full scale if there are some."""
     own = [r for r in rows if (r["data"], r["method"]) == (number.data, number.method)]
-    unshortened = [r for r in own if r["shortened_to"] is None]
-    full = [r for r in unshortened if r["scale"] == "paper"]
-    group = full or unshortened or own
+    whole = [r for r in own if r["shortened_to"] is None and not r["changes"]]
+    full = [r for r in whole if r["scale"] == "paper"]
+    group = full or whole or own
     ours = [value for row in group if (value := value_of(number, row)) is not None]
     said, seeds = (words(number, group, ours), str(len(ours))) if ours else ("", "")
     if full:
@@ -206,7 +207,7 @@ def answer(number: Number, rows: Sequence[Row]) -> Answer:
             return Answer(said, judged(number, ours, group), seeds, number.difference(ours))
         return Answer(said, f"not measured: {MISSING[number.measure].format(number.other)}")
     command = f"gedi reproduce images --data {number.data} --scale paper --methods {number.method}"
-    why = "scaled down" if unshortened else "shortened"
+    why = "scaled down" if whole else "shortened or changed"
     needed = f"{why}: not comparable; " * bool(own) + f"needs a GPU: `{command}`"
     return Answer(said, needed, seeds)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gedilearn.errors import InputError
-from gedilearn.experiments.runner import CONFIG, KMEANS, ROWS, Row
+from gedilearn.experiments.runner import CONFIG, KMEANS, ROWS, Row, assignments
 from gedilearn.training.run_directory import read_lines
 from gedilearn.writing import csv_text, write_json, write_text
 
@@ -60,8 +61,8 @@ class Kept(NamedTuple):
         command += self._option("data", data) + self._option("methods", methods)
         if (iterations := settings.get("iterations")) is not None:
             command += f" --iterations {iterations}"
-        for name, value in settings.get("changes", {}).items():
-            more += f" --set {name}={json.dumps(value)}"
+        for assignment in assignments(settings.get("changes")):
+            more += f" --set {shlex.quote(assignment)}"
         fewer = []
         for method, name in (names or {}).items():
             own = {row["seed"] for row in self.rows if row["method"] == method}

@@ -118,19 +118,19 @@ class Runner:
         if self.workers < 1:
             raise InputError(f"workers={self.workers}: at least 1 process is needed")
         kept = [] if self.out is None else _reopen(self.out, _config(n, settings))
-        done = {_key(row): row for row in kept}
+        done = {key_of(row): row for row in kept}
         missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
         left = sum(key not in done for cell in missing for key in cell.expected())
         fits = [(fit, cell, n, settings or {}, threads) for cell in missing]
         for rows in self._as_they_come(fits):
             for row in rows:
-                if _key(row) in done:
+                if key_of(row) in done:
                     continue
                 if self.out is not None:
                     row |= commit()
                     with open(self.out / ROWS, "a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")
-                done[_key(row)] = row
+                done[key_of(row)] = row
                 left -= 1
                 self.tell(row, left)
         return [done[key] for cell in cells for key in cell.expected()]
@@ -172,7 +172,7 @@ def _one_by_one(fit: FitOne, cell: Cell, n: int, settings: Options) -> list[Row]
     return rows
 
 
-def _key(row: Row) -> Key:
+def key_of(row: Row) -> Key:
     return row["data"], row["method"], row["seed"]
 
 
@@ -216,9 +216,18 @@ def adjusted(
     return values
 
 
-def shortened(iterations: int | None) -> str:
-    """Named wherever results are shown."""
-    return "" if iterations is None else f", training shortened to {iterations} iterations"
+def shortened(iterations: int | None, changes: Options | None = None) -> str:
+    """How a run differs from its preset, named wherever results are shown."""
+    words = [] if iterations is None else [f"training shortened to {iterations} iterations"]
+    return "".join(f", {part}" for part in [*words, *assignments(changes)])
+
+
+def assignments(changes: Options | None) -> list[str]:
+    """Settings as they are given to `--set`."""
+    return [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in (changes or {}).items()
+    ]
 
 
 # --- how a training ended -----------------------------------------------------------------------
@@ -237,6 +246,11 @@ def outcome(model: GEDI) -> Row:
     }
 
 
+def diverged(row: Row) -> bool:
+    """Whether training diverged, and no guard brought it back; it may have come back by itself."""
+    return row["stopped"] == "diverged" or "training diverged" in row["verdict"]
+
+
 def findings(group: Sequence[Row], false_below: float | None = None) -> str:
     """The outcomes of several seeds in words.
 
@@ -246,7 +260,7 @@ def findings(group: Sequence[Row], false_below: float | None = None) -> str:
     gaps = [float(row["gap"]) for row in group if not row["certified"] and not row["modes"]]
     counts = {mode: modes[mode] for mode in (REPRESENTATION, CLUSTERS, PERMUTATION)}
     counts["recovered"] = sum(row["recoveries"] > 0 for row in group)
-    counts["diverged"] = sum(row["stopped"] == "diverged" for row in group)
+    counts["diverged"] = sum(map(diverged, group))
     counts["uncertified"] = len(gaps)
     counts["certified"] = sum(row["certified"] for row in group)
     if false_below is not None:

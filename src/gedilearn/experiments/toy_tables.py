@@ -13,13 +13,14 @@ import numpy as np
 from gedilearn import panels
 from gedilearn.experiments import sensitivity, table, verdict
 from gedilearn.experiments.kept import Kept, kept_in
-from gedilearn.experiments.runner import KMEANS, Row, findings
+from gedilearn.experiments.runner import KMEANS, Row, diverged, findings, key_of
 from gedilearn.experiments.toy import METHODS, NAMES, SETS, run, title
 from gedilearn.experiments.verdict import Published, judge, too_wide
 from gedilearn.presets import ABOUT
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 
 FALSE = 0.95  # a certificate with a lower NMI is a false one
+ON_DIVERGENCE = "training.on_divergence"
 OUR_COLOUR, PAPERS_COLOUR = "#0072B2", "#D55E00"
 
 # --- the paper's numbers ------------------------------------------------------------------------
@@ -69,9 +70,8 @@ NOTES = (
     f"and one with NMI < {FALSE:g} counts as false.",
     "R, C, P: seeds with representation collapse, cluster collapse, label permutation, as the "
     "monitor finds them on the training points.",
-    "Seconds are those of a cell divided by its seeds, which train side by side. The clusters "
-    "of a seed are trained until they are certified; the state that is scored is the certified "
-    "one, or else the last.",
+    "Seconds are those of a cell divided by the seeds that train side by side. The state that is "
+    "scored is the last one, or the certified one where a certificate ends the training.",
 )
 
 
@@ -168,9 +168,9 @@ def figure(rows: Sequence[Row], path: Path) -> Path:
 
 WHY = (
     "*Why* counts, over the seeds, what the monitor found on the training points, without labels: "
-    "failure modes, runs that the guard recovered from divergence and those that it could not, "
-    "runs that ended above the tolerance with none of these (uncertified), and certificates; those "
-    f"with NMI < {FALSE:g} are false."
+    "failure modes, runs that the guard recovered from divergence and those that diverged without "
+    "or in spite of it, runs that ended above the tolerance with no failure mode (uncertified), "
+    f"and certificates; those with NMI < {FALSE:g} are false."
 )
 
 
@@ -185,22 +185,24 @@ def page(root: Path) -> table.Page:
             "\n".join(table.bullets((NOTES[0], NOTES[-1]))),
         ]
     )
-    for kept in kept_in(root, command="toy"):
-        there = {(r["data"], r["method"]) for r in kept.rows}
-        missing = [f"{data} {NAMES[m]}" for data, m in PAPER if (data, m) not in there]
-        page.add(f"## {title(kept.rows).capitalize()}", ABOUT[kept.rows[0]["preset"]])
+    runs = kept_in(root, command="toy")
+    for kept in runs:
+        name, first = kept.folder.name, kept.rows[0]
+        page.add(f"## {title(kept.rows).capitalize()}", ABOUT[first["preset"]])
         page.add(_made(kept, "toy", METHODS))
         page.add(table.Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown())
-        if missing:
+        there = {(r["data"], r["method"]) for r in kept.rows}
+        missing = [f"{data} {NAMES[m]}" for data, m in PAPER if (data, m) not in there]
+        if missing and not first["changes"]:
             page.add(f"Not run: {', '.join(missing)}.")
-        name = kept.folder.name
         page.add_figure(f"toy-{name}.png", figure, kept.rows, f"{name}: toy")
         for stem in ("labels", "generation"):
             shown = f"{stem}-{name}.png"
             page.add_picture(shown, kept.picture(f"{stem}.png", shown), f"{name}: {stem}")
+    page.add(*_guards(runs))
     for kept in kept_in(root, "*/sensitivity"):
-        page.add(f"## Sensitivity: {title(kept.rows)}", _made(kept, "sensitivity"))
         name = kept.folder.parent.name
+        page.add(f"## Sensitivity: {title(kept.rows)}", _made(kept, "sensitivity"))
         shown, draw = f"sensitivity-{name}.png", sensitivity.figure
         page.add_figure(shown, draw, kept.rows, f"{name}: sensitivity")
         page.add(sensitivity.EXPERIMENT.markdown(kept.rows))
@@ -210,12 +212,72 @@ def page(root: Path) -> table.Page:
 def _made(kept: Kept, name: str, methods: Sequence[str] = ()) -> str:
     # k-means is trained with Barlow.
     minutes = sum(r["seconds"] for r in kept.rows if KMEANS not in r["method"]) / 60
+    settings = kept.config["settings"]
+    trained = {r["method"] for r in kept.rows} if methods else {"gedi"}
+    ended = [NAMES[m] for m in settings["ended_by_certificate"] if m in trained]
     facts = [
         f"{kept.config['n']} points a set, and as many fresh ones",
+        f"a certificate ends the training of {', '.join(ended)}, all else goes to the end"
+        if ended
+        else "all train to the end",
+        GUARDS[settings["on_divergence"]],
+        *(
+            [f"up to {most} seeds side by side"]
+            if (most := settings.get("together", 1)) > 1
+            else []
+        ),
         f"{minutes:.1f} minutes of training on one core in all",
     ]
-    command = f"{name} --preset {kept.config['settings']['preset']}"
+    command = f"{name} --preset {settings['preset']}"
     return kept.made_by(command, facts, data=SETS, methods=methods, names=NAMES)
+
+
+# --- what the guard does ------------------------------------------------------------------------
+
+GUARDS = {
+    "recover": "the guard is on (recover)",
+    "stop": "a divergence stops training",
+    "ignore": "the guard is off (ignore)",
+}
+GUARD = (
+    "When energies diverge, the guard goes back to the last good state and goes on more calmly "
+    "(`training.on_divergence=recover`); without it training goes on as it is (`ignore`). Compared "
+    "are the runs above that differ in nothing else but how many seeds train side by side, on the "
+    "seeds that both have."
+)
+GUARD_COLUMNS = (
+    *NAMED[:2],
+    table.Column("guard", lambda group: GUARDS[group[0]["guard"]], words=True),
+    NAMED[2],
+    OURS,
+    table.share("certified", lambda row: row["certified"]),
+    table.share("diverged at some time", lambda row: diverged(row) or row["recoveries"] > 0),
+    table.share("recovered", lambda row: row["recoveries"] > 0 and not diverged(row)),
+    table.share("diverged at the end", lambda row: row["stopped"] == "diverged"),
+)
+
+
+def _guards(runs: Sequence[Kept]) -> list[str]:
+    """Runs that differ in the guard alone, line by line."""
+    alike: dict[str, list[Kept]] = {}
+    for kept in runs:
+        first = kept.rows[0]
+        others = {k: v for k, v in (first["changes"] or {}).items() if k != ON_DIVERGENCE}
+        alike.setdefault(title([first | {"changes": others}]), []).append(kept)
+    parts = []
+    for name, group in alike.items():
+        both = set.intersection(*({key_of(row) for row in kept.rows} for kept in group))
+        rows = [
+            row | {"guard": kept.config["settings"]["on_divergence"]}
+            for kept in group
+            for row in kept.rows
+            if key_of(row) in both
+        ]
+        if len(group) > 1 and rows:
+            by = ("data", "method", "guard")
+            lines = table.grouped(rows, *by, data=SETS, method=NAMES, guard=GUARDS)
+            parts += [f"### {name.capitalize()}", table.Table("", GUARD_COLUMNS, lines).markdown()]
+    return ["## What the guard does", GUARD, *parts] if parts else []
 
 
 EXPERIMENT = table.Experiment("toy", run, tables, figure=figure, own_page=page)
