@@ -2,7 +2,7 @@
 
 The unit of work is a cell, one method on one set. Its seeds, each with its own draw of the data,
 train side by side; every seed is one row, scored on fresh points of the same source. Barlow Twins
-is trained once for two rows: clusters by the largest coordinate, as in the paper, and by k-means.
+is trained once for two rows: clusters by the largest coordinate, and by k-means.
 """
 
 from __future__ import annotations
