@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gedilearn.models.image_encoders import ResNet8
-from gedilearn.presets import CHANGES, PRESETS, preset, small_iterations
+from gedilearn.presets import ABOUT, CHANGES, CHOSEN, PRESETS, preset, small_iterations
 from gedilearn.settings import IMAGES, assign, flat, resolve
 from gedilearn.training.environment import launch
 from gedilearn.training.loop import begin, step
@@ -144,6 +144,10 @@ def test_the_stages_of_gedi_share_the_compute_and_other_methods_have_one():
     assert [small_iterations(m)[1] for m in FIVE if m != "gedi"] == [0, 0, 0, 0]
     assert "gedi" not in CHANGES["small/svhn"]
     assert preset("small/svhn", "gedi") == preset("small/svhn") | {"method": "gedi"}
+
+
+def test_every_preset_says_what_it_is_and_what_it_was_chosen_on():
+    assert set(PRESETS) == set(ABOUT) == set(CHOSEN)
 
 
 def test_a_preset_may_be_changed_without_harm():

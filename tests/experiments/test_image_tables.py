@@ -12,6 +12,7 @@ from gedilearn.errors import InputError
 from gedilearn.experiments import image_tables
 from gedilearn.experiments.image_tables import Number, answer
 from gedilearn.experiments.images import METHODS, NOTHING
+from gedilearn.presets import CHOSEN, CHOSEN_FOR_IMAGES
 
 # As printed: JEM, Barlow, SwAV, no gen, GEDI; "01" is taken for 0.1.
 PRINTED = """
@@ -71,6 +72,12 @@ def test_the_page_says_how_each_run_was_made_and_names_its_scale(root):
     assert "| CIFAR-10 | GEDI | 2 | 0.200 (0.100 to 0.300) | 0.100 |" in page
     assert "| CIFAR-10 | k-means, pixels | 1 | 0.080 |" in page
     assert "| SVHN (10000) | GEDI | 2 | 0.900 | 0.580 | 0.700 | 0.600 | 0.500 |" in page
+
+
+def test_the_page_says_what_settings_were_chosen_on(root):
+    page = image_tables.page(root).text
+    assert CHOSEN["small/cifar10"] in page and CHOSEN["paper/svhn"] in page
+    assert image_tables.chosen_on([made_up("default", data="mnist")]) == CHOSEN_FOR_IMAGES
 
 
 def test_the_page_has_a_line_for_every_number_of_the_paper(root):

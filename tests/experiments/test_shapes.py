@@ -19,6 +19,7 @@ from gedilearn.errors import InputError
 from gedilearn.experiments import shapes
 from gedilearn.experiments.runner import Runner
 from gedilearn.experiments.shapes import EXPERIMENT, SHAPES
+from gedilearn.presets import CHOSEN
 
 SHORT = {
     "training.max_iter": 20,
@@ -188,6 +189,7 @@ def test_the_table_fits_a_terminal_of_80_columns():
 def test_the_page_names_its_command_seeds_and_versions(rows, out):
     page = EXPERIMENT.page(out).text
     assert "gedi reproduce shapes --seeds 4 --data moons-95-5,blobs-4" in page
+    assert CHOSEN["default"] in page
     assert "Seeds 3; 80 points" in page and "max_iter=20" in page and "scikit-learn " in page
     assert EXPERIMENT.markdown(rows) in page
     with pytest.raises(InputError, match="holds no rows"):

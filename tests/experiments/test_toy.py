@@ -15,7 +15,7 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy, toy_tables
 from gedilearn.experiments.runner import Cell, Runner
-from gedilearn.presets import preset
+from gedilearn.presets import ABOUT, CHOSEN, preset
 from gedilearn.registry import METHODS
 from gedilearn.settings import resolve, settings_type
 
@@ -266,6 +266,7 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     assert "gedi reproduce toy --preset paper/toy --seeds 3 --iterations 20 --set opt" in text
     assert "Seeds 0, 1, 2; 60 points" in text and "scikit-learn " in text
     assert "; a certificate ends the training of no gen, GEDI, all else goes to the end; " in text
+    assert f"{ABOUT['paper/toy']} {CHOSEN['paper/toy']}" in text
     assert "; the guard is on (recover); up to 2 seeds side by side; " in text
     assert (
         all(rule in text for rule in toy_tables.RULES)

@@ -310,4 +310,6 @@ def tables(rows: Sequence[Row]) -> list[table.Table]:
     return [table.Table(title, COLUMNS, groups, NOTES)]
 
 
-EXPERIMENT = table.Experiment("gen", run, tables, title="What GEN buys", sets=CASES)
+EXPERIMENT = table.Experiment(
+    "gen", run, tables, title="What GEN buys", sets=CASES, preset="default"
+)

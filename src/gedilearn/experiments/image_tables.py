@@ -22,6 +22,7 @@ from gedilearn.experiments.kept import Kept, kept_in
 from gedilearn.experiments.runner import KMEANS, Row, findings, shortened
 from gedilearn.experiments.toy import NAMES as TOY_NAMES
 from gedilearn.experiments.verdict import Published
+from gedilearn.presets import CHOSEN, CHOSEN_FOR_IMAGES
 
 NAMES = TOY_NAMES | {KMEANS: "k-means, pixels"}
 ORDER = (KMEANS, *METHODS)
@@ -305,7 +306,7 @@ def page(root: Path) -> table.Page:
         ]
     )
     for kept in runs:
-        page.add(f"## {title(kept.rows)}", made(kept))
+        page.add(f"## {title(kept.rows)}", made(kept), chosen_on(kept.rows))
         page.add(*(table.markdown() for table in (_own(kept.rows), *_ood(kept.rows))))
         _add_pictures(page, kept)
     page.add("## The paper's numbers", *RULES)
@@ -313,6 +314,12 @@ def page(root: Path) -> table.Page:
     for data in PAPER_SETS:
         page.add(f"### Trained on {TITLES[data]}", paper_table(data, every).markdown())
     return page
+
+
+def chosen_on(rows: Sequence[Row]) -> str:
+    """What the settings of a run were chosen on."""
+    preset = SCALES[rows[0]["scale"]].preset.format(data=rows[0]["data"])
+    return CHOSEN_FOR_IMAGES if preset == "default" else CHOSEN[preset]
 
 
 def made(kept: Kept) -> str:

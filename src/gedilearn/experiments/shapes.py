@@ -287,5 +287,5 @@ def tables(rows: Sequence[Row]) -> list[table.Table]:
 
 
 EXPERIMENT = table.Experiment(
-    "shapes", run, tables, title="Shapes: GEDI beside scikit-learn", sets=SHAPES
+    "shapes", run, tables, title="Shapes: GEDI beside scikit-learn", sets=SHAPES, preset="default"
 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gedilearn.experiments.kept import kept_in
 from gedilearn.experiments.runner import Row
+from gedilearn.presets import CHOSEN
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -282,6 +283,7 @@ class Experiment:
     title: of the page of results
     sets: the data sets, if the command has an option for them
     figure: (rows, path) draws a picture
+    preset: whose settings it uses; the page says what they were chosen on
     own_page: folder -> page, in place of how the rows were made, and the tables
     """
 
@@ -292,6 +294,7 @@ class Experiment:
     title: str = ""
     sets: Collection[str] = ()
     figure: Draw | None = None
+    preset: str | None = None
     own_page: Callable[[Path], Page] | None = None
 
     def show(self, rows: Sequence[Row], console: Console) -> None:
@@ -319,6 +322,7 @@ class Experiment:
                 f"# {self.title or self.name}",
                 f"{MADE.format(self.name + '.csv')} {len(kept.rows)} rows, one a fit, of",
                 kept.made_by(self.name, facts, data=self.sets),
+                *([CHOSEN[self.preset]] if self.preset else []),
                 self.markdown(kept.rows),
             ]
         )

@@ -16,7 +16,7 @@ from gedilearn.experiments.kept import Kept, kept_in
 from gedilearn.experiments.runner import KMEANS, Row, diverged, findings, key_of
 from gedilearn.experiments.toy import METHODS, NAMES, SETS, run, title
 from gedilearn.experiments.verdict import Published, judge, too_wide
-from gedilearn.presets import ABOUT
+from gedilearn.presets import ABOUT, CHOSEN
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 
 FALSE = 0.95  # a certificate with a lower NMI is a false one
@@ -188,7 +188,8 @@ def page(root: Path) -> table.Page:
     runs = kept_in(root, command="toy")
     for kept in runs:
         name, first = kept.folder.name, kept.rows[0]
-        page.add(f"## {title(kept.rows).capitalize()}", ABOUT[first["preset"]])
+        about = f"{ABOUT[first['preset']]} {CHOSEN[first['preset']]}"
+        page.add(f"## {title(kept.rows).capitalize()}", about)
         page.add(_made(kept, "toy", METHODS))
         page.add(table.Table("", PAGE_COLUMNS, _groups(kept.rows)).markdown())
         there = {(r["data"], r["method"]) for r in kept.rows}
