@@ -220,7 +220,7 @@ _OF_THE_PAPER = (
 # What the settings of each were chosen on: results there are not those of data never looked at.
 CHOSEN: dict[str, str] = {
     "default": "On which sets and seeds the defaults for vectors were chosen is not recorded: the "
-    "sets and seeds of this page may be among them. Those of the baselines are as first published.",
+    "sets and seeds of this page may be among them.",
     "paper/toy-literal": _OF_THE_PAPER,
     "paper/toy": "Its departures were chosen on moons and circles, with seeds 100 to 104.",
     **{f"paper/{data}": _OF_THE_PAPER for data in _IMAGE_SETS},

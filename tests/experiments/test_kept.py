@@ -174,6 +174,15 @@ def test_collected_images_keep_their_folders_and_pictures(script, tmp_path):
     assert rows_of_csv(rows_file) == json.loads(json.dumps(rows))
 
 
+def test_runs_stand_in_the_same_order_in_both_forms(counts, script, tmp_path):
+    for name in ("a", "a-b", "a.b"):
+        run_counts([0], Runner(tmp_path / "out" / name))
+        (kept,) = kept_in(tmp_path / "out" / name, "")
+        kept.write(tmp_path / "rows" / name)
+    runs, rows = ([k.folder.name for k in kept_in(tmp_path / of)] for of in ("out", "rows"))
+    assert runs == rows == ["a", "a-b", "a.b"]
+
+
 def test_a_folder_of_something_else_is_not_collected(script, tmp_path):
     with pytest.raises(InputError, match="holds no rows"):
         script.collect("toy", tmp_path / "nothing", tmp_path / "results")

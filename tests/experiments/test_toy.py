@@ -265,7 +265,7 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     text = toy_tables.page(root).text
     assert "gedi reproduce toy --preset paper/toy --seeds 3 --iterations 20 --set opt" in text
     assert "Seeds 0, 1, 2; 60 points" in text and "scikit-learn " in text
-    assert "; a certificate ends the training of no gen, GEDI, all else goes to the end; " in text
+    assert "ends the training of no gen and GEDI, all others train to the end; " in text
     assert f"{ABOUT['paper/toy']} {CHOSEN['paper/toy']}" in text
     assert "; the guard is on (recover); up to 2 seeds side by side; " in text
     assert (
@@ -346,7 +346,7 @@ def test_the_page_holds_the_guard_against_no_guard(tmp_path):
     assert "## Preset paper/toy-literal, training.on_divergence=recover" in before
     assert "--seeds 3 --data moons --methods gedi --set training.on_divergence=recover" in before
     assert "; all train to the end; the guard is off (ignore); " in before
-    assert "a certificate ends the training of GEDI, all else goes to the end" in before
+    assert "; a certificate ends the training; the guard is on (recover); " in before
     assert [line for line in section.splitlines() if line.startswith("|")][2:] == [
         "| moons | GEDI | the guard is on (recover) | 3 | 0.80 ± 0.16 | 1/3 | 2/3 | 1/3 | 1/3 |",
         "| moons | GEDI | the guard is off (ignore) | 3 | 0.33 ± 0.19 | 0/3 | 3/3 | 0/3 | 2/3 |",

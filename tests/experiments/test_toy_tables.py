@@ -118,6 +118,8 @@ def test_a_wide_result_and_one_of_few_seeds_are_not_reproduced():
     few = [made_up(1.0, s, **one) for s in range(4)]
     assert toy_tables.judged(few) == "undecided: fewer than 5 seeds"
     assert toy_tables.judged([made_up(1.0, method="dino")]) == "not in the paper"
+    short = [made_up(1.0, s, shortened_to=70) for s in range(5)]
+    assert toy_tables.judged(short) == "shortened: not comparable"
 
 
 def test_the_page_names_the_numbers_that_the_papers_own_spread_leaves_open():

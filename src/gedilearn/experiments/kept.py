@@ -106,7 +106,7 @@ def kept_in(root: Path, pattern: str = "*", command: str = "") -> list[Kept]:
             found.append(Kept(file.with_suffix(""), rows, _read_json(config), shown))
     if command and not found:
         raise InputError(f"{root} holds no rows: gedi reproduce {command} --out {root}")
-    return found
+    return sorted(found, key=lambda kept: kept.folder)
 
 
 def runs_in(root: Path) -> list[Kept]:

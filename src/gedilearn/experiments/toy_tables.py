@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 from gedilearn import panels
 from gedilearn.experiments import sensitivity, table, verdict
 from gedilearn.experiments.kept import Kept, kept_in
-from gedilearn.experiments.runner import KMEANS, Row, diverged, findings, key_of
+from gedilearn.experiments.runner import KMEANS, Options, Row, diverged, findings, key_of
 from gedilearn.experiments.toy import METHODS, NAMES, SETS, run, title
 from gedilearn.experiments.verdict import Published, judge, too_wide
 from gedilearn.presets import ABOUT, CHOSEN
@@ -50,7 +50,11 @@ def _paper(group: table.Group) -> Published | None:
 def judged(group: table.Group) -> str:
     """The verdict on the seeds of a method, if the paper has a number."""
     paper = _paper(group)
-    return "not in the paper" if paper is None else judge(table.values(group, "nmi"), paper)
+    if paper is None:
+        return "not in the paper"
+    if group[0]["shortened_to"] is not None:
+        return "shortened: not comparable"
+    return judge(table.values(group, "nmi"), paper)
 
 
 def _difference(group: table.Group) -> str:
@@ -214,13 +218,9 @@ def _made(kept: Kept, name: str, methods: Sequence[str] = ()) -> str:
     # k-means is trained with Barlow.
     minutes = sum(r["seconds"] for r in kept.rows if KMEANS not in r["method"]) / 60
     settings = kept.config["settings"]
-    trained = {r["method"] for r in kept.rows} if methods else {"gedi"}
-    ended = [NAMES[m] for m in settings["ended_by_certificate"] if m in trained]
     facts = [
         f"{kept.config['n']} points a set, and as many fresh ones",
-        f"a certificate ends the training of {', '.join(ended)}, all else goes to the end"
-        if ended
-        else "all train to the end",
+        _ending({r["method"] for r in kept.rows} & {*NAMES} or {"gedi"}, settings),
         GUARDS[settings["on_divergence"]],
         *(
             [f"up to {most} seeds side by side"]
@@ -231,6 +231,17 @@ def _made(kept: Kept, name: str, methods: Sequence[str] = ()) -> str:
     ]
     command = f"{name} --preset {settings['preset']}"
     return kept.made_by(command, facts, data=SETS, methods=methods, names=NAMES)
+
+
+def _ending(trained: Collection[str], settings: Options) -> str:
+    """What ends the training of the methods of a run."""
+    ended = [m for m in settings["ended_by_certificate"] if m in trained]
+    if not ended:
+        return "all train to the end"
+    if len(ended) == len(trained):
+        return "a certificate ends the training"
+    names = " and ".join(NAMES[m] for m in ended)
+    return f"a certificate ends the training of {names}, all others train to the end"
 
 
 # --- what the guard does ------------------------------------------------------------------------
