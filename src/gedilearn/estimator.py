@@ -22,7 +22,7 @@ from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
 from gedilearn.settings import Settings, resolve
-from gedilearn.training.environment import check_device
+from gedilearn.training.environment import check_machine
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.result import Result, Score, load_model, save_model
@@ -155,7 +155,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         settings = resolve(config.get("settings", {}), data.shape)
         fitted_as = cls.from_settings(settings, run_dir=run_dir, **others)
         model.set_params(**fitted_as.get_params(deep=False))
-        check_device(settings.device.accelerator)
+        check_machine(settings, data.shape[1:])
         if config.get("data", {}).get("fingerprint") != fingerprint(data):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
         run = RunDirectory(run_dir)
@@ -169,7 +169,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         data = self.validate(X, reset=True)
         settings = self.resolve(data.shape)
         check_enough(data, settings.n_clusters)
-        check_device(settings.device.accelerator)
+        check_machine(settings, data.shape[1:])
         if settings.n_clusters == 1:
             warnings.warn(
                 "n_clusters=1: nothing to cluster, the network only learns the density",
