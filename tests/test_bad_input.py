@@ -526,10 +526,28 @@ def test_an_unknown_preset_is_refused_with_the_nearest():
         ("device.precision=8-true", "device.precision='8-true'"),
         ("training.seed=-1", "training.seed=-1"),
         ("network.activation=", "network.activation=None"),
+        ("optimizer.betas=[1.5,2.0]", "optimizer.betas=[1.5, 2.0]: should be less than 1"),
+        ("optimizer.betas=[0.9]", "optimizer.betas=[0.9]: an entry is missing"),
+        ("network.hidden=[0]", "network.hidden=[0]: should be greater than or equal to 1"),
+        ("network.hidden=[]", "give at least one hidden layer"),
+        ("network.hidden=[300000,300000]", "would need 1,440.0 GB"),
+        ("network.features=1000000000000", "network.features=1000000000000: should be less"),
+        ("sampler.buffer=1000000000000", "sampler.buffer=1000000000000: should be less"),
+        ("training.n_init=1000000", "the network and its optimiser would need"),
+        ("weights.inv=[1,2,3]", "weights.inv=[1, 2, 3]: give a number, or (progress, value)"),
+        ("weights.inv=[]", "weights.inv=[]: give a number, or (progress, value) points"),
+        ("weights.inv=[[0.5,1],[0.2,1]]", "progress from 0 to 1"),
+        ("weights.inv=.nan", "weights.inv=nan: values must be finite, 0 or more"),
+        ("weights.inv=[[0,.inf]]", "values must be finite, 0 or more"),
+        ("training.tol=.nan", "training.tol=nan: should be a finite number"),
+        ("prior=[.nan,0.5]", "prior=[nan, 0.5]: should be 'auto' or a finite number"),
+        ("device.devices=foo", "device.devices='foo': should be a valid integer"),
+        ("device.devices=1000", "device.devices=1000: at most"),
+        ("device.threads=100000", "device.threads=100000: should be less than or equal to 1024"),
     ],
 )
 def test_wrong_settings_are_refused(assignment, words):
-    assert words in fit_refusal("moons", "--set", assignment)
+    assert words in fit_refusal("moons", "--set", assignment, "--out", "run")
 
 
 def test_wrong_options_are_refused(run):

@@ -22,7 +22,7 @@ from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
 from gedilearn.settings import Settings, resolve
-from gedilearn.training.environment import check_device
+from gedilearn.training.environment import check_machine
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.result import Result, Score, load_model, save_model
@@ -160,10 +160,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         settings = resolve(config.get("settings", {}), data.shape)
         fitted_as = cls.from_settings(settings, run_dir=run_dir, **others)
         model.set_params(**fitted_as.get_params(deep=False))
-        check_device(settings.device.accelerator)
+        check_machine(settings, data.shape[1:])
         if config.get("data", {}).get("fingerprint") != fingerprint(data):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
-        return model._train(data, settings, RunDirectory(run_dir))
+        run = RunDirectory(run_dir)
+        with run.held():
+            return model._train(data, settings, run)
 
     def fit_run(
         self: Self, X: Any, run_dir: str | Path | None, source: dict[str, Any] | None = None
@@ -172,22 +174,22 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         data = self.validate(X, reset=True)
         settings = self.resolve(data.shape)
         check_enough(data, settings.n_clusters)
-        check_device(settings.device.accelerator)
+        check_machine(settings, data.shape[1:])
         if settings.n_clusters == 1:
             warnings.warn(
                 "n_clusters=1: nothing to cluster, the network only learns the density",
                 stacklevel=3,
             )
-        directory = None
-        if run_dir is not None:
-            config = {
-                "settings": json.loads(settings.model_dump_json()),
-                "objects": self.objects(),
-                "data": (source or {"source": None})
-                | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
-            }
-            directory = RunDirectory.create(run_dir, config)
-        return self._train(data, settings, directory)
+        if run_dir is None:
+            return self._train(data, settings, None)
+        config = {
+            "settings": json.loads(settings.model_dump_json()),
+            "objects": self.objects(),
+            "data": (source or {"source": None})
+            | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
+        }
+        with RunDirectory.create(run_dir, config) as directory:
+            return self._train(data, settings, directory)
 
     def _train(
         self: Self, data: np.ndarray, settings: Settings, directory: RunDirectory | None

@@ -5,12 +5,14 @@ Methods with settings of their own state them beside their code, as a `Section` 
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from gedilearn.errors import InputError
-from gedilearn.registry import SAMPLERS, VIEWS
+from gedilearn.registry import METHODS, SAMPLERS, VIEWS
 
 
 def is_images(shape: tuple[int, ...]) -> bool:
@@ -18,14 +20,29 @@ def is_images(shape: tuple[int, ...]) -> bool:
     return len(shape) == 4
 
 
-def _points(value: Any) -> Any:
-    """A number stays a number; pairs become a tuple of (progress, value) points."""
-    if isinstance(value, list | tuple):
-        return tuple(tuple(point) for point in value)
-    return value
+def _schedule(value: Any) -> Any:
+    """A number, or (progress, value) points as a tuple; anything else is refused."""
+    constant = isinstance(value, Real | str)  # YAML reads 1e-3 as text
+    points = [(0.0, value)] if constant else value
+    try:
+        pairs = [(float(progress), float(level)) for progress, level in points]
+    except (TypeError, ValueError):
+        pairs = []
+    moments = [progress for progress, _ in pairs]
+    in_order = moments == sorted(moments) and all(0 <= progress <= 1 for progress in moments)
+    if not pairs or not in_order:
+        raise ValueError("give a number, or (progress, value) points, progress from 0 to 1")
+    if not all(0 <= level < math.inf for _, level in pairs):
+        raise ValueError("values must be finite, 0 or more")
+    return pairs[0][1] if constant else tuple(pairs)
 
 
-Schedule = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_points)]
+# A number, or (progress, value) points joined by lines.
+Schedule = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_schedule)]
+# The width of a layer, and a number of chains or past points: what is larger fits no machine.
+Width = Annotated[int, Field(ge=1, le=1_000_000)]
+Many = Annotated[int, Field(ge=1, le=100_000_000)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 def at(schedule: float | tuple[tuple[float, float], ...], progress: float) -> float:
@@ -57,7 +74,7 @@ AUTO = "auto"
 class Section(BaseModel):
     """Settings that belong together."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def resolved(self: Self, settings: Any, shape: tuple[int, ...]) -> Self:
         """The section for data of this shape, in these `Settings`: nothing is left open."""
@@ -72,22 +89,20 @@ class Network(Section):
         description="Encoder of images: 'conv', four small convolutions, or 'resnet8', the "
         "paper's; 'auto' is 'conv'. Vectors always have a perceptron, 'mlp'.",
     )
-    width: int | None = Field(
+    width: Width | None = Field(
         None,
-        ge=1,
         description="Channels of that encoder, F of the paper; None is 32 for 'conv' and 128 for "
         "'resnet8'.",
     )
-    hidden: tuple[int, ...] = Field(
+    hidden: tuple[Width, ...] = Field(
         (100, 100), description="Widths of the encoder's hidden layers, for vectors."
     )
-    features: int | None = Field(
+    features: Width | None = Field(
         None,
-        ge=1,
         description="Width h of the representation enc(x), made by one more linear layer; None "
         "takes the last hidden layer as the representation.",
     )
-    head: tuple[int, ...] = Field((), description="Widths of the hidden layers of the head f.")
+    head: tuple[Width, ...] = Field((), description="Widths of the hidden layers of the head f.")
     activation: Literal["leaky_relu", "relu", "silu", "tanh"] = Field(
         "leaky_relu", description="Activation between layers (slope 0.2 for leaky_relu)."
     )
@@ -125,15 +140,21 @@ class Views(Section):
         "the network's units; for 'noise' also (progress, sigma) points, the first of which holds "
         "for the certificate.",
     )
+    data_noise: float = Field(
+        0.0,
+        ge=0,
+        description="Standard deviation of Gaussian noise on the points themselves, in the "
+        "network's units, where a method trains on them beside their views, or on nothing else "
+        "(the paper: 0.03 for JEM on images).",
+    )
     walk_noise: float = Field(
         0.7,
         ge=0,
         description="Length of the noise of 'walk' views, in units of the end point's distance to "
         "its last neighbour.",
     )
-    n_neighbors: int = Field(
+    n_neighbors: Many = Field(
         5,
-        ge=1,
         description="Neighbours of a point in the graph of 'walk'; more are taken while the graph "
         "has more components than there are clusters.",
     )
@@ -181,15 +202,14 @@ class Sampler(Section):
         description="What draws them. 'langevin': stochastic gradient Langevin dynamics on a "
         "replay buffer, as in the paper.",
     )
-    steps: int = Field(10, ge=1, description="Langevin steps T in each iteration.")
+    steps: Many = Field(10, description="Langevin steps T in each iteration.")
     step_size: float = Field(
         0.01125, gt=0, description="SGLD step size: multiplies the gradient (noise squared over 2)."
     )
     noise: float = Field(0.15, ge=0, description="SGLD noise: standard deviation added in a step.")
-    buffer: int = Field(1_000, ge=1, description="Chains |B| in the replay buffer.")
-    chains: int | None = Field(
+    buffer: Many = Field(1_000, description="Chains |B| in the replay buffer.")
+    chains: Many | None = Field(
         128,
-        ge=1,
         description="Most chains moved, and samples compared with the data, in each iteration: one "
         "for each point of the batch up to this number; None sets no limit.",
     )
@@ -223,10 +243,13 @@ class Optimizer(Section):
         "to 0 along half a cosine.",
     )
     warmup: int = Field(
-        0, ge=0, description="Iterations in which the learning rate rises from 0, at the start."
+        0,
+        ge=0,
+        le=100_000_000,
+        description="Iterations in which the learning rate rises from 0, at the start.",
     )
-    betas: tuple[float, float] = Field((0.9, 0.999), description="Adam's beta_1 and beta_2.")
-    batch_size: int = Field(400, ge=2, description="Points in a batch (all points if fewer).")
+    betas: tuple[Share, Share] = Field((0.9, 0.999), description="Adam's beta_1 and beta_2.")
+    batch_size: Many = Field(400, ge=2, description="Points in a batch (all points if fewer).")
     grad_clip: float | None = Field(
         None, gt=0, description="Largest gradient norm of a member; longer ones are shortened."
     )
@@ -238,6 +261,7 @@ class Density(Section):
     iterations: int = Field(
         260,
         ge=0,
+        le=100_000_000,
         description="Iterations of GEN after the clusters, for the kept initialisation; 0 trains "
         "all three terms together from the start, as in the paper.",
     )
@@ -255,19 +279,23 @@ class Density(Section):
 class Training(Section):
     """How long, how often, and when to stop."""
 
-    max_iter: int = Field(2000, ge=1, description="Most iterations (Iters of Algorithm 1).")
-    n_init: int = Field(
+    max_iter: Many = Field(2000, description="Most iterations (Iters of Algorithm 1).")
+    n_init: Width = Field(
         1,
-        ge=1,
         description="Initialisations trained at once; the one with the smallest gap is kept.",
     )
     tol: float = Field(
         0.002,
         ge=0,
-        description="Training ends, and the result is certified, when the gap to the optimum of "
-        "Proposition 1 falls below this many nats.",
+        description="The result is certified when the gap to the optimum of Proposition 1 is "
+        "below this many nats.",
     )
-    check_every: int = Field(50, ge=1, description="Iterations between two looks at the gap.")
+    early_stopping: bool | None = Field(
+        None,
+        description="Whether a certificate ends the search for clusters. None: for methods that "
+        "train its bound, 'gedi' and 'no-gen'; all others train to the end.",
+    )
+    check_every: Many = Field(50, description="Iterations between two looks at the gap.")
     checkpoint_every: float = Field(
         20.0, ge=0, description="Seconds between two checkpoints of a run directory."
     )
@@ -276,13 +304,20 @@ class Training(Section):
         description="Also write the metrics of a run directory for TensorBoard (extra "
         "'tensorboard').",
     )
-    on_divergence: Literal["recover", "stop"] = Field(
+    on_divergence: Literal["recover", "stop", "ignore"] = Field(
         "recover",
         description="What to do when energies diverge: go back to the last good state and go on "
-        "more calmly, or stop with the best state so far.",
+        "more calmly, stop with the best state so far, or go on as if nothing had happened, which "
+        "the verdict tells.",
     )
-    max_recoveries: int = Field(5, ge=0, description="Recoveries before training gives up.")
+    max_recoveries: int = Field(5, ge=0, le=100, description="Recoveries before training gives up.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all randomness.")
+
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Training:
+        if self.early_stopping is not None:
+            return self
+        trains_bound = {"inv", "prior"} <= set(METHODS[settings.method].weighted)
+        return self.model_copy(update={"early_stopping": trains_bound})
 
 
 class Device(Section):
@@ -291,11 +326,14 @@ class Device(Section):
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = Field(
         "auto", description="'auto', 'cpu', 'cuda' or 'mps'."
     )
-    devices: int | str = Field(1, description="Number of devices (ranks), or 'auto'.")
-    num_nodes: int = Field(1, ge=1, description="Number of machines.")
+    devices: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = Field(
+        1, description="Number of devices (ranks), or 'auto'."
+    )
+    num_nodes: int = Field(1, ge=1, le=1024, description="Number of machines.")
     threads: int | None = Field(
         None,
         ge=1,
+        le=1024,
         description="Processor threads of training; None is 1 for vectors, whose products are too "
         "small to share, and torch's own number for images.",
     )

@@ -24,6 +24,7 @@ from gedilearn.sections import (
     Training,
     Views,
     Weights,
+    Width,
     is_images,
 )
 
@@ -38,9 +39,8 @@ class Settings(Section):
         "are baselines with settings of their own.",
     )
 
-    n_clusters: int = Field(
+    n_clusters: Width = Field(
         2,
-        ge=1,
         description="Number of clusters c; 1 trains the density alone.",
     )
     prior: Literal["auto"] | tuple[float, ...] | None = Field(
@@ -132,10 +132,7 @@ def check_prior(prior: tuple[float, ...], n_clusters: int) -> None:
 
 
 def check_noise(views: Views) -> None:
-    """Refuse negative deviations, and schedules where there is no progress."""
-    points = views.noise if isinstance(views.noise, tuple) else ((0.0, views.noise),)
-    if any(sigma < 0 for _, sigma in points):
-        raise ValueError(f"views.noise={views.noise}: a deviation is 0 or more")
+    """Refuse a schedule where there is no progress."""
     if isinstance(views.noise, tuple) and views.kind != "noise":
         raise ValueError(f"views.noise={views.noise}: only views.kind='noise' takes a schedule")
 
@@ -150,7 +147,7 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
     try:
         settings = _validated(values)
     except ValidationError as error:
-        raise InputError(_one_line(error)) from None
+        raise InputError(_one_line(error, values)) from None
     settled = {}
     for name in type(settings).model_fields:
         section = getattr(settings, name)
@@ -235,15 +232,30 @@ def choices(path: str) -> tuple[str, ...]:
     return get_args(field.annotation)
 
 
-def _one_line(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(
-        str(part) for part in first["loc"] if not str(part).startswith(("tuple", "float"))
+def _one_line(error: ValidationError, values: dict[str, Any]) -> str:
+    """The first setting that is wrong, its value, and what it should be."""
+    known, found = known_paths(), error.errors()
+    dotted = [".".join(map(str, one["loc"])) for one in found]
+    if found[0]["type"] == "extra_forbidden":
+        return f"unknown setting {dotted[0]!r}{suggestion(dotted[0], known)}"
+    where = [_setting(path, known) for path in dotted]
+    reasons = [
+        one["msg"].removeprefix("Value error, ").replace("Field required", "an entry is missing")
+        for one, path in zip(found, where, strict=True)
+        if path == where[0]
+    ]
+    if not where[0]:
+        return reasons[0]
+    words = " or ".join(
+        dict.fromkeys(reason.removeprefix("Input should be ") for reason in reasons)
     )
-    if first["type"] == "extra_forbidden":
-        known = known_paths()
-        return f"unknown setting {where!r}{suggestion(where, known)}"
-    message = first["msg"].removeprefix("Value error, ")
-    if not where:
-        return message
-    return f"{where}={first['input']!r}: {message[0].lower()}{message[1:]}"
+    value: Any = values
+    for part in where[0].split("."):
+        value = value.get(part, found[0]["input"]) if isinstance(value, dict) else value
+    return f"{where[0]}={value!r}: {'should be ' if reasons[0].startswith('Input') else ''}{words}"
+
+
+def _setting(path: str, known: dict[str, str]) -> str:
+    """The setting that the place of an error is in: 'network.hidden' for 'network.hidden.0'."""
+    parts = path.split(".")
+    return next((p for p in (".".join(parts[:2]), parts[0]) if p in known), parts[0])

@@ -13,7 +13,7 @@ from gedilearn.estimator import GEDI
 from gedilearn.registry import METHODS
 from gedilearn.sections import Weights
 from gedilearn.settings import Settings
-from gedilearn.training.environment import check_device
+from gedilearn.training.environment import check_machine
 from gedilearn.training.loop import train
 
 
@@ -33,7 +33,7 @@ def fit_together(
     n_results = _count_results(arrays, factors or {}, settings.method)
     for array in arrays:
         check_enough(array, settings.n_clusters)
-    check_device(settings.device.accelerator)
+    check_machine(settings, arrays[0].shape[1:])
     scalings = [Scaling.of(array, settings.scaling) for array in arrays]
     scaled = torch.stack(
         [torch.from_numpy(s.apply(a)) for s, a in zip(scalings, arrays, strict=True)]

@@ -13,7 +13,7 @@ import yaml
 from PIL import Image
 
 from gedilearn import GEDI
-from gedilearn.cli.runs import image_options
+from gedilearn.cli.runs import image_options, run_folder
 from gedilearn.data.image_folder import read_images
 from gedilearn.data.load import load
 from gedilearn.errors import InputError
@@ -222,3 +222,13 @@ def test_the_number_of_clusters_of_a_folder_is_chosen_from_images_of_the_size(mi
     assert "--skip-broken" in gedi("choose", "mixed", "--size", 8, code=2).stderr
     told = gedi("choose", "mixed", "--size", "10x8", "--skip-broken", code=2).stderr
     assert "shape (12, 3, 8, 10)" in told
+
+
+def test_runs_without_a_name_never_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with run_folder(None, "x") as first, run_folder(None, "x") as second:
+        (second / "config.yaml").write_text("")
+        assert (first, second) == (Path("gedi-runs/x-1"), Path("gedi-runs/x-2"))
+    assert list(Path("gedi-runs").iterdir()) == [second]  # nothing came of the first

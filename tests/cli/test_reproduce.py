@@ -49,13 +49,15 @@ def test_a_run_writes_tables_and_says_that_it_was_shortened(tmp_path, monkeypatc
     asked = ["--data", "digits", *SHORT, "--ood", f"noise={tmp_path / 'noise.npy'}"]
     done = gedi(*asked, "--methods", "no-gen", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    folder = tmp_path / "out" / "digits-default-3-iterations"
+    changed = "network.width=4-sampler.steps=1-training.check_every=3"
+    folder = tmp_path / "out" / f"digits-default-3-iterations-{changed}"
     with open(folder / "images.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["method"] for row in rows] == ["k-means", "no-gen"]
     assert rows[1]["iterations"] == "3" and '"noise": {"n": 30' in rows[1]["ood"]
     for text in (done.output, (folder / "images.md").read_text()):
-        assert "training shortened to 3 iterations" in text
+        words = " ".join(text.split())
+        assert "training shortened to 3 iterations, network.width=4, sampler.steps=1" in words
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from sklearn.datasets import make_moons
 from gedilearn import GEDI
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import resolve
+from gedilearn.training import loop
 from gedilearn.training.environment import launch
 from gedilearn.training.loop import begin, step
 from gedilearn.training.monitor import outside
@@ -68,6 +69,37 @@ def test_stopping_instead_keeps_the_best_finite_state(tmp_path: Path) -> None:
     assert events(tmp_path / "run")[-1]["kind"] == "diverged"
     assert np.isfinite(model.predict_proba(X)).all()
     assert GEDI.load(tmp_path / "run" / "model.safetensors").verdict_ == model.verdict_
+
+
+def test_with_the_guard_off_training_goes_on_and_the_verdict_tells(tmp_path: Path) -> None:
+    off = {"training.on_divergence": "ignore"}
+    with pytest.warns(RuntimeWarning, match="with the guard off"):
+        model = gedi(**WILD, **off, run_dir=tmp_path / "run").fit(X)
+    assert model.n_iter_ == 400 and model.n_recoveries_ == 0 and model.stopped_ == "diverged"
+    assert "ever since, with the guard off: the energies of data" in model.verdict_
+    told = [e for e in events(tmp_path / "run") if e["kind"] == "diverged"]
+    assert len(told) == 1 and f"at iteration {told[0]['iteration']}," in model.verdict_
+    assert GEDI.load(tmp_path / "run" / "model.safetensors").verdict_ == model.verdict_
+
+
+def test_with_the_guard_off_a_passing_trouble_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([None, "a hiccup", None, None])
+    monkeypatch.setattr(loop, "divergence", lambda *_: next(answers))
+    values = {"training.on_divergence": "ignore", "training.check_every": 10, "max_iter": 40}
+    model = gedi(**WILD | values).fit(X)
+    assert model.stopped_ == "budget"
+    assert model.verdict_.endswith(
+        "; training diverged at iteration 20, but not at the end, with the guard off: a hiccup"
+    )
+
+
+@pytest.mark.parametrize("answer", ["ignore", "stop", "recover"])
+def test_where_no_state_is_finite_the_one_before_training_is_kept(answer: str) -> None:
+    wild = {"optimizer.learning_rate": 1e30, "training.on_divergence": answer}
+    with pytest.warns(RuntimeWarning, match="diverged"):
+        model = gedi(**WILD | wild).fit(X)
+    assert model.stopped_ == "diverged" and model.n_iter_ == 10 and not model.converged_
+    assert np.isfinite(model.predict_proba(X)).all()
 
 
 def test_recoveries_are_bounded() -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
+from gedilearn.training import loop
+from gedilearn.training.run_directory import RunDirectory
 from helpers import gedi
 
 HERE = Path(__file__).parent
@@ -101,9 +104,41 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
         GEDI.resume(tmp_path / "run", X + 1)
 
 
+def test_a_run_that_another_process_trains_is_refused(tmp_path: Path) -> None:
+    gedi(**SMALL, max_iter=20, run_dir=tmp_path / "run").fit(X)
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    with RunDirectory(tmp_path / "run").held(), pytest.raises(InputError, match="in use"):
+        GEDI.resume(tmp_path / "run", X)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+
+
 def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
     gedi(**SMALL, max_iter=20).fit(X)
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("moment", [5, 15, 27])
+def test_a_signal_between_two_checks_does_not_make_a_diverging_state_the_good_one(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wild = SMALL | {"optimizer.learning_rate": 1.0, "max_iter": 60}
+    straight = gedi(**wild, run_dir=tmp_path / "straight").fit(X)
+    assert straight.n_recoveries_ > 0
+    one_step, calls = loop.step, iter(range(1, 1000))
+
+    def interrupted_step(*arguments: Any) -> dict[str, torch.Tensor]:
+        if next(calls) == moment:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return one_step(*arguments)
+
+    monkeypatch.setattr(loop, "step", interrupted_step)
+    with pytest.raises(KeyboardInterrupt):
+        gedi(**wild, run_dir=tmp_path / "run").fit(X)
+    resumed = GEDI.resume(tmp_path / "run", X)
+    assert resumed.n_recoveries_ == straight.n_recoveries_
+    assert resumed.verdict_ == straight.verdict_
+    for ours, theirs in zip(resumed.model_.parameters(), straight.model_.parameters(), strict=True):
+        assert torch.equal(ours, theirs)

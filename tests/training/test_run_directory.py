@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,19 +12,77 @@ from gedilearn.training.run_directory import RunDirectory, read_config, read_lin
 
 def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(InputError, match="exists already"):
-        RunDirectory.create(tmp_path, {})
+    with pytest.raises(InputError, match="exists already"), RunDirectory.create(tmp_path, {}):
+        pass
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_an_empty_folder_or_one_cut_off_at_birth_is_taken(tmp_path: Path) -> None:
     (tmp_path / ".config.yaml.part").write_text("form")
-    RunDirectory.create(tmp_path, {"settings": {}})
+    with RunDirectory.create(tmp_path, {"settings": {}}):
+        pass
     assert read_config(tmp_path)["settings"] == {}
 
 
+def test_a_folder_in_use_is_refused_and_one_that_is_left_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with RunDirectory.create(folder, {}) as run:
+        with pytest.raises(InputError, match="in use by another process"), run.held():
+            pass
+        with pytest.raises(InputError, match="exists already"), RunDirectory.create(folder, {}):
+            pass
+    with run.held():
+        pass
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_is_refused_leaves_nothing(there: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "run"
+    if there:
+        folder.mkdir(parents=True)
+    with pytest.raises(InputError, match="no such device"), RunDirectory.create(folder, {}) as run:
+        run.add_event("begun", "")
+        raise InputError("no such device")
+    assert folder.exists() == there and not list((tmp_path / "a").glob("run/*"))
+
+
+def test_of_many_processes_at_once_one_gets_the_folder(tmp_path: Path) -> None:
+    script = (
+        "import sys, time\n"
+        "from gedilearn.training.run_directory import RunDirectory\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "with RunDirectory.create(sys.argv[1], {'who': sys.argv[2]}):\n"
+        "    time.sleep(0.5)\n"
+        "    print('mine', flush=True)\n"
+    )
+    together = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path / "run"), str(who)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for who in range(4)
+    ]
+    for process in together:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in together:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    ends = [process.communicate(timeout=60) for process in together]
+    winners = [who for who, (out, _) in enumerate(ends) if out == "mine\n"]
+    assert len(winners) == 1
+    assert read_config(tmp_path / "run")["who"] == str(winners[0])
+    for who, (_, errors) in enumerate(ends):
+        assert who in winners or "in use" in errors or "exists already" in errors
+
+
 def test_rewinding_drops_later_and_half_written_lines(tmp_path: Path) -> None:
-    run = RunDirectory.create(tmp_path / "run", {})
+    with RunDirectory.create(tmp_path / "run", {}) as run:
+        pass
     for iteration in (10, 20, 30):
         run.add_metrics({"iteration": iteration, "gap": [float("nan")]})
     with open(run.path / "metrics.jsonl", "a") as file:

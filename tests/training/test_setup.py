@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from sklearn.datasets import make_moons
+from sklearn.datasets import make_blobs, make_moons
 
 from gedilearn.settings import resolve
 from gedilearn.training.setup import density_stage, first_stage
@@ -75,3 +75,26 @@ def test_the_learning_rate_warms_up_and_falls_along_a_cosine() -> None:
     assert [stage.rate(i) / 0.5 for i in (1, 2)] == pytest.approx([0.25, 0.5], rel=1e-3)
     assert stage.rate(51) == pytest.approx(0.25)
     assert 0 < stage.rate(100) < 0.001
+
+
+EASY = make_blobs(120, centers=[[0, 0], [9, 9]], cluster_std=0.3, random_state=0)[0]
+
+
+@pytest.mark.parametrize(
+    "method, asked, stops",
+    [
+        ("gedi", None, True),
+        ("no-gen", None, True),
+        ("no-gen", False, False),
+        ("swav", None, False),
+        ("swav", True, True),
+    ],
+)
+def test_baselines_train_to_the_end_unless_told_to_stop_at_the_certificate(
+    method: str, asked: bool | None, stops: bool
+) -> None:
+    settings = {"training.check_every": 20, "training.early_stopping": asked}
+    model = gedi(method=method, max_iter=300, w_gen=0, random_state=0, **settings).fit(EASY)
+    assert model.settings_.training.early_stopping is stops
+    assert (model.n_iter_ < 300) == stops
+    assert model.converged_  # in all cases: what differs is when training ends

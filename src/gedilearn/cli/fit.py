@@ -91,7 +91,7 @@ def fit(
     gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
-    from gedilearn.cli.runs import describe, free_run, image_options, read, resume_command
+    from gedilearn.cli.runs import describe, image_options, read, resume_command, run_folder
     from gedilearn.estimator import GEDI
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import assign, resolve
@@ -115,9 +115,12 @@ def fit(
     screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
     dataset = read(data, screen, label_column=label_column, **images)
     settings = resolve(values, dataset.x.shape)
-    run = out or free_run(dataset.name, settings)
     model = GEDI.from_settings(settings, verbose=screen.interactive)
-    with interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config):
+    processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
+    with (
+        run_folder(out, dataset.name, processes) as run,
+        interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config),
+    ):
         model.fit_run(dataset.x, run, describe(data, label_column, images, dataset))
         _finish(model, dataset.x, dataset.y, run, screen)
 

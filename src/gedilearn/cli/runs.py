@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,6 @@ from gedilearn.data.load import is_folder, is_name, load
 from gedilearn.data.sources import split_for_testing
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.settings import Settings
 from gedilearn.training.run_directory import RunDirectory, read_config
 
 # --- reading data -------------------------------------------------------------------------------
@@ -106,19 +108,30 @@ def lasting(data: str) -> str:
 # --- run directories ----------------------------------------------------------------------------
 
 
-def free_run(name: str, settings: Settings) -> Path:
-    """The next free run directory; several processes could not agree on one."""
-    if settings.device.devices != 1 or settings.device.num_nodes != 1 or "RANK" in os.environ:
+@contextmanager
+def run_folder(out: Path | None, name: str, processes: int | str = 1) -> Iterator[Path]:
+    """The folder asked for, or gedi-runs/NAME-1, or the next number that is free.
+
+    A free one is made here, so that no other process takes it, and removed if nothing came of it.
+    """
+    if out is not None:
+        yield out
+        return
+    if processes != 1 or "RANK" in os.environ:
         raise InputError("several processes train together: name their folder with --out RUN")
-    return next_free(name)
-
-
-def next_free(name: str) -> Path:
-    """gedi-runs/NAME-1, or the next number that is free."""
-    root, number = Path("gedi-runs"), 1
-    while (root / f"{name or 'run'}-{number}").exists():
-        number += 1
-    return root / f"{name or 'run'}-{number}"
+    root = Path("gedi-runs")
+    root.mkdir(exist_ok=True)
+    for number in itertools.count(1):
+        path = root / f"{name or 'run'}-{number}"
+        with suppress(FileExistsError):
+            path.mkdir()
+            break
+    try:
+        yield path
+    finally:
+        with suppress(OSError):  # not empty
+            path.rmdir()
+            root.rmdir()
 
 
 def resume_command(run: Path) -> str:

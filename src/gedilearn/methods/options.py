@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from gedilearn.sections import Section
+from gedilearn.sections import Many, Section, Width
 
 if TYPE_CHECKING:
     from gedilearn.settings import Settings
@@ -25,12 +25,15 @@ class SwAV(Section):
     epsilon: float = Field(
         0.05, gt=0, description="SwAV: smoothness of the assignments (entropy of Sinkhorn)."
     )
-    iterations: int = Field(3, ge=1, description="SwAV: rounds of Sinkhorn-Knopp.")
+    iterations: Many = Field(3, description="SwAV: rounds of Sinkhorn-Knopp.")
     temperature: float = Field(
         0.1, gt=0, description="SwAV: temperature of the predictions; it is the model's tau."
     )
     queue: int = Field(
-        0, ge=0, description="SwAV: past embeddings that take part in the assignments."
+        0,
+        ge=0,
+        le=100_000_000,
+        description="SwAV: past embeddings that take part in the assignments.",
     )
     queue_from: float = Field(
         0.15, ge=0, le=1, description="SwAV: share of the training after which the queue is used."
@@ -38,8 +41,8 @@ class SwAV(Section):
     freeze: float = Field(
         0.0, ge=0, le=1, description="SwAV: share of the training with frozen prototypes."
     )
-    embedding: int | None = Field(
-        None, ge=1, description="SwAV: width of the embedding; None is the number of clusters."
+    embedding: Width | None = Field(
+        None, description="SwAV: width of the embedding; None is the number of clusters."
     )
     batch_norm: bool = Field(True, description="SwAV: batch normalisation between layers.")
 
@@ -56,8 +59,8 @@ class Barlow(Section):
     scale: float = Field(0.1, gt=0, description="Barlow Twins: factor of the whole loss.")
     assign: Literal["argmax", "kmeans"] = Field(
         "argmax",
-        description="Barlow Twins has no clusters of its own: 'argmax' takes the largest "
-        "coordinate of the embedding, as the paper does; 'kmeans' clusters the embedding.",
+        description="Barlow Twins has no clusters of its own, and the paper does not say how it "
+        "gets some: 'argmax' takes the largest coordinate of the embedding, 'kmeans' clusters it.",
     )
     batch_norm: bool = Field(True, description="Barlow Twins: batch normalisation between layers.")
 
@@ -80,8 +83,8 @@ class Dino(Section):
     centre_momentum: float = Field(
         0.9, ge=0, lt=1, description="DINO: memory of the average teacher output (centring)."
     )
-    embedding: int | None = Field(
-        None, ge=1, description="DINO: width of the embedding; None is the number of clusters."
+    embedding: Width | None = Field(
+        None, description="DINO: width of the embedding; None is the number of clusters."
     )
 
     def resolved(self, settings: Settings, shape: tuple[int, ...]) -> Dino:
@@ -91,14 +94,13 @@ class Dino(Section):
 class DeepCluster(Section):
     """The baseline DeepCluster: k-means on the features gives the labels of the next period."""
 
-    period: int | None = Field(
+    period: Many | None = Field(
         None,
-        ge=1,
         description="DeepCluster: iterations between two rounds of k-means; None is one pass over "
         "the data, but at least 20.",
     )
-    components: int = Field(
-        256, ge=1, description="DeepCluster: principal components kept before k-means."
+    components: Width = Field(
+        256, description="DeepCluster: principal components kept before k-means."
     )
 
     def resolved(self, settings: Settings, shape: tuple[int, ...]) -> DeepCluster:

@@ -87,8 +87,8 @@ def has_foreign_encoder(model: EnergyModel) -> bool:
     )
 
 
-def spend(model: EnergyModel, generator: Generator) -> None:
-    """Draw numbers for the perceptrons and prototypes of a copy of a model, for no use.
+def spend(model: EnergyModel, n_members: int, generator: Generator) -> None:
+    """Draw numbers for the perceptrons and prototypes of so many members of a model, for no use.
 
     Copies once drew them before they were given their own. What is drawn after a copy is then what
     a seed has always given.
@@ -97,9 +97,9 @@ def spend(model: EnergyModel, generator: Generator) -> None:
     projector = head.projector if isinstance(head, PrototypeHead) else head
     for part in (model.encoder, projector):
         if isinstance(part, MLP):
-            MLP(part.widths, part.n_members, generator=generator)
+            MLP(part.widths, n_members, generator=generator)
     if isinstance(head, PrototypeHead):
-        torch.randn(head.prototypes.shape, generator=generator)
+        torch.randn(n_members, *head.prototypes.shape[1:], generator=generator)
 
 
 def _image_encoder(

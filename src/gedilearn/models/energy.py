@@ -102,6 +102,10 @@ class EnergyModel(nn.Module):
         """log p(x) up to a constant.  x: (members, batch, ...) -> (members, batch)."""
         return log_density(self(x).logits)
 
+    def state_of(self, member: int) -> dict[str, Tensor]:
+        """A copy of the parameters and buffers of one member, as a network of its own has them."""
+        return {k: v.detach().clone() for k, v in self.select([member]).state_dict().items()}
+
     @contextmanager
     def fixed(self) -> Iterator[None]:
         """As chains need it: in evaluation mode, and no gradients of parameters computed."""

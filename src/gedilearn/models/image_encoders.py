@@ -159,7 +159,8 @@ class ResNet8(nn.Module):
 
 def _conv(inputs: int, outputs: int, kernel: int, padding: int = 0) -> nn.Conv2d:
     """A convolution whose weights are unset: it draws nothing from torch's global generator."""
-    return nn.Conv2d(inputs, outputs, kernel, padding=padding, device="meta").to_empty(device="cpu")
+    layer = nn.Conv2d(inputs, outputs, kernel, padding=padding, device="meta")
+    return layer.to_empty(device=torch.get_default_device())
 
 
 class Block(nn.Module):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import math
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +18,9 @@ import torch
 import torch.distributed as dist
 
 from gedilearn.errors import InputError
+from gedilearn.models.build import build_model
 from gedilearn.sections import Device
+from gedilearn.settings import Settings
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -48,14 +52,39 @@ def launch(device: Device) -> Fabric:
     return fabric
 
 
-def check_device(name: str) -> None:
-    """Refuse a device that this machine does not have, before anything is written."""
+def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
+    """Refuse what this machine does not have, before anything is written."""
+    device = settings.device
     present: dict[str, Callable[[], bool]] = {
         "cuda": torch.cuda.is_available,
         "mps": torch.backends.mps.is_available,
     }
+    name, ranks = device.accelerator, device.devices
     if name in present and not present[name]():
         raise InputError(f"device {name!r} is not available on this machine: use 'cpu' or 'auto'")
+    most = max(8, os.cpu_count() or 1)
+    if isinstance(ranks, int) and ranks > most:
+        raise InputError(f"device.devices={ranks}: at most {most} are started on this machine")
+    _check_memory(settings, point_shape)
+
+
+def _check_memory(settings: Settings, point_shape: tuple[int, ...]) -> None:
+    with torch.device("meta"):  # shapes without values
+        model = build_model(settings, point_shape, 1, generator=None)
+    size, members = data_type(settings.device).itemsize, settings.training.n_init
+    # Weights, their gradients and the two moments of Adam.
+    weights = 4 * members * size * sum(p.numel() for p in model.parameters())
+    chains = members * size * settings.sampler.buffer * math.prod(point_shape)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for words, needed, remedy in (
+        ("the network and its optimiser", weights, "network.hidden, network.features or n_init"),
+        ("the chains", chains, "sampler.buffer or n_init"),
+    ):
+        if needed > there:
+            raise InputError(
+                f"{words} would need {needed / 1e9:,.1f} GB, and this machine has "
+                f"{there / 1e9:,.1f} GB: choose smaller {remedy}"
+            )
 
 
 def _leave() -> None:

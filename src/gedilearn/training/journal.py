@@ -14,7 +14,7 @@ from gedilearn.training import checkpoint
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.run_directory import RunDirectory
 from gedilearn.training.setup import Setup
-from gedilearn.training.state import TrainState
+from gedilearn.training.state import TrainState, Tree
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -54,35 +54,46 @@ class Journal:
 
     # --- checkpoints -------------------------------------------------------------------------
 
-    def resume(self, setup: Setup, state: TrainState) -> TrainState:
-        """The state of the newest checkpoint; without one, the given one.
+    def resume(self, setup: Setup, state: TrainState) -> tuple[TrainState, Tree | None]:
+        """The state of the newest checkpoint, and the good one to recover from.
 
-        What was logged after it is dropped.
+        Without a checkpoint, the given one and none. What was logged after it is dropped.
         """
         if self.run is None:
-            return state
-        folder = checkpoint.latest(self.run.checkpoints)
+            return state, None
+        folder, good = checkpoint.latest(self.run.checkpoints), None
         if folder is not None:
             own = checkpoint.load_tree(folder, checkpoint.OWN.format(self.fabric.global_rank))
             shared = checkpoint.load_tree(folder, checkpoint.SHARED)
             self.seconds_before = shared["seconds"]
             state = TrainState.load(setup, {"shared": shared, "own": own}, state.generators)
+            if "good" not in own:
+                good = state.copy()
+            elif own["good"] is not None:
+                good = {"shared": shared["good"], "own": own["good"]}
         if self.first:
             self.run.rewind(state.iteration)
-        return state
+        return state, good
 
-    def save_if_due(self, state: TrainState) -> None:
+    def save_if_due(self, state: TrainState, good: Tree | None) -> None:
         """Save when the time has come; rank 0's clock counts."""
         if self.run is not None:
             due = time.perf_counter() - self.saved >= self.settings.checkpoint_every
             if self.fabric.broadcast(due):
-                self.save(state)
+                self.save(state, good)
 
-    def save(self, state: TrainState) -> None:
-        """Write a checkpoint; the newest complete one stays until this one is complete."""
+    def save(self, state: TrainState, good: Tree | None) -> None:
+        """Write a checkpoint; the newest complete one stays until this one is complete.
+
+        The good state is written only if it is another one: after a signal between two checks.
+        """
         if self.run is None:
             return
         root, tree = self.run.checkpoints, state.save()
+        if state.stopped is None and state.iteration != (
+            good["shared"]["iteration"] if good else 0
+        ):
+            tree = {part: tree[part] | {"good": good and good[part]} for part in tree}
         folder = checkpoint.step_folder(root, state.iteration)
         folder.mkdir(parents=True, exist_ok=True)
         own = checkpoint.OWN.format(self.fabric.global_rank)

@@ -6,6 +6,7 @@ result, the one with the smallest gap; several results (seeds, points of a sweep
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def train(
     on_step: Callable[[Setup, TrainState], None] | None = None,
     **more: Any,
 ) -> list[Result]:
-    """Train until all results are certified or the budget ends; from the newest checkpoint, if any.
+    """Train to the end, from the newest checkpoint, if any.
 
     `data` is (n, ...), in the network's units, and gives one result; `more` are arguments of
     `Setup.make`, by which there are several. All randomness comes from generators of this training,
@@ -49,8 +50,7 @@ def train(
     work = working(settings.device.threads, interruptible=run is not None)
     with work as interrupt, journal, Generators(fabric.device) as generators:
         setup, state = begin(data, settings, fabric, generators, **more)
-        state = journal.resume(setup, state)
-        good = state.copy() if state.iteration else None  # the last one that had not diverged
+        state, good = journal.resume(setup, state)  # `good`: the last that had not diverged
         while state.stopped is None:
             state.iteration += 1
             terms = step(setup, state)
@@ -59,13 +59,13 @@ def train(
                 state, healthy = check(setup, state, terms, good, journal)
                 if healthy and state.stopped is None:
                     good = state.copy()
-                journal.save_if_due(state)
+                journal.save_if_due(state, good)
             if on_step is not None:
                 on_step(setup, state)
             if all_agree(setup, state, interrupt.asked):
-                journal.save(state)
+                journal.save(state, good)
                 raise KeyboardInterrupt
-        journal.save(state)
+        journal.save(state, good)
         return [conclude(setup, state, k, journal.seconds()) for k in range(setup.n_results)]
 
 
@@ -127,11 +127,11 @@ def check(
     The state to go on with, and whether this one had not diverged.
     """
     seen, tol = look(setup, state), setup.settings.training.tol
-    chains, gradients = state.method.chains, state.model.gradient_norms()
-    positions = None if chains is None else chains.positions
-    trouble = divergence(terms, seen.gap, gradients, positions, setup.box)
-    if trouble is not None:
-        return go_back(setup, state, trouble, seen, good, journal), False
+    troubles = find_troubles(setup, state, terms, seen)
+    if troubles and setup.settings.training.on_divergence != "ignore":
+        return go_back(setup, state, next(iter(troubles.values())), seen, good, journal), False
+    for k in state.results:
+        note_trouble(state, k, troubles.get(k), journal)
     if float(seen.gap.min()) < tol:
         # One lucky draw among many looks is no certificate: look again, closely.
         seen = look(setup, state, repeats=REPEATS)
@@ -150,9 +150,12 @@ def check(
         # Until there is a certificate the latest state wins: views may be annealed, and where
         # predictions are undecided, an untrained state may have the smallest gap. The density
         # is new in each state, but no certificate is given up for it.
-        if settles or not state.kept[k].settled:
+        if settles or not state.kept[k].settled or not ends_early(setup, state):
             keep(state, k, best, float(seen.gap[best]), judged, settles)
     journal.check(state, terms, seen.gap, diagnosis)
+    if not seen.gap.isfinite().any():  # the guard is off, and nothing can come back from there
+        state.stopped, state.trouble = "diverged", next(iter(troubles.values()))
+        return state, False
     return move_on(setup, state, journal), True
 
 
@@ -170,15 +173,50 @@ def look(
 def keep(
     state: TrainState, result: int, member: int, gap: float, seen: Measurement, settles: bool
 ) -> None:
-    """Make a member the best so far of a result."""
+    """Make a member the best so far of a result, unless its predictions are not finite."""
+    if not math.isfinite(gap):
+        return
     kept = state.kept[result]
     if state.stage.name == "clusters":
         kept.member = member
     kept.gap, kept.settled = gap, settles
     kept.target = None if seen.target is None else seen.target[member]
-    chosen = state.method.judged(state.model).select([member])
-    spend(chosen, state.generators.cpu)
-    kept.state = {name: value.detach().clone() for name, value in chosen.state_dict().items()}
+    judged = state.method.judged(state.model)
+    kept.state = judged.state_of(member)
+    spend(judged, 1, state.generators.cpu)
+
+
+def ends_early(setup: Setup, state: TrainState) -> bool:
+    """Whether a certificate ends the stage, or, for the density, is not given up any more."""
+    return state.stage.name == "density" or bool(setup.settings.training.early_stopping)
+
+
+# --- divergence ----------------------------------------------------------------------------------
+
+
+def find_troubles(
+    setup: Setup, state: TrainState, terms: dict[str, Tensor], seen: Measurement
+) -> dict[int, str]:
+    """The results of which a member has diverged, and how."""
+    chains, gradients = state.method.chains, state.model.gradient_norms()
+    troubles = {}
+    for k in state.results:
+        own = state.contenders(k)
+        positions = None if chains is None else chains.positions[own]
+        theirs = {name: term[own] for name, term in terms.items()}
+        trouble = divergence(theirs, seen.gap[own], gradients[own], positions, setup.box)
+        if trouble is not None:
+            troubles[k] = trouble
+    return troubles
+
+
+def note_trouble(state: TrainState, k: int, trouble: str | None, journal: Journal) -> None:
+    """Keep in mind when and how a result diverged for the first time, and whether it still does."""
+    kept = state.kept[k]
+    kept.diverges = trouble is not None
+    if trouble is not None and kept.diverged_at is None:
+        kept.diverged_at, kept.trouble = state.iteration, trouble
+        journal.event(state, "diverged", f"{trouble}; the guard is off", result=k)
 
 
 def go_back(
@@ -210,7 +248,7 @@ def go_back(
     state.stopped, state.trouble = "diverged", trouble
     journal.event(state, "diverged", f"{trouble}; {state.recoveries} recoveries")
     for k in state.results:
-        if state.kept[k].state is None:
+        if math.isinf(state.kept[k].gap):  # of what was never good, the last is kept
             first = state.contenders(k)[0]
             keep(state, k, first, float(seen.gap[first]), seen, settles=False)
     return state
@@ -219,8 +257,9 @@ def go_back(
 def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
     """The next stage, or the end, when this one has done its work.
 
-    Of several results, those whose clusters have a certificate leave.
+    Of several results, those whose clusters have a certificate leave, if that ends training.
     """
+    early = ends_early(setup, state)
     done = state.iteration >= state.stage.end
     gap = max(kept.gap for kept in state.kept)
     kind = "certified" if all(kept.settled for kept in state.kept) else "budget"
@@ -229,7 +268,7 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
             state.stopped = kind
             journal.event(state, "density", f"density learnt, gap {gap:.5f}")
         return state
-    if kind == "certified" or done:
+    if (kind == "certified" and early) or done:
         message = f"clusters after {state.iteration} iterations: gap {gap:.5f}"
         journal.event(state, kind, message)
         following = density_stage(setup.settings, state.iteration)
@@ -237,7 +276,7 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
             return state.enter(setup, following)
         state.stopped = kind
         return state
-    left = [k for k in state.results if not state.kept[k].settled]
+    left = [k for k in state.results if not (early and state.kept[k].settled)]
     return state if left == state.results else state.select(setup, left)
 
 
@@ -266,6 +305,13 @@ def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
         verdict += f"; training diverged {times}: {state.trouble}"
     else:  # of several results, each may end differently
         stopped = "certified" if diagnosis.certified else "budget"
+    if kept.diverged_at is not None:
+        stopped = "diverged" if kept.diverges else stopped
+        since = "ever since" if kept.diverges else "but not at the end"
+        verdict += (
+            f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
+            f"{kept.trouble}"
+        )
     c = setup.settings.n_clusters
     prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
     return Result(

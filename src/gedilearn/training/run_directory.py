@@ -11,6 +11,7 @@
     figures/, report.html               written by `gedi report`
     evaluation/                         written by `gedi evaluate`, see `EvaluationFolder`
     tensorboard/                        the metrics once more, on request
+    .lock                held by the process that trains
 
 All names are spelled here and nowhere else. It reads without this library. Appended lines are
 flushed one by one; a line cut by a crash is dropped on resume, together with those later than the
@@ -21,12 +22,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import yaml
+from filelock import FileLock, Timeout
 
 from gedilearn import __version__
 from gedilearn.data.arrays import evenly_spaced
@@ -60,22 +64,68 @@ class RunDirectory:
         self.figures = self.path / "figures"
         self.report = self.path / "report.html"
         self.evaluation = self.path / "evaluation"
+        self.lock = self.path / ".lock"
         self._tensorboard: Any = None  # its writer, once it is wanted
 
     @classmethod
-    def create(cls, path: str | Path, config: dict[str, Any]) -> RunDirectory:
-        """Make a new run directory; an existing one, or any non-empty folder, is refused."""
-        path = Path(path)
-        if not is_first_process():
-            return cls(path)
-        if path.exists() and not (path.is_dir() and _is_empty(path)):
-            raise InputError(
-                f"{path} exists already: choose another folder, or continue it: gedi resume {path}"
-            )
-        path.mkdir(parents=True, exist_ok=True)
+    @contextmanager
+    def create(cls, path: str | Path, config: dict[str, Any]) -> Iterator[RunDirectory]:
+        """A new run directory, held; an existing one, or any non-empty folder, is refused.
+
+        What is refused before the first checkpoint leaves nothing behind.
+        """
         run, head = cls(path), {"format": FORMAT, "version": __version__}
-        write_text(run.config, yaml.safe_dump(head | config, sort_keys=False))
-        return run
+        if not is_first_process():
+            yield run
+            return
+        there = run.path.exists()
+        run.refuse_used()
+        run.path.mkdir(parents=True, exist_ok=True)
+        with run.held():
+            run.refuse_used()  # another process may have come before
+            write_text(run.config, yaml.safe_dump(head | config, sort_keys=False))
+            try:
+                yield run
+            except InputError:
+                if not run.checkpoints.exists():
+                    for file in (run.config, run.metrics, run.events, run.lock):
+                        file.unlink(missing_ok=True)
+                    if not there:
+                        run.path.rmdir()
+                raise
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from training here; the lock goes with the process, however it ends.
+
+        Of several ranks the first holds it for all.
+        """
+        if not is_first_process():
+            yield
+            return
+        try:
+            with FileLock(self.lock, timeout=0):
+                yield
+        except Timeout:
+            raise InputError(
+                f"{self.path} is in use by another process: wait until that has ended, or choose "
+                "another folder"
+            ) from None
+
+    def refuse_used(self) -> None:
+        """Refuse a folder with more in it than a lock and the leftover of an interrupted write."""
+        if self.path.is_dir():
+            used = any(
+                entry.name != self.lock.name and not is_leftover(entry, self.config.name)
+                for entry in self.path.iterdir()
+            )
+        else:
+            used = self.path.exists() or self.path.is_symlink()
+        if used:
+            raise InputError(
+                f"{self.path} exists already: choose another folder, or continue it: "
+                f"gedi resume {self.path}"
+            )
 
     def add_metrics(self, row: dict[str, Any]) -> None:
         """Append a line to the metrics."""
@@ -156,11 +206,6 @@ def read_config(path: str | Path) -> dict[str, Any]:
             f"{config.get('version', 'unknown')}; version {__version__} reads format {FORMAT}"
         )
     return config
-
-
-def _is_empty(path: Path) -> bool:
-    """Whether nothing but the leftover of an interrupted write is in a folder."""
-    return all(is_leftover(entry, RunDirectory(path).config.name) for entry in path.iterdir())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -78,15 +78,18 @@ class Batches:
 class Kept:
     """The best so far of the members that compete for one result."""
 
+    state: dict[str, Tensor]  # its parameters
     member: int = 0
-    state: dict[str, Tensor] | None = None  # its parameters
     gap: float = math.inf  # under the certifying views
     settled: bool = False  # whether that ends the search for clusters
     target: Tensor | None = None  # (clusters,): the prior that it was held against
+    # With the guard off: when and how training diverged first, and whether it did when last seen.
+    diverged_at: int | None = None
+    trouble: str | None = None
+    diverges: bool = False
 
     def network(self, setup: Setup, generator: Generator) -> EnergyModel:
         """The network itself."""
-        assert self.state is not None
         model = setup.network(1, generator).to(setup.data)
         model.load_state_dict(self.state)
         return model
@@ -132,6 +135,8 @@ class TrainState:
         view = draw_views(views, index, x, moment, generator)
         if self.method.two_views:
             x = draw_views(views, index, x, moment, generator)
+        elif noise := setup.settings.views.data_noise:
+            x = x.add(torch.empty_like(x).normal_(generator=generator), alpha=noise)
         step, progress = self.iteration - stage.begin, stage.progress(self.iteration)
         return Batch(index, x, view, step, progress, generator), data
 
@@ -140,9 +145,12 @@ class TrainState:
     @classmethod
     def begin(cls, setup: Setup, generators: Generators) -> TrainState:
         """The state before the first iteration."""
-        kept = [Kept() for _ in range(setup.n_results)]
         stage, prior = first_stage(setup.settings), make_prior(setup.settings.prior)
-        return cls._fresh(setup, stage, prior, Batches.of(setup), kept, generators)
+        results, batches = list(range(setup.n_results)), Batches.of(setup)
+        state = cls._fresh(setup, stage, prior, batches, [], generators, results=results)
+        judged = state.method.judged(state.model)
+        state.kept = [Kept(judged.state_of(state.contenders(k)[0])) for k in results]
+        return state
 
     @classmethod
     def _fresh(
@@ -164,7 +172,7 @@ class TrainState:
         model = setup.network(n_members, generators.cpu)
         if stage.name == "density":
             found = EnergyModel.join([one.network(setup, generators.cpu) for one in kept])
-            spend(found, generators.cpu)
+            spend(found, found.n_members, generators.cpu)
             model.to(setup.data).load_state_dict(found.state_dict())
             prior = fixed([one.target for one in kept], setup.settings.n_clusters)
         forward, optimizer = setup.optimised(model, stage)
@@ -212,7 +220,7 @@ class TrainState:
             self.prior.state = self.prior.state[members]
         # For the model, each of its moments, and a teacher, if the method has one.
         for _ in range(1 + len(MOMENTS) + (self.method.judged(model) is not model)):
-            spend(model, self.generators.cpu)
+            spend(model, model.n_members, self.generators.cpu)
         return replace(self, results=results, model=model, forward=forward, optimizer=optimizer)
 
     # --- saving and loading ------------------------------------------------------------------
