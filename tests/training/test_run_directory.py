@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from gedilearn.errors import InputError
-from gedilearn.training.run_directory import RunDirectory, read_config, read_lines
+from gedilearn.files import read_json_lines
+from gedilearn.training.config import read_config
+from gedilearn.training.run_directory import RunDirectory
+
+CONFIG = {
+    "settings": {"n_clusters": 3},
+    "objects": [],
+    "data": {"source": None, "shape": [30, 2], "fingerprint": "abc"},
+}
 
 
 def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -17,8 +25,8 @@ def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path) 
 
 def test_an_empty_folder_or_one_cut_off_at_birth_is_taken(tmp_path: Path) -> None:
     (tmp_path / ".config.yaml.part").write_text("form")
-    RunDirectory.create(tmp_path, {"settings": {}})
-    assert read_config(tmp_path)["settings"] == {}
+    RunDirectory.create(tmp_path, CONFIG)
+    assert read_config(tmp_path).settings == {"n_clusters": 3}
 
 
 def test_rewinding_drops_later_and_half_written_lines(tmp_path: Path) -> None:
@@ -28,7 +36,7 @@ def test_rewinding_drops_later_and_half_written_lines(tmp_path: Path) -> None:
     with open(run.path / "metrics.jsonl", "a") as file:
         file.write('{"iteration": 40, "ga')
     run.rewind(20)
-    rows = read_lines(run.path / "metrics.jsonl")
+    rows = read_json_lines(run.path / "metrics.jsonl")
     assert [row["iteration"] for row in rows] == [10, 20]
     assert rows[0]["gap"] == ["nan"]
 

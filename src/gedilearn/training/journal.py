@@ -9,10 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
+from gedilearn.files import RESTORE, reading
 from gedilearn.sections import Training
 from gedilearn.training import checkpoint
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.saved import check_saved
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState
 
@@ -65,8 +67,12 @@ class Journal:
         if folder is not None:
             own = checkpoint.load_tree(folder, checkpoint.OWN.format(self.fabric.global_rank))
             shared = checkpoint.load_tree(folder, checkpoint.SHARED)
+            with reading(folder, RESTORE):
+                check_saved(setup, shared, own)
+                state = TrainState.load(setup, {"shared": shared, "own": own})
+                if state.method.chains is not None and "buffer" not in own:
+                    raise ValueError("it has no chains")
             self.seconds_before = shared["seconds"]
-            state = TrainState.load(setup, {"shared": shared, "own": own})
         if self.first:
             self.run.rewind(state.iteration)
         return state
