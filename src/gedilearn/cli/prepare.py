@@ -161,12 +161,12 @@ def get(
     gedi fit mnist:test --clusters 10
     """
     from gedilearn.data import published
+    from gedilearn.files import read_json
 
     screen = Screen(as_json, quiet)
     path = published.get(name, directory, screen.message)
     if screen.json:
-        described = json.loads((path / "set.json").read_text(encoding="utf-8"))
-        screen.content(described | {"path": str(path)})
+        screen.content(read_json(path / "set.json") | {"path": str(path)})
 
 
 @data_sets.command("list")

@@ -16,8 +16,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from gedilearn.data.dataset import reading
 from gedilearn.errors import InputError
+from gedilearn.files import check_file, check_size, read_bytes, reading
 
 DEFLATE_RATIO = 1032  # one byte of deflate never becomes more than this
 _PIECE = 2**20
@@ -41,7 +41,6 @@ def read_published(
 # --- idx ----------------------------------------------------------------------------------------
 
 IDX_ENDINGS = ("idx3-ubyte", "idx3-ubyte.gz", "idx1-ubyte", "idx1-ubyte.gz")
-_LARGEST_IDX = 2**32  # bytes of values; 85 times as large as MNIST
 _IDX_UBYTE = 8
 
 
@@ -76,9 +75,10 @@ def labels_beside(path: Path) -> Path | None:
 def _read_idx(path: Path) -> np.ndarray:
     """The unsigned bytes in a file, plain or gzipped: images (n, h, w) or labels (n,)."""
     with reading(path):
+        size = check_file(path)
         with path.open("rb") as handle:
             zipped = handle.read(2) == b"\x1f\x8b"
-        most = path.stat().st_size * (DEFLATE_RATIO if zipped else 1)
+        most = size * (DEFLATE_RATIO if zipped else 1)
         with gzip.open(path) if zipped else path.open("rb") as stream:
             return _parse_idx(stream, most, path)
 
@@ -99,11 +99,12 @@ def _parse_idx(stream: BinaryIO | gzip.GzipFile, most: int, path: Path) -> np.nd
     if len(sizes) < 4 * dimensions or 0 in shape:
         raise InputError(f"{path}: the header is cut short or names no values; fetch it again")
     size = math.prod(shape)
-    if size > min(_LARGEST_IDX, most):
+    if size > most:
         raise InputError(
             f"{path}: the header claims {size} bytes of values {shape}, more than the file can "
             "hold; truncated or corrupt, fetch it again"
         )
+    check_size(size, f"{path}: {shape} values")
     values = bytearray()
     while piece := stream.read(min(_PIECE, size + 1 - len(values))):
         values += piece
@@ -130,7 +131,7 @@ def read_cifar(path: Path, classes: int | None = None) -> tuple[np.ndarray, np.n
     `classes` is 10 or 100 and says which layout; without it the size of the file does.
     """
     with reading(path):
-        data = np.fromfile(path, np.uint8)
+        data = np.frombuffer(read_bytes(path), np.uint8)
     asked = [classes] if classes else list(_CIFAR_LABELS)
     sizes = {c: len(_CIFAR_LABELS[c]) + _CIFAR_PIXELS for c in asked}
     fits = [c for c, size in sizes.items() if len(data) and not len(data) % size]
@@ -176,8 +177,10 @@ def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     The file calls the digit 0 "10". Only `X` and `y` are looked at, and only as plain numbers of
     the expected shape; structures, objects and functions in the file are never built.
     """
-    with reading(path), path.open("rb") as handle:
-        arrays = _load_matlab(handle, path)
+    with reading(path):
+        check_file(path)
+        with path.open("rb") as handle:
+            arrays = _load_matlab(handle, path)
     x = np.ascontiguousarray(arrays["X"].reshape(*_SVHN_IMAGE, -1).transpose(3, 2, 0, 1))
     if "y" not in arrays:
         return x, None
@@ -281,6 +284,7 @@ def _check_heads(found: dict[str, _Head], path: Path) -> None:
             f"{path}: claims {n} images in {x.size} bytes, which the file cannot hold; truncated "
             "or corrupt, fetch it again"
         )
+    check_size(x.size, f"{path}: {n} images")
     y = found.get("y")
     if y and (y.kind not in _NUMBERS or sorted(y.shape) != sorted((1, n)) or y.size > 8 * n):
         raise InputError(

@@ -132,7 +132,7 @@ def _output_width(encoder: MemberModule, point_shape: tuple[int, ...]) -> int:
     probe = torch.zeros(encoder.n_members, 2, *point_shape, dtype=first.dtype, device=first.device)
     encoder.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), first.device:
             return int(encoder(probe).shape[-1])
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
