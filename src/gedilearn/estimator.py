@@ -164,11 +164,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         settings = settings_of(run_dir, config, data.shape)
         fitted_as = cls.from_settings(settings, run_dir=run_dir, **others)
         model.set_params(**fitted_as.get_params(deep=False))
-        check_machine(settings, data.shape[1:])
         if config.data.fingerprint != fingerprint(data):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
         run = RunDirectory(run_dir)
         check_checkpoint(run, settings, data.shape[1:], model.encoder_object())
+        check_machine(settings, data.shape[1:])
         with run.held():
             return model._train(data, settings, run)
 
