@@ -349,7 +349,6 @@ def gen(
 
 def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: Any) -> None:
     """Run an experiment, write what is made of its rows into the folder, and show the tables."""
-    from gedilearn.experiments.kept import rows_as_csv
     from gedilearn.experiments.runner import OTHER, ROWS, Runner
     from gedilearn.files import reading
 
@@ -368,17 +367,12 @@ def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: An
         rows = experiment.run(*asked, runner=runner, **options)
     if not rows:
         raise InputError(f"the experiment {name} gave no rows")
-    folder.mkdir(parents=True, exist_ok=True)
     # Rows that were read may be damaged in any field; what is wrong with new ones is a bug.
     with reading(folder / ROWS, OTHER) if len(made) < len(rows) else nullcontext():
-        write_text(folder / f"{name}.csv", rows_as_csv(rows))
-        write_text(folder / f"{name}.md", experiment.markdown(rows))
-        if experiment.figure is not None:
-            experiment.figure(rows, folder / f"{name}.png")
+        written = experiment.write(rows, folder)
         experiment.show(rows, make_console())
-    written = [ROWS, *(f"{name}.{ending}" for ending in ("csv", "md", "png"))]
-    there = [file for file in written if (folder / file).exists()]
-    screen.message(f"written in {folder}: {', '.join(there)}")
+    there = [ROWS] if (folder / ROWS).exists() else []
+    screen.message(f"written in {folder}: {', '.join(there + written)}")
 
 
 def _picture(name: str, out: Path | None, options: dict[str, Any], **asked: Any) -> None:
