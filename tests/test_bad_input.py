@@ -515,7 +515,7 @@ def test_a_config_that_never_ends_or_unfolds_is_refused(run):
     (run / "config.yaml").unlink()
     (run / "config.yaml").symlink_to("/dev/zero")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("test_bad_input.contents", lambda _: {})  # which would read it
+        patch.setitem(globals(), "contents", lambda _: {})  # which would read it
         for command in commands:
             assert "config.yaml: not a regular file" in refusal(*command)
 

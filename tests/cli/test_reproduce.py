@@ -143,6 +143,36 @@ def test_it_goes_on_where_it_was(coins, tmp_path, monkeypatch):
     assert "gedi reproduce coins --seeds 2\n" in EXPERIMENTS["coins"].page(tmp_path).text
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("rows.jsonl", '"heads": 1.0', '"heads": "x"'),
+        ("rows.jsonl", '"heads": 1.0', '"tails": 1.0'),
+        ("rows.jsonl", '"seed": 0', '"seed": [0]'),
+        ("rows.jsonl", '"method"', '"m"'),
+        ("config.json", '"settings": {}', '"settings": 5'),
+        ("config.json", "{", "[" * 100_000),
+    ],
+)
+def test_damaged_rows_are_one_line_and_stay(coins, tmp_path, file, old, new):
+    reproduce("coins", "--seeds", 1, "--out", tmp_path)
+    text = (tmp_path / file).read_text()
+    assert old in text
+    damaged = text.replace(old, new, 1)
+    (tmp_path / file).write_text(damaged)
+    done = reproduce("coins", "--seeds", 1, "--out", tmp_path)
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith(f"error: {tmp_path / file} is damaged (")
+    assert done.stderr.count("\n") == 1
+    assert (tmp_path / file).read_text() == damaged
+
+
+def test_an_error_in_new_rows_is_not_dressed_up_as_damage(coins, tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "toss", lambda *_: {})
+    done = reproduce("coins", "--seeds", 1, "--out", tmp_path)
+    assert isinstance(done.exception, KeyError)
+
+
 def test_it_is_listed_with_what_it_is_about(coins):
     page = reproduce("--help").output
     assert "coins" in page and "How fair a coin is." in page

@@ -7,6 +7,7 @@ options of their own, below; one that was registered from outside has `--seeds` 
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -348,12 +349,14 @@ def gen(
 
 def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: Any) -> None:
     """Run an experiment, write what is made of its rows into the folder, and show the tables."""
-    from gedilearn.experiments.kept import rows_as_csv
-    from gedilearn.experiments.runner import ROWS, Runner
+    from gedilearn.experiments.runner import OTHER, ROWS, Runner
+    from gedilearn.files import reading
 
     experiment, screen = EXPERIMENTS[name], Screen()
+    made: list[dict[str, Any]] = []
 
     def tell(row: dict[str, Any], left: int) -> None:
+        made.append(row)
         nmi = f" NMI {row['nmi']:.3f}," if row.get("nmi") is not None else ""
         seconds = f" {row['seconds']:.1f} s" if "seconds" in row else ""
         words = f"{row['data']}, {row['method']}, seed {row['seed']}:{nmi}{seconds}"
@@ -364,15 +367,12 @@ def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: An
         rows = experiment.run(*asked, runner=runner, **options)
     if not rows:
         raise InputError(f"the experiment {name} gave no rows")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / f"{name}.csv", rows_as_csv(rows))
-    write_text(folder / f"{name}.md", experiment.markdown(rows))
-    if experiment.figure is not None:
-        experiment.figure(rows, folder / f"{name}.png")
-    experiment.show(rows, make_console())
-    written = [ROWS, *(f"{name}.{ending}" for ending in ("csv", "md", "png"))]
-    there = [file for file in written if (folder / file).exists()]
-    screen.message(f"written in {folder}: {', '.join(there)}")
+    # Rows that were read may be damaged in any field; what is wrong with new ones is a bug.
+    with reading(folder / ROWS, OTHER) if len(made) < len(rows) else nullcontext():
+        written = experiment.write(rows, folder)
+        experiment.show(rows, make_console())
+    there = [ROWS] if (folder / ROWS).exists() else []
+    screen.message(f"written in {folder}: {', '.join(there + written)}")
 
 
 def _picture(name: str, out: Path | None, options: dict[str, Any], **asked: Any) -> None:

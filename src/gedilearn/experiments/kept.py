@@ -7,6 +7,7 @@ and FOLDER.json under `docs/results/rows`, so that its pages can be made again f
 from __future__ import annotations
 
 import csv
+import io
 import json
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -17,12 +18,14 @@ from gedilearn.errors import InputError
 from gedilearn.experiments.runner import (
     CONFIG,
     KMEANS,
+    OTHER,
     ROWS,
     Row,
     assignments,
     read_config,
     read_rows,
 )
+from gedilearn.files import read_text, reading
 from gedilearn.writing import csv_text, write_json, write_text
 
 DIGITS = 6  # of numbers in the documentation's rows
@@ -142,10 +145,9 @@ def rows_as_csv(rows: Sequence[Row]) -> str:
 
 def rows_of_csv(path: Path) -> list[Row]:
     """The rows that `rows_as_csv` wrote."""
-    with open(path, encoding="utf-8", newline="") as file:
-        return [
-            {name: _value(text) for name, text in line.items()} for line in csv.DictReader(file)
-        ]
+    with reading(path, OTHER):
+        lines = csv.DictReader(io.StringIO(read_text(path), newline=""))
+        return [{name: _value(text) for name, text in line.items()} for line in lines]
 
 
 def _cell(value: Any) -> str:

@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gedilearn.experiments.kept import kept_in
+from gedilearn.experiments.kept import kept_in, rows_as_csv
 from gedilearn.experiments.runner import Row
 from gedilearn.presets import CHOSEN
+from gedilearn.writing import write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -305,6 +306,16 @@ class Experiment:
     def markdown(self, rows: Sequence[Row]) -> str:
         """The tables, and what their columns mean."""
         return "\n".join(table.markdown() for table in self.tables(rows))
+
+    def write(self, rows: Sequence[Row], folder: Path) -> list[str]:
+        """Write rows and tables, and the picture if there is one; the names of the files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [folder / f"{self.name}.{ending}" for ending in ("csv", "md", "png")]
+        write_text(files[0], rows_as_csv(rows))
+        write_text(files[1], self.markdown(rows))
+        if self.figure is not None:
+            self.figure(rows, files[2])
+        return [file.name for file in files if file.exists()]
 
     def page(self, out: Path) -> Page:
         """The page of results, from the rows in `out`."""
