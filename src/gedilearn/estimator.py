@@ -338,13 +338,23 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
 
     # --- helpers -----------------------------------------------------------------------------
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a fit has come to its end: one that was refused has left its traces too."""
+        return hasattr(self, "result_")
+
     def validate(self, X: Any, reset: bool = False) -> np.ndarray:
         """X as an array of numbers, or one line that says what is wrong with it.
 
         Its columns must be those seen in `fit`, unless `reset`.
         """
         if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+            try:
+                X = X.detach().cpu().numpy()
+            except (RuntimeError, TypeError):  # sparse, without values, bfloat16
+                raise InputError(
+                    f"X is a tensor of {X.dtype} ({X.layout}, {X.device}), which NumPy cannot hold: "
+                    "give a dense one, of float32 for instance"
+                ) from None
         try:
             array = validate_data(
                 self,

@@ -158,7 +158,16 @@ OTHERS = {
     "views": VIEWS,
     "encoder": ENCODERS,
     "settings": [
-        *("{}", "[]", "5", "'a'", "{1: 2}", "{'a': 1}", "{None: 1}", "[('a', 1)]"),
+        *(
+            "{'training.max_iter': 2, 'density.iterations': 1}",
+            "[]",
+            "5",
+            "'a'",
+            "{1: 2}",
+            "{'a': 1}",
+            "{None: 1}",
+            "[('a', 1)]",
+        ),
         "{'views': {}}",
     ],
 }
@@ -252,7 +261,7 @@ def cases(draw: Any) -> Case:
     """An estimator, in most cases fitted, and some calls."""
     given = draw(arguments())
     made = ", ".join(f"{name}={value}" for name, value in given.items())
-    lines = [f"model = attempt(lambda: GEDI({made})) or GEDI()"]
+    lines = [f"model = attempt(lambda: GEDI({made})) or GEDI(max_iter=2, w_gen=0)"]
     if draw(st.integers(0, 4)):
         lines.append(f"attempt(lambda: model.fit({draw(data())}))")
     lines += [draw(calls()) for _ in range(draw(st.integers(1, 4)))]

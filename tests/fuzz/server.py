@@ -31,7 +31,7 @@ MODULES = (
     *("gedilearn.cli.runs", "gedilearn.evaluation", "gedilearn.report.page"),
     *("gedilearn.selection", "gedilearn.training.loop", "gedilearn.data.image_views"),
 )
-MORE_MEMORY = 6 * 2**30  # bytes of address space beside those of the imports: spares the machine
+MORE_MEMORY = 6 * 2**30  # bytes beside those of the imports: spares the machine
 LARGEST_FILE = 2**30
 # Time is that of the processor, for the machine may have other work. Who sleeps is late as well.
 LONGEST = 3  # times as long by the clock
@@ -164,8 +164,8 @@ def run_child(request: dict[str, Any], rank: int, environment: dict[str, str], t
 
 def limit(seconds: float) -> None:
     """Bounds that a sound case never meets."""
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MORE_MEMORY,) * 2)
+    used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_DATA, (used + MORE_MEMORY,) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds) + 1,) * 2)
