@@ -116,7 +116,7 @@ class Damaged:
 
     def put(self, folder: Path) -> None:
         path = folder / self.name
-        if path.is_file():  # and has not been replaced by another change
+        if path.is_file() and path.resolve() == path:  # and no link, from an earlier change
             path.write_bytes(self.damage.apply(path.read_bytes()))
 
 
@@ -129,6 +129,8 @@ class Replaced:
 
     def put(self, folder: Path) -> None:
         path = folder / self.name
+        if path.parent.resolve() != path.parent or not path.parent.is_dir():
+            return  # gone, or a link, by an earlier change
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

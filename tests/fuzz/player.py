@@ -92,7 +92,7 @@ class Player:
 
     @classmethod
     def start(cls) -> Player:
-        root = Path(tempfile.mkdtemp(prefix="gedi-fuzz-"))
+        root = Path(tempfile.mkdtemp(prefix="gedi-fuzz-")).resolve()
         threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
         others = {"PYTHONIOENCODING": "utf-8:strict", "PYTHONHASHSEED": "0", "COLUMNS": "200"}
         home = {"GEDI_CACHE": "cache", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -50,7 +50,7 @@ def changes(draw: Any, names: list[str]) -> Entry:
     instead = [
         *(
             Link(name, target)
-            for target in ("/dev/zero", "nowhere", Path(name).name, "/etc/passwd")
+            for target in ("/dev/zero", "nowhere", Path(name).name, "/etc/hostname")
         ),
         *(Pipe(name), Folder(name), File(name, b""), Sparse(name, b"", 2**34)),
         *(File(name, b"[" * 50_000), File(name, f"format: 1\nsettings: {BOMB}\n".encode())),
