@@ -31,7 +31,7 @@ def main() -> int:
     asked = parser.parse_args()
     number = random.SystemRandom().randrange(10**9) if asked.seed == "random" else int(asked.seed)
     print(f"seed {number}", flush=True)
-    hunt, began = Hunt(Player.start(), asked.out), time.monotonic()
+    hunt, began = Hunt(Player.start(), asked.out.resolve()), time.monotonic()
     make_templates(hunt.player)
     while not (asked.cases and hunt.cases >= asked.cases):
         if time.monotonic() - began > 60 * asked.minutes:

@@ -47,11 +47,9 @@ def changes(draw: Any, names: list[str]) -> Entry:
         return Replaced(
             folder, draw(st.sampled_from([None, File(folder, b"a"), Link(folder, ".")]))
         )
+    data = "../" * name.count("/") + DATA
     instead = [
-        *(
-            Link(name, target)
-            for target in ("/dev/zero", "nowhere", Path(name).name, "/etc/hostname")
-        ),
+        *(Link(name, target) for target in ("/dev/zero", "nowhere", Path(name).name, data)),
         *(Pipe(name), Folder(name), File(name, b""), Sparse(name, b"", 2**34)),
         *(File(name, b"[" * 50_000), File(name, f"format: 1\nsettings: {BOMB}\n".encode())),
     ]
