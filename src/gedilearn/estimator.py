@@ -352,8 +352,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
                 X = X.detach().cpu().numpy()
             except (RuntimeError, TypeError):  # sparse, without values, bfloat16
                 raise InputError(
-                    f"X is a tensor of {X.dtype} ({X.layout}, {X.device}), which NumPy cannot hold: "
-                    "give a dense one, of float32 for instance"
+                    f"X is a tensor of {X.dtype} ({X.layout}, {X.device}), which NumPy cannot "
+                    "hold: give a dense one, of float32 for instance"
                 ) from None
         try:
             array = validate_data(
