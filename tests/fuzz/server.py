@@ -156,6 +156,7 @@ def run_child(request: dict[str, Any], rank: int, environment: dict[str, str], t
     except BaseException:
         traceback.print_exc()
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what comes is the interpreter's end
         sys.stdout.flush()
         atexit._run_exitfuncs()
         sys.stderr.flush()

@@ -18,7 +18,7 @@ from gedilearn.registry import METHODS, VIEWS
 from gedilearn.settings import known_paths, settings_type
 
 PATHS = sorted(known_paths())
-HUGE = [10**12, 2**31, 2**63, 10**30]
+HUGE = [10**12, 2**63, 10**30]
 # By what the annotation of a setting contains, the first that fits: values that it may have, and
 # values of its kind that it may not have, or that a careless reader would not think of.
 KINDS: dict[str, tuple[list[Any], list[Any]]] = {

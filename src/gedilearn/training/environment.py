@@ -94,6 +94,21 @@ def _leave() -> None:
 
 
 @contextlib.contextmanager
+def others_alive(fabric: Fabric) -> Iterator[None]:
+    """Say it in one line when another rank has ended, as the backend finds out by its silence."""
+    try:
+        yield
+    except RuntimeError as error:
+        lost = isinstance(error, dist.DistError) or "gloo" in str(error)
+        if fabric.world_size == 1 or not lost:
+            raise
+        raise ConnectionError(
+            "another process of this fit has ended: start all of them again, by gedi resume where "
+            "there is a run directory"
+        ) from None
+
+
+@contextlib.contextmanager
 def working(threads: int | None, interruptible: bool) -> Iterator[Interrupt]:
     """What training changes in the process, put back as it was at the end.
 

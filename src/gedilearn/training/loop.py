@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
-from gedilearn.training.environment import launch, reuse_freed_memory, working
+from gedilearn.training.environment import launch, others_alive, reuse_freed_memory, working
 from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import divergence
 from gedilearn.training.result import Result
@@ -45,7 +45,8 @@ def train(
     """
     fabric, training = launch(settings.device), settings.training
     journal = Journal(training, fabric, run, verbose)
-    with working(settings.device.threads, interruptible=run is not None) as interrupt, journal:
+    patient = working(settings.device.threads, interruptible=run is not None)
+    with others_alive(fabric), patient as interrupt, journal:
         setup, state = begin(data, settings, fabric, **more)
         state, good = journal.resume(setup, state)  # `good`: the last that had not diverged
         while state.stopped is None:
