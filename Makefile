@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 PAGES = results-shapes results-gen results-toy results-images
 
-.PHONY: demo test test-slow lint types bench bench-growth house $(PAGES) docs-figures clean
+.PHONY: demo test test-slow fuzz lint types bench bench-growth house $(PAGES) docs-figures clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -16,6 +16,13 @@ test: $(VENV)/.develop
 
 test-slow: $(VENV)/.develop
 	$(BIN)/python -m pytest -m slow
+
+# More cases for the fuzzer than the tests play; the seed is printed, and a number repeats it.
+FUZZ_MINUTES ?= 60
+FUZZ_SEED ?= random
+
+fuzz: $(VENV)/.develop
+	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
 
 lint: $(VENV)/.develop
 	$(BIN)/ruff check src tests benchmarks

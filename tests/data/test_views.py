@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import make_circles
 
-from gedilearn.data.views import NoiseViews, WalkViews, limit_tails, make_views
+from gedilearn.data.views import CallableViews, NoiseViews, WalkViews, limit_tails, make_views
 from gedilearn.errors import InputError
 from gedilearn.sections import Views
 from gedilearn.settings import resolve
@@ -33,6 +33,12 @@ def test_noise_may_follow_the_progress_and_certifies_with_its_first_value() -> N
 def test_noise_that_makes_no_sense_is_refused(kind: str, noise: object) -> None:
     with pytest.raises(InputError, match=r"^views\.noise="):
         resolve({"views": {"kind": kind, "noise": noise}}, (60, 2))
+
+
+def test_views_of_a_function_have_the_type_of_the_batch() -> None:
+    x = torch.rand(6, 2)
+    view = CallableViews(lambda batch: batch.double() + 1).draw(torch.arange(6), x, 0.5)
+    torch.testing.assert_close(view, x + 1)
 
 
 @pytest.fixture(scope="module")

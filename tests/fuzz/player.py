@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-SECONDS = 10.0
-MEMORY = 2 * 2**30  # bytes, resident
+LIMITS = (10.0, 2 * 2**30)  # of one process: seconds, and bytes of resident memory
 PATIENCE = 4.0  # seconds until Ctrl-C, where a case may rightly train for long
 HERE = Path(__file__).parent
 HASHED = 2**22  # bytes; of larger files the time of the last change is compared
@@ -72,7 +71,7 @@ class End:
     seconds: float
     memory: int
     late: bool
-    hit: bool  # by the interruption
+    entered: list[str]  # the phases, where an interruption was asked for
     out: str
     err: str
 
@@ -86,7 +85,7 @@ class Player:
     counts: Counter[str] = field(default_factory=Counter)  # cases by kind
     sound: set[str] = field(default_factory=set)  # the cases that were played without a fault
     codes: Counter[int] = field(default_factory=Counter)
-    limit: float = SECONDS  # of one process
+    limits: tuple[float, int] = LIMITS
     memory: int = 0  # the most so far
     seconds: float = 0.0
 
@@ -131,7 +130,7 @@ class Player:
             "output": str(output),
             "arguments": list(arguments),
             "script": script,
-            "seconds": seconds or self.limit,
+            "seconds": seconds or self.limits[0],
             "patience": PATIENCE if patient else None,
             "interruption": interruption and vars(interruption),
             "environments": [dict(each) for each in environments],
@@ -166,7 +165,7 @@ class Player:
         before = snapshot(folder)
         long = trains_long(case, folder)
         (end,) = self.play(folder, case.arguments, case.script, patient=long)
-        return judge(case, end, before, snapshot(folder), folder, may_be_stopped=long)
+        return judge(case, end, before, snapshot(folder), folder, long, self.limits[1])
 
     def empty_folder(self, name: str) -> Path:
         folder = self.root / name
@@ -189,8 +188,9 @@ def judge(
     after: Mapping[str, Any],
     folder: Path,
     may_be_stopped: bool,
+    most: int,
 ) -> list[str]:
-    faults = judge_end(end)
+    faults = judge_end(end, most)
     interrupted = may_be_stopped and end.code == 130
     if end.code not in (0, 2) and not interrupted and not faults:
         faults.append(f"exit code {end.code}: {last_line(end.err)}")
@@ -198,6 +198,7 @@ def judge(
         faults.append(f"not one line of error: {end.err[-300:]!r}")
     refused = end.code != 0 and not interrupted
     by = " by a refusal" if refused else ""
+    why = f" ({last_line(end.err)})" if refused else ""
     writes = () if refused else case.writes
     gone = [name for name in before if name not in after and not _allowed(name, writes)]
     changed = [
@@ -206,7 +207,7 @@ def judge(
     new = [name for name in after if name not in before and not _allowed(name, writes)]
     left = [name for name in after if name not in before and name.endswith(".part")]
     found = {"lost": gone, "changed": changed, "written": new, "left behind": left}
-    faults += [f"{what}{by}: {', '.join(names[:4])}" for what, names in found.items() if names]
+    faults += [f"{what}{by}: {', '.join(names[:4])}{why}" for what, names in found.items() if names]
     if end.code == 0:
         faults += not_finite(end.out, folder)
     return faults
@@ -220,14 +221,14 @@ def trains_long(case: Case, folder: Path) -> bool:
     return bool(LONG.search(f"{case.arguments} {case.script} {text}"))
 
 
-def judge_end(end: End) -> list[str]:
+def judge_end(end: End, most: int = LIMITS[1]) -> list[str]:
     """What holds for every process: time, memory, no traceback, no crash."""
     faults = []
     if end.late:
         faults.append(f"a hang: {end.seconds:.1f} s")
     elif end.code in (-4, -6, -7, -8, -11):
         faults.append(f"a crash: signal {-end.code}")
-    if end.memory > MEMORY:
+    if end.memory > most:
         faults.append(f"memory: {end.memory / 2**20:.0f} MB")
     if "Traceback (most recent call last)" in end.err + end.out:
         faults.append(f"traceback: {last_frame(end.err)}: {last_line(end.err)}")

@@ -77,7 +77,7 @@ RESUMES = [("resume", RUN), ("resume", RUN, "--json"), ("resume", RUN, "--data",
 def cases(draw: Any) -> Case:
     """A run with something wrong and a command that reads it."""
     template = draw(st.sampled_from(["finished", "interrupted", "interrupted", "images"]))
-    names = [f"t/{name}" for name in tiny.names_in(template) if name.startswith("run/")]
+    names = [f"t/{name}" for name in tiny.names_in(template)]
     number = draw(mostly(st.just(1), st.integers(2, 3)))
     entries = [draw(changes(names)) for _ in range(number)]
     use = draw(st.sampled_from(COMMANDS))

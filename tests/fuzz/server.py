@@ -21,6 +21,7 @@ import signal
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,10 +94,11 @@ def watch(
     if patience:  # as a person does who does not want to wait any longer
         cuts += [(patience * times, signal.SIGINT, children) for times in (1, 1.5)]
     ends: dict[int, dict[str, Any]] = {}
-    turns = 0
+    entered: Counter[str] = Counter()
     while len(ends) < len(children):
         now = time.monotonic() - began
-        if stop and (turns := turns + _read(heard).count(f"{stop['phase']}\n")) >= stop["turn"]:
+        entered.update(_read(heard).split())
+        if stop and entered[stop["phase"]] >= stop["turn"]:
             cuts.append((now + stop["delay"], stop["signal"], [children[stop["rank"]]]))
             stop = None
         for cut in [cut for cut in cuts if cut[0] <= now]:
@@ -114,8 +116,7 @@ def watch(
                     "late": worked > seconds or now > LONGEST * seconds,
                 }
         select.select([], [], [], TICK)
-    hit = request["interruption"] is not None and stop is None
-    return [ends[child] | {"hit": hit} for child in children]
+    return [ends[child] | {"entered": list(entered)} for child in children]
 
 
 def _read(pipe: int) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import Phase
 
 from fuzz.entries import File
+from fuzz.interruptions import X, fit_or_resume
 from fuzz.kinds import ROUND, play_round
-from fuzz.player import SECONDS, Case, Player
+from fuzz.player import LIMITS, Case, Interruption, Player
+from fuzz.server import PHASES
 from fuzz.tiny import make_templates
 
 
@@ -37,13 +40,20 @@ def test_an_interrupted_fit_goes_on_to_the_same_end(player: Player, kind: str, m
     play_round(player, kind, 1, fail, most)
 
 
+def test_a_fit_goes_through_every_phase(player: Player) -> None:
+    np.save(player.empty_folder("case") / "x.npy", X)
+    never = Interruption("labels", 2, 0.0, 0)
+    (end,) = fit_or_resume(player, player.root / "case", 1, never)
+    assert (end.code, set(end.entered)) == (0, set(PHASES)), end.err
+
+
 @pytest.mark.parametrize(
     "script, fault",
     [
         ("raise KeyError('a')", "traceback: ?: KeyError: 'a'"),
         ("while True: pass", "a hang"),
         ("import time; time.sleep(99)", "a hang"),
-        ("import numpy; numpy.ones(3 * 10**8)", "memory"),
+        ("import numpy; numpy.ones(2**26)", "memory"),
         ("import os; os.kill(os.getpid(), 11)", "a crash: signal 11"),
         ("import os; os.remove('x')", "lost: x"),
         ("open('x', 'w').write('b')", "changed: x"),
@@ -58,9 +68,8 @@ def test_an_interrupted_fit_goes_on_to_the_same_end(player: Player, kind: str, m
     ],
 )
 def test_a_fault_is_noticed(player: Player, script: str, fault: str | None) -> None:
-    player.limit = 0.5
-    try:
-        found = player.faults(Case((File("x", b"a"),), script=script, writes=("r", "r.part")))
-    finally:
-        player.limit = SECONDS
+    seconds, memory = LIMITS
+    player.limits = {"a hang": (0.5, memory), "memory": (seconds, 2**29)}.get(fault, LIMITS)
+    found = player.faults(Case((File("x", b"a"),), script=script, writes=("r", "r.part")))
+    player.limits = LIMITS
     assert any(each.startswith(fault) for each in found) if fault else not found

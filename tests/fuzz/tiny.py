@@ -64,6 +64,9 @@ def make_templates(player: Player) -> None:
 
 
 def names_in(template: str) -> list[str]:
-    """The files of a template, by their names below it."""
+    """The files of a template's run, by their names below it; the lock holds nothing."""
     folder: Path = TEMPLATES[template]
-    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    files = [
+        path for path in (folder / "run").rglob("*") if path.is_file() and path.name != ".lock"
+    ]
+    return sorted(str(path.relative_to(folder)) for path in files)
