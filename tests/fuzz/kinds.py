@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-from fuzz import api, files, interruptions, run_folders, settings_values
+from fuzz import api, commands, files, interruptions, run_folders, settings_values
 from fuzz.player import Player
 
 # Hypothesis varies what it has drawn before once there were ten cases; new ones find more.
@@ -27,6 +27,7 @@ class Kind:
 
 KINDS = {
     "files": Kind(files.cases),
+    "commands": Kind(commands.cases),
     "settings": Kind(settings_values.cases),
     "runs": Kind(run_folders.cases),
     "api": Kind(api.cases),

@@ -40,12 +40,14 @@ class Case:
     """`gedi ARGUMENTS`, or a Python script, in a folder with these entries.
 
     writes: names that it may write or change, and all that is in folders of these names
+    adds: folders that it may add files to
     """
 
     entries: tuple[Entry, ...]
     arguments: tuple[str, ...] = ()
     script: str = ""
     writes: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
 
     def command(self) -> str:
         """For a shell, or what is particular of the script."""
@@ -176,8 +178,8 @@ class Player:
 
 # --- the verdict --------------------------------------------------------------------------------
 
-# Iterations without end, in the words of --set, of YAML and of Python.
-LONG = re.compile(r"(max_iter|iterations|steps)['\"]?(=|: ?)\+?(\d{3,}|\d(\.\d*)?e\+?\d)")
+# Iterations without end, in the words of --set, of options, of YAML and of Python.
+LONG = re.compile(r"(max_iter|iterations|steps)['\"]?(=|: ?| )\+?(\d{3,}|\d(\.\d*)?e\+?\d)")
 ERROR = re.compile(r"^(error|Error): .", re.MULTILINE)
 
 
@@ -204,7 +206,8 @@ def judge(
     changed = [
         n for n in before if n in after and after[n] != before[n] and not _allowed(n, writes)
     ]
-    new = [name for name in after if name not in before and not _allowed(name, writes)]
+    added = (*writes, *(() if refused else case.adds))
+    new = [name for name in after if name not in before and not _allowed(name, added)]
     left = [name for name in after if name not in before and name.endswith(".part")]
     found = {"lost": gone, "changed": changed, "written": new, "left behind": left}
     faults += [f"{what}{by}: {', '.join(names[:4])}{why}" for what, names in found.items() if names]
@@ -218,7 +221,8 @@ def trains_long(case: Case, folder: Path) -> bool:
     config = folder / "t" / "run" / "config.yaml"
     small = config.is_file() and config.stat().st_size < 2**20
     text = config.read_text(errors="replace") if small else ""
-    return bool(LONG.search(f"{case.arguments} {case.script} {text}"))
+    several = case.arguments[:1] in [("choose",), ("reproduce",), ("demo",)]  # fits
+    return several or bool(LONG.search(f"{' '.join(case.arguments)} {case.script} {text}"))
 
 
 def judge_end(end: End, most: int = LIMITS[1]) -> list[str]:

@@ -30,7 +30,7 @@ def fail(case: Any, faults: list[str]) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("kind", ["files", "settings", "runs", "api"])
+@pytest.mark.parametrize("kind", ["files", "commands", "settings", "runs", "api"])
 def test_a_case_ends_well_or_is_refused_in_one_line(player: Player, kind: str, number: int) -> None:
     play_round(player, kind, number, fail, ROUND, (Phase.generate, Phase.shrink))
 
