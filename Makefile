@@ -4,9 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-PAGES = results-shapes results-gen results-toy results-images
-
-.PHONY: demo test test-slow fuzz lint types bench bench-growth house $(PAGES) docs-figures clean
+.PHONY: demo test test-slow fuzz lint types bench bench-growth house results docs-figures clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -42,10 +40,10 @@ bench-growth: $(VENV)/.develop
 house: $(VENV)/.develop
 	$(BIN)/python benchmarks/house.py
 
-# A page of docs/results, from what `gedi reproduce NAME` (for toy also labels, generation and
-# sensitivity) keeps in its --out; RESULTS names that folder if it is not the usual one.
-$(PAGES): results-%: $(VENV)/.runtime
-	$(BIN)/python docs/make_results.py $* $(or $(RESULTS),gedi-runs/$*)
+# All pages of docs/results that have rows in docs/results/rows, and the figures that come from rows;
+# rows get there by `python docs/make_results.py collect NAME OUT` after `gedi reproduce NAME --out OUT`.
+results: $(VENV)/.runtime
+	$(BIN)/python docs/make_results.py
 
 docs-figures: $(VENV)/.runtime
 	$(BIN)/python docs/make_figures.py

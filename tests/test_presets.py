@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gedilearn.models.image_encoders import ResNet8
-from gedilearn.presets import CHANGES, PRESETS, preset, small_iterations
+from gedilearn.presets import ABOUT, CHANGES, CHOSEN, PRESETS, preset, small_iterations
 from gedilearn.settings import IMAGES, assign, flat, resolve
 from gedilearn.training.environment import launch
 from gedilearn.training.loop import begin, step
@@ -81,8 +81,8 @@ def test_at_the_papers_scale_jem_alone_has_views_of_its_own(data):
     base = resolve(preset(f"paper/{data}"), SHAPE)
     for method in FIVE:
         found = resolve(preset(f"paper/{data}", method), SHAPE)
-        kind = "noise" if method == "jem" else "paper"
-        views = base.views.model_copy(update={"kind": kind})
+        own = {"kind": "noise", "data_noise": 0.03} if method == "jem" else {}
+        views = base.views.model_copy(update=own)
         assert found == base.model_copy(update={"method": method, "views": views})
 
 
@@ -144,6 +144,10 @@ def test_the_stages_of_gedi_share_the_compute_and_other_methods_have_one():
     assert [small_iterations(m)[1] for m in FIVE if m != "gedi"] == [0, 0, 0, 0]
     assert "gedi" not in CHANGES["small/svhn"]
     assert preset("small/svhn", "gedi") == preset("small/svhn") | {"method": "gedi"}
+
+
+def test_every_preset_says_what_it_is_and_what_it_was_chosen_on():
+    assert set(PRESETS) == set(ABOUT) == set(CHOSEN)
 
 
 def test_a_preset_may_be_changed_without_harm():

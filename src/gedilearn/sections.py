@@ -140,6 +140,13 @@ class Views(Section):
         "the network's units; for 'noise' also (progress, sigma) points, the first of which holds "
         "for the certificate.",
     )
+    data_noise: float = Field(
+        0.0,
+        ge=0,
+        description="Standard deviation of Gaussian noise on the points themselves, in the "
+        "network's units, where a method trains on them beside their views, or on nothing else "
+        "(the paper: 0.03 for JEM on images).",
+    )
     walk_noise: float = Field(
         0.7,
         ge=0,

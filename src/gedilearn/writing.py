@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +71,15 @@ def write_json(path: Path, content: Any, indent: int | None = 2, *, new: bool = 
 def json_text(content: Any, indent: int | None = None) -> str:
     """JSON, with what is not finite by name."""
     return json.dumps(plain(content), indent=indent)
+
+
+def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Numbers are written with as many digits as an exact reading back needs."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def write_tensors(

@@ -16,6 +16,7 @@ from gedilearn.cli.reproduce import reproduce as reproduce_app
 from gedilearn.experiments.images import SCALES, load_sets
 from gedilearn.experiments.table import Column, Experiment, Table, grouped, label, statistic
 from gedilearn.registry import EXPERIMENTS
+from helpers import run_command
 
 SHORT = [
     *("--iterations", "3", "--samples", "4", "--steps", "2", "--seeds", "1"),
@@ -49,13 +50,15 @@ def test_a_run_writes_tables_and_says_that_it_was_shortened(tmp_path, monkeypatc
     asked = ["--data", "digits", *SHORT, "--ood", f"noise={tmp_path / 'noise.npy'}"]
     done = gedi(*asked, "--methods", "no-gen", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    folder = tmp_path / "out" / "digits-default-3-iterations"
+    changed = "network.width=4-sampler.steps=1-training.check_every=3"
+    folder = tmp_path / "out" / f"digits-default-3-iterations-{changed}"
     with open(folder / "images.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["method"] for row in rows] == ["k-means", "no-gen"]
     assert rows[1]["iterations"] == "3" and '"noise": {"n": 30' in rows[1]["ood"]
     for text in (done.output, (folder / "images.md").read_text()):
-        assert "training shortened to 3 iterations" in text
+        words = " ".join(text.split())
+        assert "training shortened to 3 iterations, network.width=4, sampler.steps=1" in words
 
 
 @pytest.mark.parametrize(
@@ -166,3 +169,9 @@ def test_every_experiment_that_comes_with_the_library_has_a_command_of_its_own()
     for name in EXPERIMENTS:
         assert EXPERIMENTS[name].name == name
         assert f"gedi reproduce {name}" in reproduce(name, "--help").output
+
+
+@pytest.mark.parametrize("command", [("toy",), ("images", "--data", "digits")])
+def test_more_seeds_than_anyone_has_time_for_are_refused(command):
+    refused = run_command("reproduce", *command, "--seeds", 10**20, code=2)
+    assert "--seeds" in refused.stderr

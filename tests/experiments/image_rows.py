@@ -9,7 +9,14 @@ LIKE_FID = "Frechet distance in EfficientNet-Lite0 features"
 
 def made_up(scale="paper", method="gedi", seed=0, **others):
     row = {"data": "cifar10", "method": method, "seed": seed, "scale": scale}
-    row |= {"shortened_to": None, **NOTHING, "n_clusters": 128, "nmi": 0.12, "ami": 0.1}
+    row |= {
+        "shortened_to": None,
+        "changes": None,
+        **NOTHING,
+        "n_clusters": 128,
+        "nmi": 0.12,
+        "ami": 0.1,
+    }
     row |= {"accuracy": 0.2, "clusters_used": 100, "batchwise_nmi": 0.46, "batchwise_chance": 0.4}
     row |= {"gap": 1.5, "certified": False, "verdict": "not certified", "modes": []}
     row |= {"stopped": "budget", "recoveries": 0, "iterations": 156250, "probe": 0.2}

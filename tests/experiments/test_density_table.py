@@ -164,7 +164,7 @@ def made_up(seed, **others):
 def test_markdown_gives_median_and_range():
     lines = EXPERIMENT.markdown([made_up(s) for s in (1, 0, 2)]).splitlines()
     spread = "0.900 (0.800 to 1.000)"
-    assert lines[2] == f"| moons | GEDI | 1.000 |  |  | {spread} | 0.500 | 1.23 |  | 2.00 |"
+    assert lines[2] == f"| moons | GEDI | 3 | 1.000 |  |  | {spread} | 0.500 | 1.23 |  | 2.00 |"
 
 
 def test_the_table_fits_a_terminal_of_80_columns():
@@ -172,7 +172,7 @@ def test_the_table_fits_a_terminal_of_80_columns():
     console = Console(file=io.StringIO(), width=80)
     EXPERIMENT.show([made_up(0, method="gmm", data="mixture", **numbers)], console)
     lines = [line.split() for line in console.file.getvalue().splitlines()]
-    cells = ["1.000", "-0.123", "-0.123", "0.800", "0.500", "123.00", "123.00"]
+    cells = ["1", "1.000", "-0.123", "-0.123", "0.800", "0.500", "123.00", "123.00"]
     assert ["mixture", "GaussianMixture", *cells] in lines
 
 

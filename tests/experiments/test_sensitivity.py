@@ -151,7 +151,9 @@ def test_the_table_fits_a_terminal_of_80_columns_and_says_how_long_training_was(
     EXPERIMENT.show(wide, console)
     text = console.file.getvalue()
     assert "…" not in text and "shortened to 20 iterations" in " ".join(text.split())
-    assert "training shortened to 20 iterations; 2 seeds" in EXPERIMENT.markdown(rows)
+    assert "training shortened to 20 iterations, optimizer.batch_size=40" in EXPERIMENT.markdown(
+        rows
+    )
 
 
 def test_the_default_preset_holds_the_clusters_with_the_same_weights():
@@ -165,11 +167,11 @@ def test_the_page_of_toy_shows_the_maps(rows, root, out):
     toy_rows = [rows[0] | {"method": "gedi", "verdict": "", "together": 1}]
     (root / "made" / "rows.jsonl").write_text(json.dumps(toy_rows[0]) + "\n")
     (root / "made" / "config.json").write_text((out / "config.json").read_text())
-    (out / "sensitivity.png").write_bytes(b"")
-    page = toy_tables.page(root).text
+    page, figures = toy_tables.page(root).text, toy_tables.page(root).figures
     assert "gedi reproduce sensitivity --preset paper/toy --seeds 2 --iterations 20" in page
     assert EXPERIMENT.markdown(rows).strip() in page and "(sensitivity-made.png)" in page
-    assert toy_tables.page(root).pictures == {"sensitivity-made.png": out / "sensitivity.png"}
+    assert set(figures) == {"toy-made.png", "sensitivity-made.png"}
+    assert figures["sensitivity-made.png"](root / "drawn.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_nothing_to_run_is_refused():

@@ -19,6 +19,7 @@ from gedilearn.errors import InputError
 from gedilearn.experiments import shapes
 from gedilearn.experiments.runner import Runner
 from gedilearn.experiments.shapes import EXPERIMENT, SHAPES
+from gedilearn.presets import CHOSEN
 
 SHORT = {
     "training.max_iter": 20,
@@ -170,8 +171,8 @@ def test_markdown_says_what_the_rows_say():
     rows = [made_up(1.0), made_up(0.876, 1), made_up(0.5, method="hdbscan", scored="training")]
     rows[2] |= {"certified": None, "false_certificate": None, "gap": None}
     lines = EXPERIMENT.markdown(rows).splitlines()
-    assert lines[2] == "| moons | GEDI | 1/2 | 0.938 | 0.876 | 0.928 |  | 2/2 | 1 | 1.50 |"
-    assert lines[3] == "| moons | HDBSCAN* | 0/1 | 0.500 | 0.500 | 0.490 |  |  |  | 1.00 |"
+    assert lines[2] == "| moons | GEDI | 2 | 1/2 | 0.938 | 0.876 | 0.928 |  | 2/2 | 1 | 1.50 |"
+    assert lines[3] == "| moons | HDBSCAN* | 1 | 0/1 | 0.500 | 0.500 | 0.490 |  |  |  | 1.00 |"
 
 
 def test_the_table_fits_a_terminal_of_80_columns():
@@ -180,14 +181,15 @@ def test_the_table_fits_a_terminal_of_80_columns():
     console = Console(file=io.StringIO(), width=80)
     EXPERIMENT.show(rows, console)
     lines = [line.split() for line in console.file.getvalue().splitlines()]
-    first = ["circles-rotated", "GEDI", 'prior="auto"', "0/1", "0.876", "0.876", "1/1", "1", "1.00"]
-    assert first in lines
-    assert ["SpectralClustering", "0/20", "0.500", "0.500", "20/20", "20", "10.50"] in lines
+    first = ["circles-rotated", "GEDI", 'prior="auto"', "1", "0/1", "0.876", "0.876", "1/1", "1"]
+    assert [*first, "1.00"] in lines
+    assert ["SpectralClustering", "20", "0/20", "0.500", "0.500", "20/20", "20", "10.50"] in lines
 
 
 def test_the_page_names_its_command_seeds_and_versions(rows, out):
     page = EXPERIMENT.page(out).text
     assert "gedi reproduce shapes --seeds 4 --data moons-95-5,blobs-4" in page
+    assert CHOSEN["default"] in page
     assert "Seeds 3; 80 points" in page and "max_iter=20" in page and "scikit-learn " in page
     assert EXPERIMENT.markdown(rows) in page
     with pytest.raises(InputError, match="holds no rows"):

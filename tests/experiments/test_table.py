@@ -24,7 +24,6 @@ from gedilearn.experiments.table import (
     ranged,
     share,
     statistic,
-    verdict,
 )
 
 ROWS = [
@@ -129,21 +128,6 @@ def test_numbers_that_are_missing_leave_a_cell_empty_and_infinity_is_kept_as_its
     for column in (statistic("", "nmi"), ranged("", "nmi"), beside("", "nmi", "floor", 1)):
         assert column.cell(nothing) == ""
     assert statistic("", "nmi").cell([*nothing, {"nmi": "inf"}]) == "inf"
-
-
-@pytest.mark.parametrize(
-    ("ours", "low", "expected"),
-    [
-        (0.52, False, "reproduced"),
-        (0.47, False, "reproduced"),
-        (0.56, False, "better"),
-        (0.44, False, "not reproduced"),
-        (0.44, True, "better"),
-        (0.56, True, "not reproduced"),
-    ],
-)
-def test_a_verdict_knows_which_side_is_good(ours, low, expected):
-    assert verdict(ours, 0.5, 0.03, low) == expected
 
 
 def test_nothing_is_minus_zero():

@@ -15,7 +15,7 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy, toy_tables
 from gedilearn.experiments.runner import Cell, Runner
-from gedilearn.presets import preset
+from gedilearn.presets import ABOUT, CHOSEN, preset
 from gedilearn.registry import METHODS
 from gedilearn.settings import resolve, settings_type
 
@@ -52,7 +52,14 @@ def find(rows, data, method, seed):
 
 def made_up(nmi, seed=0, **others):
     row = {"data": "moons", "method": "gedi", "seed": seed, "preset": "default"}
-    row |= {"shortened_to": None, "nmi": nmi, "ami": nmi - 0.001, "accuracy": nmi, "gap": 0.001}
+    row |= {
+        "shortened_to": None,
+        "changes": None,
+        "nmi": nmi,
+        "ami": nmi - 0.001,
+        "accuracy": nmi,
+        "gap": 0.001,
+    }
     row |= {"certified": True, "verdict": "certified", "modes": [], "stopped": "certified"}
     row |= {"recoveries": 0, "iterations": 500, "together": 5, "seconds": 1.0 + seed}
     return row | others
@@ -205,8 +212,19 @@ def test_after_an_interruption_only_what_is_missing_is_trained(rows, out, tmp_pa
     assert same[0]["nmi"] == same[1]["nmi"] and same[0]["gap"] == same[1]["gap"]
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("paper/toy-literal", [1] * 6), ("default", [5, 1])])
-def test_seeds_train_five_at_a_time_and_alone_under_the_literal_preset(monkeypatch, name, sizes):
+@pytest.mark.parametrize(
+    ("name", "guard", "sizes"),
+    [
+        ("paper/toy-literal", "ignore", [10, 2]),
+        ("paper/toy-literal", "recover", [1] * 12),
+        ("paper/toy-literal", "stop", [1] * 12),
+        ("default", "recover", [1] * 12),
+        ("default", "ignore", [10, 2]),
+    ],
+)
+def test_seeds_train_side_by_side_where_no_guard_stops_one_for_another(
+    monkeypatch, name, guard, sizes
+):
     seen = []
     monkeypatch.setattr(
         toy,
@@ -216,7 +234,8 @@ def test_seeds_train_five_at_a_time_and_alone_under_the_literal_preset(monkeypat
             [made_up(1.0, seed) for seed in cell.seeds],
         )[1],
     )
-    toy.run(range(6), ["moons"], ["gedi"], preset=name)
+    changes = {"training.on_divergence": guard}
+    toy.run(range(12), ["moons"], ["gedi"], preset=name, changes=changes)
     assert seen == sizes
 
 
@@ -244,22 +263,31 @@ def test_what_cannot_be_run_is_refused_before_any_fit(asked, says, no_training):
 
 def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     text = toy_tables.page(root).text
-    assert "gedi reproduce toy --preset paper/toy --seeds 3 --iterations 20" in text
+    assert "gedi reproduce toy --preset paper/toy --seeds 3 --iterations 20 --set opt" in text
     assert "Seeds 0, 1, 2; 60 points" in text and "scikit-learn " in text
-    assert toy_tables.RULE in text and "Not run" not in text and "png" not in text
+    assert "ends the training of no gen and GEDI, all others train to the end; " in text
+    assert f"{ABOUT['paper/toy']} {CHOSEN['paper/toy']}" in text
+    assert "; the guard is on (recover); up to 2 seeds side by side; " in text
+    assert (
+        all(rule in text for rule in toy_tables.RULES)
+        and "Not run" not in text
+        and "(labels-" not in text
+    )
     cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| moons |")]
     assert len(cells) == 8
     groups = toy_tables.tables(rows)[0].groups
     assert len(groups) == 16
     for group, cell in zip(groups, cells, strict=False):
         assert cell[1] == toy.NAMES[group[0]["method"]]
-        assert cell[4] == toy_tables.judged(group)
-        assert cell[5] == toy_tables.reason(group)
+        assert cell[2] == "3" and cell[6] == toy_tables.judged(group)
+        assert cell[7] == toy_tables.reason(group)
     for name in ("config.json", "rows.jsonl"):
         (tmp_path / "some").mkdir(exist_ok=True)
         lines = (out / name).read_text()
         (tmp_path / "some" / name).write_text(
-            lines if name == "config.json" else lines.splitlines()[0]
+            lines
+            if name == "config.json"
+            else json.dumps(json.loads(lines.splitlines()[0]) | {"changes": None})
         )
     (tmp_path / "some" / "labels.png").write_bytes(b"")
     text = toy_tables.page(tmp_path).text
@@ -281,6 +309,64 @@ def test_the_page_judges_every_preset_found(rows, root, out, tmp_path):
     (begun / "rows.jsonl").write_text("")
     with pytest.raises(InputError, match="holds no rows"):
         toy_tables.page(tmp_path / "elsewhere")
+
+
+def kept(root, name, rows, guard, ended=()):
+    """A folder with rows, as `toy.run` would keep it."""
+    preset, changes = rows[0]["preset"], rows[0]["changes"] or {}
+    settings = {"preset": preset, "iterations": None, "changes": changes, "together": 1}
+    settings |= {"ended_by_certificate": list(ended), "on_divergence": guard}
+    (root / name).mkdir()
+    (root / name / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = {"n": 1000, "settings": settings, "versions": {"torch": "2"}}
+    (root / name / "config.json").write_text(json.dumps(config))
+
+
+def test_the_page_holds_the_guard_against_no_guard(tmp_path):
+    literal = {"preset": "paper/toy-literal", "certified": False, "stopped": "budget"}
+    gone = {"stopped": "diverged", "verdict": "not certified; training diverged at iteration 9"}
+    back = {"verdict": "not certified; training diverged at iteration 9, but not at the end"}
+    off = [
+        *(made_up(0.2, s, **literal | gone) for s in (0, 1)),
+        made_up(0.6, 2, **literal | back),
+        made_up(0.9, 3, **literal),  # a seed that the other run does not have
+        made_up(0.1, 0, method="swav", **literal),
+    ]
+    on = literal | {"changes": {"training.on_divergence": "recover"}}
+    on = [
+        made_up(1.0, 0, **on | {"certified": True, "recoveries": 2}),
+        made_up(0.8, 1, **on | gone | {"recoveries": 5}),
+        made_up(0.6, 2, **on),
+    ]
+    kept(tmp_path, "off", off, "ignore")
+    kept(tmp_path, "on", on, "recover", ended=("gedi", "no-gen"))
+    kept(tmp_path, "other", [made_up(1.0, 0)], "recover")
+    text = toy_tables.page(tmp_path).text
+    before, section = text.split("## What the guard does")
+    assert "## Preset paper/toy-literal, training.on_divergence=recover" in before
+    assert "--seeds 3 --data moons --methods gedi --set training.on_divergence=recover" in before
+    assert "; all train to the end; the guard is off (ignore); " in before
+    assert "; a certificate ends the training; the guard is on (recover); " in before
+    assert [line for line in section.splitlines() if line.startswith("|")][2:] == [
+        "| moons | GEDI | the guard is on (recover) | 3 | 0.80 ± 0.16 | 1/3 | 2/3 | 1/3 | 1/3 |",
+        "| moons | GEDI | the guard is off (ignore) | 3 | 0.33 ± 0.19 | 0/3 | 3/3 | 0/3 | 2/3 |",
+    ]
+    assert section.count("### ") == 1 and "### Preset paper/toy-literal\n" in section
+
+
+def test_without_two_runs_that_differ_in_the_guard_there_is_nothing_to_compare(tmp_path):
+    kept(tmp_path, "off", [made_up(1.0)], "recover")
+    kept(tmp_path, "on", [made_up(1.0, changes={"training.tol": 0.1})], "ignore")
+    assert "What the guard does" not in toy_tables.page(tmp_path).text
+
+
+def test_what_ends_the_training_and_the_guard_are_kept_with_the_rows(out, rows):
+    settings = json.loads((out / "config.json").read_text())["settings"]
+    assert settings["ended_by_certificate"] == ["no-gen", "gedi"]
+    assert settings["on_divergence"] == "recover"
+    values = {m: toy.values_of("paper/toy-literal", m, None) for m in toy.METHODS}
+    facts = {"ended_by_certificate": [], "on_divergence": "ignore"}
+    assert toy.training_facts(values) == facts
 
 
 # --- commands
@@ -306,7 +392,25 @@ def test_the_command_writes_table_csv_and_figure_and_says_it_was_short(tmp_path,
     assert (folder / "toy.png").read_bytes().startswith(b"\x89PNG")
     assert "shortened to 7 iterations" in (folder / "toy.md").read_text()
     head, *lines = (folder / "toy.csv").read_text().splitlines()
-    assert head.startswith("data,method,seed,preset,shortened_to,nmi") and len(lines) == 2
+    assert head.startswith("data,method,seed,preset,shortened_to,changes,nmi") and len(lines) == 2
+
+
+def test_runs_of_other_settings_have_folders_and_titles_of_their_own(tmp_path, monkeypatch):
+    def fit(cell, n, settings, models):
+        assert settings["methods"]["gedi"]["training"]["on_divergence"] == "recover"
+        changes = {"changes": settings["changes"], "preset": settings["preset"]}
+        return [made_up(1.0, seed, **changes) for seed in cell.seeds]
+
+    monkeypatch.setattr(toy, "fit", fit)
+    asked = ["--seeds", 1, "--data", "moons", "--methods", "gedi", "--preset", "paper/toy-literal"]
+    change = ["--set", "training.on_divergence=recover", "--set", "network.hidden=[8, 8]"]
+    result = gedi("reproduce", "toy", *asked, *change, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    folder = "paper-toy-literal-training.on_divergence=recover-network.hidden=-8-8-"
+    words = "Preset paper/toy-literal, training.on_divergence=recover, network.hidden=[8, 8]."
+    assert words in (tmp_path / folder / "toy.md").read_text()
+    page = toy_tables.page(tmp_path).text
+    assert "--set training.on_divergence=recover --set 'network.hidden=[8, 8]'\n" in page
 
 
 @pytest.mark.parametrize(

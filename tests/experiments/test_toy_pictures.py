@@ -108,7 +108,7 @@ def test_the_labels_are_those_of_fresh_points_in_the_colours_of_the_truth(out, d
     nmi = normalized_mutual_info_score(y, predicted)
     assert gedi.get_title() == f"GEDI\nNMI {nmi:.2f}"
     words = drawn[0].get_suptitle().replace("\n", " ")
-    assert words.endswith("preset paper/toy, seed 1, training shortened to 20 iterations")
+    assert "preset paper/toy, seed 1, training shortened to 20 iterations, optimizer.b" in words
 
 
 def test_colours_do_not_depend_on_how_clusters_are_numbered(out, drawn, monkeypatch):

@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import torch
 
+from gedilearn.methods.method import Batch
+from gedilearn.settings import resolve
+from gedilearn.training.environment import launch
+from gedilearn.training.loop import begin
 from gedilearn.training.state import Batches
 
 
@@ -36,3 +40,32 @@ def test_a_restored_dealer_goes_on_as_the_first_would_have() -> None:
     second.restore(first.state())
     for _ in range(9):
         assert torch.equal(first.next(), second.next())
+
+
+def batch_of(method: str, data_noise: float) -> tuple[Batch, torch.Tensor]:
+    """The first batch of some images, and these images as they are."""
+    x = torch.rand(200, 1, 8, 8) * 2 - 1
+    values = {"method": method, "views": {"kind": "noise", "noise": 0.03, "data_noise": data_noise}}
+    settings = resolve(values, tuple(x.shape))
+    setup, state = begin(x, settings, launch(settings.device))
+    state.iteration = 1
+    batch, data = state.next_batch(setup)
+    assert torch.equal(data[0], x)  # what the certificate is measured on
+    return batch, data[:, batch.index]
+
+
+def test_noise_on_the_points_themselves_is_as_wide_as_asked_for_and_not_clipped() -> None:
+    batch, plain = batch_of("jem", 0.03)
+    added = batch.x - plain
+    assert abs(float(added.std()) - 0.03) < 0.001 and abs(float(added.mean())) < 0.002
+    assert float(batch.x.abs().max()) > 1
+    # A view is another draw, of the points without that noise.
+    both = torch.stack([added.flatten(), (batch.view - plain).flatten()])
+    assert abs(float(torch.corrcoef(both)[0, 1])) < 0.05
+
+
+def test_without_it_points_are_as_they_are_and_two_views_have_their_own_noise() -> None:
+    batch, plain = batch_of("jem", 0.0)
+    assert torch.equal(batch.x, plain)
+    batch, plain = batch_of("swav", 0.5)
+    assert abs(float((batch.x - plain).std()) - 0.03) < 0.001

@@ -6,8 +6,6 @@ As in all files with commands, heavy imports wait.
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gedilearn.errors import InputError
 from gedilearn.writing import (
+    csv_text,
     is_first_process,
     json_text,
     refuse_existing,
@@ -156,15 +155,6 @@ def make_console() -> Console:
     from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False)
-
-
-def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Numbers are written with as many digits as an exact reading back needs."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def write_csv(

@@ -6,8 +6,7 @@ options of their own, below; one that was registered from outside has `--seeds` 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import re
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -17,15 +16,16 @@ import typer
 from typer.core import TyperGroup
 
 from gedilearn.cli.app import Changes, Outside, Probe, Seed, app, changes, interruptible, outside
-from gedilearn.cli.output import Screen, csv_text, make_console, new_files
+from gedilearn.cli.output import Screen, make_console, new_files
 from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
 from gedilearn.writing import write_text
 
 ROOT = Path("gedi-runs")
+MOST_SEEDS = 10_000
 Number: Any = partial(typer.Option, metavar="N", min=1)
 Names: Any = partial(typer.Option, metavar="A,B")
-Seeds = Annotated[int, Number(help="Seeds 0 to N-1.")]
+Seeds = Annotated[int, Number(max=MOST_SEEDS, help="Seeds 0 to N-1.")]
 Workers = Annotated[int, Number(min=None, help="Fits at once, a process each.")]
 Out = Annotated[
     Path | None,
@@ -121,6 +121,7 @@ def toy(
     workers: Workers = 1,
     out: Out = None,
     iterations: Iterations = None,
+    set_: Changes = None,
 ) -> None:
     """The paper's NMI on moons and circles.
 
@@ -129,10 +130,12 @@ def toy(
     \b
     gedi reproduce toy --seeds 2 --methods gedi,no-gen
     gedi reproduce toy --preset paper/toy --workers 2
+    gedi reproduce toy --preset paper/toy-literal --set training.on_divergence=recover
     """
-    folder = _folder(out or ROOT / "toy", preset, iterations)
+    options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
     asked = (range(seeds), _names(data), _names(methods))
-    _table("toy", folder, *asked, workers=workers, preset=preset, iterations=iterations)
+    folder = _folder(out or ROOT / "toy", preset, options)
+    _table("toy", folder, *asked, workers=workers, **options)
 
 
 @reproduce.command()
@@ -143,6 +146,7 @@ def labels(
     data: Sets = None,
     out: Out = None,
     iterations: Iterations = None,
+    set_: Changes = None,
 ) -> None:
     """The paper's picture of predicted clusters.
 
@@ -152,8 +156,8 @@ def labels(
     \b
     gedi reproduce labels --preset paper/toy --seed 1
     """
-    asked = {"seed": seed, "preset": preset, "iterations": iterations}
-    _picture("labels", out, data, methods, asked)
+    options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
+    _picture("labels", out, options, data=_names(data), methods=_names(methods), seed=seed)
 
 
 @reproduce.command()
@@ -171,6 +175,7 @@ def generation(
             "the data."
         ),
     ] = None,
+    set_: Changes = None,
 ) -> None:
     """The paper's picture of generated points.
 
@@ -180,8 +185,9 @@ def generation(
     \b
     gedi reproduce generation --methods jem,gedi
     """
-    asked = {"seed": seed, "preset": preset, "iterations": iterations, "steps": steps}
-    _picture("generation", out, data, methods, asked)
+    options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
+    asked = {"data": _names(data), "methods": _names(methods), "seed": seed, "steps": steps}
+    _picture("generation", out, options, **asked)
 
 
 @reproduce.command()
@@ -192,6 +198,7 @@ def sensitivity(
     workers: Workers = 1,
     out: Out = None,
     iterations: Iterations = None,
+    set_: Changes = None,
 ) -> None:
     """The paper's heat maps over the weights of INV and PRIOR.
 
@@ -201,9 +208,9 @@ def sensitivity(
     \b
     gedi reproduce sensitivity --seeds 1 --data moons --iterations 500
     """
-    folder = _folder(out or ROOT / "toy", preset, iterations) / "sensitivity"
-    asked = (range(seeds), _names(data))
-    _table("sensitivity", folder, *asked, workers=workers, preset=preset, iterations=iterations)
+    options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
+    folder = _folder(out or ROOT / "toy", preset, options) / "sensitivity"
+    _table("sensitivity", folder, range(seeds), _names(data), workers=workers, **options)
 
 
 @reproduce.command()
@@ -230,7 +237,7 @@ def images(
         ),
     ] = None,
     seeds: Annotated[
-        int | None, Number(help="Seeds 0 to N-1; 5 on mnist and digits, else 1.")
+        int | None, Number(max=MOST_SEEDS, help="Seeds 0 to N-1; 5 on mnist and digits, else 1.")
     ] = None,
     ood: Outside = None,
     samples: Annotated[
@@ -266,8 +273,8 @@ def images(
     asked = (range(seeds or experiment.SCALES[size].seeds), data, size, _names(methods))
     measuring = {"samples": samples, "steps": steps, "probe": probe and probe.value}
     options: dict[str, Any] = {"iterations": iterations, "changes": changes(set_)}
+    folder = _folder(out or ROOT / "images", f"{data}-{size}", options)
     options["measuring"] = measuring | {"weights": weights}
-    folder = _folder(out or ROOT / "images", f"{data}-{size}", iterations)
     _table("images", folder, *asked, outside(ood, load), **options)
 
 
@@ -285,11 +292,13 @@ def landscape(
     \b
     gedi reproduce landscape --out tables
     """
+    from gedilearn.experiments.kept import rows_as_csv
+
     files = new_files(out, "landscape.csv", "landscape.md")
     experiment = EXPERIMENTS["landscape"]
     rows = experiment.run([0])
     experiment.show(rows, make_console())
-    for file, text in zip(files, (_csv(rows), experiment.markdown(rows)), strict=False):
+    for file, text in zip(files, (rows_as_csv(rows), experiment.markdown(rows)), strict=False):
         write_text(file, text, new=True)
         Screen().message(f"written: {file}")
 
@@ -340,6 +349,7 @@ def gen(
 
 def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: Any) -> None:
     """Run an experiment, write what is made of its rows into the folder, and show the tables."""
+    from gedilearn.experiments.kept import rows_as_csv
     from gedilearn.experiments.runner import ROWS, Runner
 
     experiment, screen = EXPERIMENTS[name], Screen()
@@ -356,7 +366,7 @@ def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: An
     if not rows:
         raise InputError(f"the experiment {name} gave no rows")
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / f"{name}.csv", _csv(rows))
+    write_text(folder / f"{name}.csv", rows_as_csv(rows))
     write_text(folder / f"{name}.md", experiment.markdown(rows))
     if experiment.figure is not None:
         experiment.figure(rows, folder / f"{name}.png")
@@ -366,35 +376,26 @@ def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: An
     screen.message(f"written in {folder}: {', '.join(there)}")
 
 
-def _picture(
-    name: str, out: Path | None, data: str | None, methods: str | None, asked: dict[str, Any]
-) -> None:
+def _picture(name: str, out: Path | None, options: dict[str, Any], **asked: Any) -> None:
     """Draw a picture of `toy_pictures`, and print where it is."""
     from gedilearn.experiments import toy_pictures
 
-    folder = _folder(out or ROOT / "toy", asked["preset"], asked["iterations"])
-    asked |= {"data": _names(data), "methods": _names(methods), "tell": Screen().message}
+    folder = _folder(out or ROOT / "toy", options["preset"], options)
+    wanted = toy_pictures.Asked(folder, **options, **asked, tell=Screen().message)
     with interruptible("the same command goes on from here"):
-        print(toy_pictures.PICTURES[name](toy_pictures.Asked(folder, **asked)))
+        print(toy_pictures.PICTURES[name](wanted))
 
 
-def _folder(root: Path, name: str, iterations: int | None) -> Path:
+def _folder(root: Path, name: str, options: dict[str, Any]) -> Path:
     """Rows of other settings are never mixed."""
-    shorter = "" if iterations is None else f"-{iterations}-iterations"
-    return root / (name.replace("/", "-") + shorter)
+    from gedilearn.experiments.runner import assignments
+
+    iterations = options["iterations"]
+    shorter = [] if iterations is None else [f"{iterations}-iterations"]
+    words = "-".join([name, *shorter, *assignments(options["changes"])])
+    return root / re.sub(r"[^\w.=-]+", "-", words)
 
 
 def _names(text: str | None) -> list[str] | None:
     """Names with commas between them; None stands for all."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    """One line a row; several words share a field, and what has parts of its own is JSON."""
-
-    def field(value: Any) -> Any:
-        if isinstance(value, list):
-            return "; ".join(map(str, value))
-        return json.dumps(value) if isinstance(value, dict) else value
-
-    return csv_text(list(rows[0]), [[field(value) for value in row.values()] for row in rows])

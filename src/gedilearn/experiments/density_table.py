@@ -270,6 +270,7 @@ MEASURES = ("nmi", "rank_fresh", "rank_box", "auroc", "auroc_gradient", "mmd", "
 COLUMNS = (
     table.label("data"),
     table.label("method", NAMES),
+    table.seeds(),
     table.ranged("NMI", "nmi"),
     table.ranged("rank, fresh", "rank_fresh", short="fresh"),
     table.ranged("rank, box", "rank_box", short="box"),
@@ -309,4 +310,6 @@ def tables(rows: Sequence[Row]) -> list[table.Table]:
     return [table.Table(title, COLUMNS, groups, NOTES)]
 
 
-EXPERIMENT = table.Experiment("gen", run, tables, title="What GEN buys", sets=CASES)
+EXPERIMENT = table.Experiment(
+    "gen", run, tables, title="What GEN buys", sets=CASES, preset="default"
+)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gedilearn.experiments import table
+from gedilearn.experiments import table, verdict
 from gedilearn.experiments.images import (
     METHODS,
     PAPER_SETS,
@@ -19,8 +18,11 @@ from gedilearn.experiments.images import (
     run,
     stands_for,
 )
-from gedilearn.experiments.runner import KMEANS, Kept, Row, findings, kept_in, shortened
+from gedilearn.experiments.kept import Kept, kept_in
+from gedilearn.experiments.runner import KMEANS, Row, findings, shortened
 from gedilearn.experiments.toy import NAMES as TOY_NAMES
+from gedilearn.experiments.verdict import Published
+from gedilearn.presets import CHOSEN, CHOSEN_FOR_IMAGES
 
 NAMES = TOY_NAMES | {KMEANS: "k-means, pixels"}
 ORDER = (KMEANS, *METHODS)
@@ -54,6 +56,7 @@ def _found(group: table.Group) -> str:
 COLUMNS = (
     table.label("data", TITLES),
     table.label("method", NAMES),
+    table.seeds(),
     table.ranged("NMI", "nmi"),
     table.ranged("AMI", "ami"),
     table.ranged("accuracy", "accuracy", short="acc."),
@@ -72,6 +75,7 @@ COLUMNS = (
 OOD_COLUMNS = (
     table.label("outside"),
     table.label("method", NAMES),
+    table.seeds(),
     table.ranged("log p(x)", "log_density"),
     table.ranged("gradient norm", "gradient_norm"),
     table.ranged("confidence", "confidence"),
@@ -86,8 +90,9 @@ OOD_NOTE = (
 
 def title(rows: Sequence[Row]) -> str:
     """What the rows were made with, in words: a scaled-down or shortened run is never unnamed."""
-    data, scale, shorter = rows[0]["data"], rows[0]["scale"], rows[0]["shortened_to"]
-    return f"{TITLES[data]}, {SCALES[scale].title.format(data=data)}{shortened(shorter)}"
+    data, scale = rows[0]["data"], rows[0]["scale"]
+    changed = shortened(rows[0]["shortened_to"], rows[0]["changes"])
+    return f"{TITLES[data]}, {SCALES[scale].title.format(data=data)}{changed}"
 
 
 def _own(rows: Sequence[Row], notes: Sequence[str] = (), heading: str = "") -> table.Table:
@@ -98,7 +103,8 @@ def _own(rows: Sequence[Row], notes: Sequence[str] = (), heading: str = "") -> t
 def _ood(rows: Sequence[Row], notes: Sequence[str] = ()) -> list[table.Table]:
     """The areas of all sets outside, if there are some."""
     parts = [
-        {"outside": f"{TITLES.get(name, name)} ({areas['n']})", "method": row["method"], **areas}
+        {"outside": f"{TITLES.get(name, name)} ({areas['n']})", **areas}
+        | {key: row[key] for key in ("method", "seed")}
         for row in rows
         for name, areas in (row["ood"] or {}).items()
     ]
@@ -141,7 +147,6 @@ PAPER: dict[tuple[str, str, str | None], tuple[float, ...]] = {
     ("cifar100", "OOD", "cifar10"): (0.49, 0.43, 0.47, 0.46, 0.48),
     ("cifar100", "probe", None): (0.03, 0.27, 0.13, 0.14, 0.12),
 }
-NEAR_FID = 0.1  # as a share of the paper's
 PAPER_SCORE = "gradient_norm"  # the paper's OOD score, higher for images of the data
 
 
@@ -158,8 +163,19 @@ class Number(NamedTuple):
     def title(self) -> str:
         return self.measure if self.other is None else f"OOD {TITLES[self.other]}"
 
+    @property
+    def digits(self) -> int:
+        return 0 if self.measure == "FID" else 2
+
+    @property
+    def published(self) -> Published:
+        return Published(self.paper, rounding=0.5 * 10**-self.digits)
+
     def printed(self, value: float) -> str:
-        return f"{value:.0f}" if self.measure == "FID" else f"{value:.2f}"
+        return f"{value:.{self.digits}f}"
+
+    def difference(self, ours: Sequence[float]) -> str:
+        return verdict.shown(ours, self.published, self.digits + 1)
 
 
 class Answer(NamedTuple):
@@ -167,6 +183,8 @@ class Answer(NamedTuple):
 
     ours: str
     verdict: str
+    seeds: str = ""
+    difference: str = ""
 
 
 def numbers(data: str) -> Iterator[Number]:
@@ -180,17 +198,19 @@ def numbers(data: str) -> Iterator[Number]:
 def answer(number: Number, rows: Sequence[Row]) -> Answer:
     """What the rows of all runs say to a number: those at full scale if there are some."""
     own = [r for r in rows if (r["data"], r["method"]) == (number.data, number.method)]
-    unshortened = [r for r in own if r["shortened_to"] is None]
-    full = [r for r in unshortened if r["scale"] == "paper"]
-    group = full or unshortened or own
+    whole = [r for r in own if r["shortened_to"] is None and not r["changes"]]
+    full = [r for r in whole if r["scale"] == "paper"]
+    group = full or whole or own
     ours = [value for row in group if (value := value_of(number, row)) is not None]
-    said = words(number, group, ours) if ours else ""
+    said, seeds = (words(number, group, ours), str(len(ours))) if ours else ("", "")
     if full:
-        missing = f"not measured: {MISSING[number.measure].format(number.other)}"
-        return Answer(said, judge(number, ours, group) if ours else missing)
+        if ours:
+            return Answer(said, judged(number, ours, group), seeds, number.difference(ours))
+        return Answer(said, f"not measured: {MISSING[number.measure].format(number.other)}")
     command = f"gedi reproduce images --data {number.data} --scale paper --methods {number.method}"
-    why = "scaled down" if unshortened else "shortened"
-    return Answer(said, f"{why}: not comparable; " * bool(own) + f"needs a GPU: `{command}`")
+    why = "scaled down" if whole else "shortened or changed"
+    needed = f"{why}: not comparable; " * bool(own) + f"needs a GPU: `{command}`"
+    return Answer(said, needed, seeds)
 
 
 def value_of(number: Number, row: Row) -> float | None:
@@ -228,14 +248,12 @@ def words(number: Number, group: table.Group, ours: Sequence[float]) -> str:
     return f"batch-wise {text} (chance {chance:.2f}); whole test NMI {nmi:.2f}, AMI {ami:.2f}"
 
 
-def judge(number: Number, ours: Sequence[float], group: table.Group) -> str:
-    """'reproduced', 'better' or 'not reproduced: why'."""
+def judged(number: Number, ours: Sequence[float], group: table.Group) -> str:
+    """The verdict; where ours is worse, with what was found on the seeds."""
     fid = number.measure == "FID"
-    near = max(NEAR_FID * number.paper if fid else table.NEAR, statistics.pstdev(ours))
-    said = table.verdict(statistics.fmean(ours), number.paper, near, low=fid)
-    if said != "not reproduced":
-        return said
-    return f"{said}: {findings(group) or 'nothing wrong was found, the number is lower'}"
+    margin = verdict.FID_MARGIN * number.paper if fid else verdict.MARGIN
+    said = verdict.judge(ours, number.published, margin, low=fid)
+    return f"{said}: {findings(group)}" if said == "worse" else said
 
 
 MISSING = {
@@ -244,19 +262,22 @@ MISSING = {
     "OOD": "`gedi data get {0}`, or --ood {0}=DATA",
     "probe": "--probe paper",
 }
-RULE = (
-    f"At the paper's scale: *reproduced* when our mean over the seeds is within {table.NEAR:g} of "
-    f"the paper's number (FID: {NEAR_FID:.0%}), or within our own deviation if that is more; "
-    "*better* when it is beyond that on the good side; else *not reproduced*, and what was found "
-    "without labels. The paper does not say of how many samples its FID is."
+RULES = (
+    verdict.RULE,
+    "For images the paper gives single numbers, and says neither their deviation nor, of FID, the "
+    "number of samples: they are taken as exact up to their last digit, and the interval is that "
+    "of our seeds alone. The paper's own spread would widen it. Of FID the margin is "
+    f"{verdict.FID_MARGIN:.0%} of the paper's. Only runs at the paper's scale are judged; where "
+    "ours is worse, what was found without labels is named.",
 )
-
 
 PAPER_COLUMNS = (
     table.label("measure"),
     table.label("method", NAMES),
     table.Column("paper", lambda group: str(group[0]["paper"])),
     table.label("ours"),
+    table.label("seeds"),
+    table.Column("difference, 95%", lambda group: str(group[0]["difference"])),
     table.label("verdict"),
 )
 
@@ -280,19 +301,25 @@ def page(root: Path) -> table.Page:
     page = table.Page(
         [
             "# Images: every number of the paper, and our own",
-            "Made by `make results-images`; nothing on this page is typed by hand.",
+            table.MADE.format("images"),
             "\n".join(table.bullets((*NOTES, OOD_NOTE))),
         ]
     )
     for kept in runs:
-        page.add(f"## {title(kept.rows)}", made(kept))
+        page.add(f"## {title(kept.rows)}", made(kept), chosen_on(kept.rows))
         page.add(*(table.markdown() for table in (_own(kept.rows), *_ood(kept.rows))))
         _add_pictures(page, kept)
-    page.add("## The paper's numbers", RULE)
+    page.add("## The paper's numbers", *RULES)
     every = [row for kept in runs for row in kept.rows]
     for data in PAPER_SETS:
         page.add(f"### Trained on {TITLES[data]}", paper_table(data, every).markdown())
     return page
+
+
+def chosen_on(rows: Sequence[Row]) -> str:
+    """What the settings of a run were chosen on."""
+    preset = SCALES[rows[0]["scale"]].preset.format(data=rows[0]["data"])
+    return CHOSEN_FOR_IMAGES if preset == "default" else CHOSEN[preset]
 
 
 def made(kept: Kept) -> str:
@@ -303,8 +330,6 @@ def made(kept: Kept) -> str:
     for name in settings["others"]:
         if name != SHUFFLED and name not in TITLES:
             more += f" --ood {shlex.quote(name)}=DATA"
-    for name, value in settings["changes"].items():
-        more += f" --set {name}={json.dumps(value)}"
     outside = ", ".join(f"{name} ({n} images)" for name, (n, _) in settings["others"].items())
     minutes = sum(table.values(rows, "seconds") + table.values(rows, "evaluation_seconds")) / 60
     facts = [
@@ -322,9 +347,9 @@ def _add_pictures(page: table.Page, kept: Kept) -> None:
         for group in table.grouped(kept.rows, "method", method=ORDER):
             data, method = group[0]["data"], group[0]["method"]
             run = f"{data}-{method}-{min(row['seed'] for row in group)}"
-            file = kept.folder / "evaluations" / run / f"{stem}.png"
+            name = f"{stem}-{kept.folder.name}-{method}.png"
+            file = kept.picture(f"evaluations/{run}/{stem}.png", name)
             if method in methods:
-                name = f"{stem}-{kept.folder.name}-{method}.png"
                 page.add_picture(name, file, f"{method}: {stem}", f"{NAMES[method]}: {about}\n\n")
 
 

@@ -239,7 +239,8 @@ def values_of(
 
 def fit(work: Work, data: str, method: str, seed: int, n: int, settings: Options) -> Row:
     """Train one method, or go on with it, and measure it."""
-    head = {"scale": settings["scale"], "shortened_to": settings["iterations"], **NOTHING}
+    head = {"scale": settings["scale"], "shortened_to": settings["iterations"]}
+    head |= {"changes": settings["changes"] or None, **NOTHING}
     values = settings["methods"][METHODS[-1] if method == KMEANS else method]
     if method == KMEANS:
         return head | _kmeans(work, values["n_clusters"], seed)

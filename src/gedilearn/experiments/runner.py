@@ -8,15 +8,17 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import statistics
+import subprocess
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import gedilearn
 from gedilearn import __version__
 from gedilearn.errors import InputError, suggestion
 from gedilearn.settings import assign, resolve, settings_type
@@ -116,19 +118,20 @@ class Runner:
         if self.workers < 1:
             raise InputError(f"workers={self.workers}: at least 1 process is needed")
         kept = [] if self.out is None else _reopen(self.out, _config(n, settings))
-        done = {_key(row): row for row in kept}
+        done = {key_of(row): row for row in kept}
         missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
         left = sum(key not in done for cell in missing for key in cell.expected())
         fits = [(fit, cell, n, settings or {}, threads) for cell in missing]
         for rows in self._as_they_come(fits):
             for row in rows:
-                if _key(row) in done:
+                if key_of(row) in done:
                     continue
-                done[_key(row)] = row
-                left -= 1
                 if self.out is not None:
+                    row |= commit()
                     with open(self.out / ROWS, "a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")
+                done[key_of(row)] = row
+                left -= 1
                 self.tell(row, left)
         return [done[key] for cell in cells for key in cell.expected()]
 
@@ -137,7 +140,7 @@ class Runner:
         from joblib import Parallel, delayed, effective_n_jobs
         from joblib.parallel import get_active_backend
 
-        jobs = None if self.workers == 1 else self.workers
+        jobs = None if self.workers == 1 else min(self.workers, len(fits)) or 1
         calls = [delayed(_rows_of)(*arguments) for arguments in fits]
         if get_active_backend()[0].supports_return_generator:
             # In any order: a slow cell must not hold back the rows of others.
@@ -169,7 +172,7 @@ def _one_by_one(fit: FitOne, cell: Cell, n: int, settings: Options) -> list[Row]
     return rows
 
 
-def _key(row: Row) -> Key:
+def key_of(row: Row) -> Key:
     return row["data"], row["method"], row["seed"]
 
 
@@ -213,9 +216,18 @@ def adjusted(
     return values
 
 
-def shortened(iterations: int | None) -> str:
-    """Named wherever results are shown."""
-    return "" if iterations is None else f", training shortened to {iterations} iterations"
+def shortened(iterations: int | None, changes: Options | None = None) -> str:
+    """How a run differs from its preset, named wherever results are shown."""
+    words = [] if iterations is None else [f"training shortened to {iterations} iterations"]
+    return "".join(f", {part}" for part in [*words, *assignments(changes)])
+
+
+def assignments(changes: Options | None) -> list[str]:
+    """Settings as they are given to `--set`."""
+    return [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in (changes or {}).items()
+    ]
 
 
 # --- how a training ended -----------------------------------------------------------------------
@@ -234,6 +246,11 @@ def outcome(model: GEDI) -> Row:
     }
 
 
+def diverged(row: Row) -> bool:
+    """Whether training diverged, and no guard brought it back; it may have come back by itself."""
+    return row["stopped"] == "diverged" or "training diverged" in row["verdict"]
+
+
 def findings(group: Sequence[Row], false_below: float | None = None) -> str:
     """The outcomes of several seeds in words.
 
@@ -243,7 +260,7 @@ def findings(group: Sequence[Row], false_below: float | None = None) -> str:
     gaps = [float(row["gap"]) for row in group if not row["certified"] and not row["modes"]]
     counts = {mode: modes[mode] for mode in (REPRESENTATION, CLUSTERS, PERMUTATION)}
     counts["recovered"] = sum(row["recoveries"] > 0 for row in group)
-    counts["diverged"] = sum(row["stopped"] == "diverged" for row in group)
+    counts["diverged"] = sum(map(diverged, group))
     counts["uncertified"] = len(gaps)
     counts["certified"] = sum(row["certified"] for row in group)
     if false_below is not None:
@@ -270,8 +287,27 @@ def _config(n: int, settings: Options | None) -> Options:
     }
 
 
+@lru_cache(maxsize=1)
+def commit(package: Path = Path(gedilearn.__file__).parent) -> dict[str, str]:
+    """The commit of this code, if it lies in a git work tree; '+' says that files were changed."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # not a copy in the tree of others
+        changed = git("status", "--porcelain", "--", ".")
+        return {"commit": git("rev-parse", "--short=12", "HEAD") + "+" * bool(changed)}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
 def _reopen(out: Path, config: Options) -> list[Row]:
-    """The rows in `out` so far; a folder of other settings or versions is refused, not mixed."""
+    """The rows in `out` so far; a folder of other settings or versions is refused, not mixed.
+
+    Rows of several commits may stand in one folder: each names its own, and the config the last.
+    """
     rows, file = out / ROWS, out / CONFIG
     out.mkdir(parents=True, exist_ok=True)
     if file.exists():
@@ -281,72 +317,8 @@ def _reopen(out: Path, config: Options) -> list[Row]:
                 raise InputError(f"{out} holds rows with other {name}: choose another folder")
     elif rows.exists():
         raise InputError(f"{out} holds rows but no {CONFIG}: choose another folder")
-    write_text(file, json.dumps(config, indent=2) + "\n")
+    write_text(file, json.dumps(config | commit(), indent=2) + "\n")
     kept = read_lines(rows)
     # A line that a crash cut short would spoil the next one.
     write_text(rows, "".join(json.dumps(row) + "\n" for row in kept))
     return kept
-
-
-class Kept(NamedTuple):
-    """What a folder holds: the rows, and the config that they have in common."""
-
-    folder: Path
-    rows: list[Row]
-    config: dict[str, Any]
-
-    @property
-    def seeds(self) -> list[int]:
-        return sorted({row["seed"] for row in self.rows})
-
-    def made_by(
-        self,
-        command: str,
-        facts: Sequence[str],
-        *,
-        data: Collection[str] = (),
-        methods: Collection[str] = (),
-        names: Mapping[str, str] | None = None,
-        more: str = "",
-    ) -> str:
-        """The command and its options, the seeds, facts and versions, as Markdown.
-
-        `data` and `methods` are those that are run if no others are asked for, where the command
-        has such an option; methods that have `names` but lack some of the seeds are named.
-        """
-        command += f" --seeds {self.seeds[-1] + 1}"
-        command += self._option("data", data) + self._option("methods", methods)
-        if (iterations := self.config["settings"].get("iterations")) is not None:
-            command += f" --iterations {iterations}"
-        fewer = []
-        for method, name in (names or {}).items():
-            own = {row["seed"] for row in self.rows if row["method"] == method}
-            if 0 < len(own) < len(self.seeds):
-                fewer.append(f"{name} {len(own)}")
-        some = f" (not all of them for every method: {', '.join(fewer)})" if fewer else ""
-        versions = [f"{name} {version}" for name, version in self.config["versions"].items()]
-        seeds = f"Seeds {', '.join(map(str, self.seeds))}{some}"
-        said = "; ".join([seeds, *facts, ", ".join(versions)])
-        return f"    gedi reproduce {command}{more}\n\n{said}."
-
-    def _option(self, name: str, usual: Collection[str]) -> str:
-        """`--data A,B` or `--methods A,B` for what the rows are about, if it is not the usual."""
-        there = [row[name.removesuffix("s")] for row in self.rows]
-        asked = dict.fromkeys([*(value for value in usual if value in there), *there])
-        named = [value for value in asked if KMEANS not in value]
-        return "" if not usual or named == list(usual) else f" --{name} {','.join(named)}"
-
-
-def kept_in(root: Path, pattern: str = "*", command: str = "") -> list[Kept]:
-    """The folders root/pattern that hold rows; root itself for the pattern ''.
-
-    Where there are none, the `command` that makes some is named.
-    """
-    found = []
-    for folder in sorted(root.glob(pattern)) if pattern else [root]:
-        if (folder / CONFIG).exists() and (rows := read_lines(folder / ROWS)):
-            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-            found.append(Kept(folder, rows, config))
-    if command and not found:
-        raise InputError(f"{root} holds no rows: gedi reproduce {command} --out {root}")
-    return found

@@ -17,7 +17,7 @@ import numpy as np
 from gedilearn import panels
 from gedilearn.experiments import table
 from gedilearn.experiments.runner import IN_MEMORY, N_POINTS, Cell, Options, Row, Runner, chosen
-from gedilearn.experiments.toy import SETS, scored_row, seeded, title, values_of
+from gedilearn.experiments.toy import SETS, scored_row, seeded, title, training_facts, values_of
 from gedilearn.together import fit_together
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
@@ -47,12 +47,9 @@ def run(
     names = chosen("data set", data, SETS)
     points = tuple(point_name(inv, prior) for inv, prior in product(weights, repeat=2))
     cells = [Cell(name, "grid", (seed,), points) for seed in seeds for name in names]
-    settings = {
-        "preset": preset,
-        "iterations": iterations,
-        "weights": list(weights),
-        "gedi": values_of(preset, "gedi", iterations, BASE | (changes or {})),
-    }
+    gedi = values_of(preset, "gedi", iterations, BASE | (changes or {}))
+    settings: Options = {"preset": preset, "iterations": iterations, "changes": changes or {}}
+    settings |= {"weights": list(weights), "gedi": gedi, **training_facts({"gedi": gedi})}
     return runner.rows_of_cells(cells, fit, n, settings, threads=1)
 
 
@@ -79,9 +76,8 @@ def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
 NOTES = (
     "Rows: weight of INV; columns: weight of PRIOR; the weight of GEN is 1. NMI on fresh points, "
     "mean over the seeds; the gap is the median, in nats.",
-    "All points of a grid train side by side on one draw of the data: a divergence of one puts all "
-    "back and calms all. The clusters of each are trained until they are certified, or to the "
-    "end of the budget.",
+    "All points of a grid train side by side on one draw of the data: the guard, where there is "
+    "one, puts all back and calms all for the divergence of one.",
 )
 
 
@@ -108,12 +104,15 @@ def _map(rows: Sequence[Row], measure: str, title: str, **others: Any) -> table.
     inv, prior = axes_of(rows)
     names = [f"PRIOR {weight:g}" for weight in prior]
     lines = [
-        [{"data": data, "INV": f"{weight:g}", **dict(zip(names, line, strict=True))}]
+        [
+            {"data": data, "INV": f"{weight:g}", "seeds": n_seeds(rows, data)}
+            | dict(zip(names, line, strict=True))
+        ]
         for data, both in maps(rows).items()
         for weight, line in zip(inv, both[measure], strict=True)
     ]
     numbers = [table.statistic(name, name, digits=2) for name in names]
-    columns = [table.label("data"), table.label("INV"), *numbers]
+    columns = [*map(table.label, ("data", "INV", "seeds")), *numbers]
     return table.Table(title, columns, lines, heading=title, **others)
 
 
@@ -126,8 +125,13 @@ def tables(rows: Sequence[Row]) -> list[table.Table]:
     ]
 
 
+def n_seeds(rows: Sequence[Row], data: str | None = None) -> int:
+    """Of one set, or in all."""
+    return len({r["seed"] for r in rows if data in (None, r["data"])})
+
+
 def _seeds(rows: Sequence[Row]) -> str:
-    n = len({r["seed"] for r in rows})
+    n = n_seeds(rows)
     return f"{n} seed" + "s" * (n != 1)
 
 

@@ -255,6 +255,7 @@ def _method(group: table.Group) -> str:
 COLUMNS = (
     table.label("data"),
     table.Column("method", _method, words=True),
+    table.seeds(),
     table.share(f"NMI >= {SOLVED:g}", lambda row: row["nmi"] >= SOLVED, short="solved"),
     table.statistic("median NMI", "nmi", short="median"),
     table.statistic("min NMI", "nmi", min, short="min"),
@@ -286,5 +287,5 @@ def tables(rows: Sequence[Row]) -> list[table.Table]:
 
 
 EXPERIMENT = table.Experiment(
-    "shapes", run, tables, title="Shapes: GEDI beside scikit-learn", sets=SHAPES
+    "shapes", run, tables, title="Shapes: GEDI beside scikit-learn", sets=SHAPES, preset="default"
 )

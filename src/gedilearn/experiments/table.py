@@ -10,10 +10,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gedilearn.experiments.runner import Row, kept_in
+from gedilearn.experiments.kept import kept_in
+from gedilearn.experiments.runner import Row
+from gedilearn.presets import CHOSEN
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 Group = Sequence[Row]
 Text = Callable[[Group], str]  # the cell of a line, from the rows of its group
 Holds = Callable[[Row], bool | None]
-NEAR = 0.05  # what a number may differ by from the paper's
+MADE = "Made by `make results` from `rows/{}`; nothing on this page is typed by hand."
 
 # --- columns ------------------------------------------------------------------------------------
 
@@ -124,13 +127,6 @@ def share(head: str, holds: Holds, *, short: str | None = None) -> Column:
     return count(head, holds, short=short, of="/{}")
 
 
-def verdict(ours: float, paper: float, near: float, low: bool = False) -> str:
-    """How ours compares with a number of the paper; `low` if less is better."""
-    if abs(ours - paper) <= near + 1e-9:
-        return "reproduced"
-    return "better" if (ours < paper) == low else "not reproduced"
-
-
 def mean_and_deviation(name: str) -> Text:
     """Of the seeds themselves, not an estimate for others."""
 
@@ -139,6 +135,11 @@ def mean_and_deviation(name: str) -> Text:
         return f"{statistics.fmean(found):.2f} ± {statistics.pstdev(found):.2f}"
 
     return cell
+
+
+def seeds() -> Column:
+    """How many seeds a line is of."""
+    return Column("seeds", lambda group: str(len({row["seed"] for row in group})), "n")
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -230,12 +231,23 @@ def grouped(rows: Sequence[Row], *by: str, **orders: Iterable[Any]) -> list[list
 # --- experiments --------------------------------------------------------------------------------
 
 
+Draw = Callable[[Sequence[Row], Path], Path]
+
+
 @dataclass(frozen=True)
 class Page:
-    """A page of results: paragraphs, and the pictures that it shows, by their names there."""
+    """A page of results: paragraphs, and what it shows, by the names there.
+
+    Attributes
+    ----------
+    parts: paragraphs, as Markdown
+    pictures: files that a run wrote
+    figures: what is drawn from rows alone, into a file
+    """
 
     parts: list[str]
     pictures: dict[str, Path] = field(default_factory=dict)
+    figures: dict[str, Callable[[Path], Path]] = field(default_factory=dict)
 
     def add(self, *parts: str) -> None:
         self.parts.extend(parts)
@@ -245,6 +257,11 @@ class Page:
         if file.exists():
             self.pictures[name] = file
             self.add(f"{words}![{about}]({name})")
+
+    def add_figure(self, name: str, draw: Draw, rows: Sequence[Row], about: str) -> None:
+        """Show what is drawn from rows."""
+        self.figures[name] = partial(draw, rows)
+        self.add(f"![{about}]({name})")
 
     @property
     def text(self) -> str:
@@ -266,6 +283,7 @@ class Experiment:
     title: of the page of results
     sets: the data sets, if the command has an option for them
     figure: (rows, path) draws a picture
+    preset: whose settings it uses; the page says what they were chosen on
     own_page: folder -> page, in place of how the rows were made, and the tables
     """
 
@@ -275,7 +293,8 @@ class Experiment:
     about: str = ""
     title: str = ""
     sets: Collection[str] = ()
-    figure: Callable[[Sequence[Row], Path], Path] | None = None
+    figure: Draw | None = None
+    preset: str | None = None
     own_page: Callable[[Path], Page] | None = None
 
     def show(self, rows: Sequence[Row], console: Console) -> None:
@@ -301,8 +320,9 @@ class Experiment:
         return Page(
             [
                 f"# {self.title or self.name}",
-                f"Made by `make results-{self.name}` from {len(kept.rows)} rows, one a fit, of",
+                f"{MADE.format(self.name + '.csv')} {len(kept.rows)} rows, one a fit, of",
                 kept.made_by(self.name, facts, data=self.sets),
+                *([CHOSEN[self.preset]] if self.preset else []),
                 self.markdown(kept.rows),
             ]
         )

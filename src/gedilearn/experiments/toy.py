@@ -2,13 +2,13 @@
 
 The unit of work is a cell, one method on one set. Its seeds, each with its own draw of the data,
 train side by side; every seed is one row, scored on fresh points of the same source. Barlow Twins
-is trained once for two rows: clusters by the largest coordinate, as in the paper, and by k-means.
+is trained once for two rows: clusters by the largest coordinate, and by k-means.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,9 +53,8 @@ NAMES = {
     "no-unif": "no unif", "no-inv": "no inv", "no-gen": "no gen", "gedi": "GEDI",
     "dino": "DINO", "deepcluster": "DeepCluster",
 }  # fmt: skip
-LITERAL = "paper/toy-literal"
-PRESETS = ("default", "paper/toy", LITERAL)  # others are for images
-TOGETHER = 5
+PRESETS = ("default", "paper/toy", "paper/toy-literal")  # others are for images
+TOGETHER = 10
 
 # --- running ------------------------------------------------------------------------------------
 
@@ -74,12 +73,15 @@ def run(
 ) -> list[Row]:
     """One row for each (data, method, seed); None for data is both, for methods the paper's.
 
-    `iterations` shortens the training. `together` seeds train side by side; None is 5, and 1 under
-    the literal preset, where the divergence of one would calm all. `changes` are further settings
-    by their dotted names. The runner's folder also receives the models: workers on other machines
-    must share it.
+    `iterations` shortens the training. `together` seeds train side by side; None is 1 where a guard
+    would put all back, or stop all, for the divergence of one, and 10 where there is none.
+    `changes` are further settings by their dotted names. The runner's folder also receives the
+    models: workers on other machines must share it.
     """
-    together = together or (1 if preset == LITERAL else TOGETHER)
+    values = {m: values_of(preset, m, iterations, changes) for m in (*METHODS, *OTHERS)}
+    settings: Options = {"preset": preset, "iterations": iterations, "changes": changes or {}}
+    settings |= training_facts(values)
+    together = together or (TOGETHER if settings["on_divergence"] == "ignore" else 1)
     names, trained = chosen("data set", data, SETS), chosen_methods(methods)
     cells = [  # in an order that gives every method some rows early
         Cell(name, method, tuple(seeds[i : i + together]), ROWS.get(method, (method,)))
@@ -87,12 +89,7 @@ def run(
         for name in names
         for method in trained
     ]
-    settings = {
-        "preset": preset,
-        "iterations": iterations,
-        "together": together,
-        "methods": {m: values_of(preset, m, iterations, changes) for m in (*METHODS, *OTHERS)},
-    }
+    settings |= {"together": together, "methods": values}
     models = None if runner.out is None else runner.out.absolute() / "models"
     return runner.rows_of_cells(cells, partial(fit, models=models), n, settings, threads=1)
 
@@ -108,6 +105,15 @@ def values_of(
     """The nested settings of a method, shortened and changed as asked."""
     chosen("preset", (preset,), PRESETS)
     return adjusted(preset_values(preset, method), iterations, changes, (N_POINTS, 2))
+
+
+def training_facts(values: Mapping[str, Options]) -> Options:
+    """What a page says of the training of methods: which a certificate ends, and the guard."""
+    training = {m: resolve(own, (N_POINTS, 2)).training for m, own in values.items()}
+    return {
+        "ended_by_certificate": [m for m, one in training.items() if one.early_stopping],
+        "on_divergence": training["gedi"].on_divergence,  # the same for all
+    }
 
 
 def seeded(values: Options, seed: int, n: int) -> Settings:
@@ -147,8 +153,8 @@ def train(
 
 def title(rows: Sequence[Row]) -> str:
     """What the rows were made with, in words."""
-    names = {(r["preset"], r["shortened_to"]) for r in rows}
-    return "; ".join(f"preset {name}{shortened(least)}" for name, least in sorted(names, key=str))
+    names = {f"preset {r['preset']}{shortened(r['shortened_to'], r['changes'])}" for r in rows}
+    return "; ".join(sorted(names))
 
 
 def model_file(models: Path, key: Key) -> Path:
@@ -190,6 +196,7 @@ def scored_row(
         "seed": seed,
         "preset": settings["preset"],
         "shortened_to": settings["iterations"],
+        "changes": settings["changes"] or None,
         **{name: scores[name] for name in ("nmi", "ami", "accuracy")},
         **outcome(model),
         **others,

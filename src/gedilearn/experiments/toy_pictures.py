@@ -82,7 +82,8 @@ class Asked:
         return train(cell, self.n, values, folder)[method, self.seed]
 
     def __str__(self) -> str:
-        return f"preset {self.preset}, seed {self.seed}{shortened(self.iterations)}"
+        changed = shortened(self.iterations, self.changes)
+        return f"preset {self.preset}, seed {self.seed}{changed}"
 
 
 # --- drawing ------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ Symbols of that paper and where they are here:
     C           their cross-correlation         `cross_correlation`
     lambda      weight of its off-diagonal      `Options.off_diagonal`
 
-It has no clusters of its own. The embedding gets one coordinate a cluster, and either the largest
-coordinate is the cluster (as the GEDI paper does), or k-means on the embedding decides: k-means
-labels are those of a linear classifier, which is then built into the network's last layer.
+It has no clusters of its own, and the GEDI paper does not say how it gets some. The embedding has
+one coordinate a cluster, and either the largest coordinate is the cluster, or k-means on the
+embedding decides: k-means labels are those of a linear classifier, which is then built into the
+network's last layer.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class Barlow(Section):
     scale: float = Field(0.1, gt=0, description="Barlow Twins: factor of the whole loss.")
     assign: Literal["argmax", "kmeans"] = Field(
         "argmax",
-        description="Barlow Twins has no clusters of its own: 'argmax' takes the largest "
-        "coordinate of the embedding, as the paper does; 'kmeans' clusters the embedding.",
+        description="Barlow Twins has no clusters of its own, and the paper does not say how it "
+        "gets some: 'argmax' takes the largest coordinate of the embedding, 'kmeans' clusters it.",
     )
     batch_norm: bool = Field(True, description="Barlow Twins: batch normalisation between layers.")
 

@@ -131,6 +131,8 @@ class TrainState:
         view = draw_views(views, index, x, moment)
         if self.method.two_views:
             x = draw_views(views, index, x, moment)
+        elif noise := setup.settings.views.data_noise:
+            x = x.add(torch.randn_like(x), alpha=noise)
         step, progress = self.iteration - stage.begin, stage.progress(self.iteration)
         return Batch(index, x, view, step, progress), data
 
