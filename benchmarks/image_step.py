@@ -74,7 +74,7 @@ def make_step(width: int) -> Callable[[], object]:
         images(),
         settings,
         launch(settings.device),
-        encoder=ResNet8(3, width),
+        encoder=ResNet8(3, width, generator=torch.default_generator),
         view_function=views,
     )
     return lambda: step(setup, state)
@@ -176,7 +176,7 @@ def make_plain(width: int) -> Callable[[], None]:
 
     def run() -> None:
         x = data[torch.randint(POINTS, (BATCH,))]
-        view = views(x)
+        view = views(x, torch.default_generator)
         slots = torch.randint(POINTS, (BATCH,))
         fresh = (torch.rand(BATCH, 1, 1, 1) < RESTART).float()
         start = fresh * (2 * torch.rand(BATCH, 3, SIDE, SIDE) - 1) + (1 - fresh) * buffer[slots]
@@ -204,7 +204,7 @@ def make_plain(width: int) -> Callable[[], None]:
 def make_views() -> Callable[[], object]:
     """The views of one batch."""
     views, x = paper_views(0.03, flip=True), images()[:BATCH]
-    return lambda: views(x)
+    return lambda: views(x, torch.default_generator)
 
 
 # --- measuring --------------------------------------------------------------------------------

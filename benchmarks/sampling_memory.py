@@ -71,22 +71,23 @@ def peak_resident() -> int:
 def measure(steps: int, exact: bool) -> int:
     """Bytes by which drawing one batch raises the peak; to be called in a fresh process."""
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    model = build_model(
-        resolve({"network": {"features": 2, "head": (4,)}}, (100, 2)), (2,), MEMBERS
-    )
+    generator = torch.Generator().manual_seed(0)
+    settings = resolve({"network": {"features": 2, "head": (4,)}}, (100, 2))
+    model = build_model(settings, (2,), MEMBERS, generator=generator)
     box = Box(-torch.ones(2), torch.ones(2))
-    buffer = ReplayBuffer(MEMBERS, BATCH, 0.05, box.uniform)
+    buffer = ReplayBuffer(MEMBERS, BATCH, 0.05, box.uniform, generator)
     chains = PersistentChains(buffer, Kernel(0.005, 0.1, None, box), steps)
-    small = PersistentChains(ReplayBuffer(MEMBERS, 8, 0.05, box.uniform), chains.kernel, 2)
+    few = ReplayBuffer(MEMBERS, 8, 0.05, box.uniform, generator)
+    small = PersistentChains(few, chains.kernel, 2)
     with model.fixed():
-        small.draw(model.log_density, 8)  # what the first call of a kernel loads is not counted
+        # What the first call of a kernel loads is not counted.
+        small.draw(model.log_density, 8, generator)
         before = peak_resident()
         if exact:
             with LiveBytes() as live:
-                chains.draw(model.log_density, BATCH)
+                chains.draw(model.log_density, BATCH, generator)
             return live.peak
-        chains.draw(model.log_density, BATCH)
+        chains.draw(model.log_density, BATCH, generator)
         return peak_resident() - before
 
 

@@ -89,9 +89,10 @@ def watch(data: Dataset, *changes: dict[str, Any], seed: int = SEED) -> Watched:
         if state.iteration != 1 and state.iteration % EVERY:
             return
         model, prior = state.model, state.prior
-        with torch.random.fork_rng():
-            gap = float(measure(model, setup.data, setup.views, prior).gap[0])
-            walked = float(measure(model, setup.data, [walk], prior).gap[0])
+        generator = torch.Generator()
+        generator.set_state(state.generators.cpu.get_state())
+        gap = float(measure(model, setup.data, setup.views, prior, generator).gap[0])
+        walked = float(measure(model, setup.data, [walk], prior, generator).gap[0])
         progress = state.stage.view_progress(state.iteration)
         used.append(setup.views[0])
         steps = used[0].steps(progress) if isinstance(used[0], WalkViews) else 0
@@ -153,13 +154,13 @@ def plane(axes: Axes, run: Watched, surface: np.ndarray, title: str) -> Any:
 def walks(axes: Axes, run: Watched, start: int, steps: int, number: int = 12) -> None:
     """The path of one walk from `start`, step by step, and rings where some walks end."""
     assert isinstance(run.views, WalkViews)
-    torch.manual_seed(SEED)
+    generator = torch.Generator().manual_seed(SEED)
     path = [torch.tensor([start])]
     for _ in range(steps):
-        path.append(draw(run.views.tables, path[-1], 1))
+        path.append(draw(run.views.tables, path[-1], 1, generator))
     x, y = run.x[torch.cat(path)].T
     axes.plot(x, y, color=DARK, lw=0.5 if steps > 500 else 1.2, alpha=0.6)
-    ends = draw(run.views.tables, torch.full((number - 1,), start), steps)
+    ends = draw(run.views.tables, torch.full((number - 1,), start), steps, generator)
     x, y = run.x[torch.cat([path[-1], ends])].T
     axes.scatter(x, y, s=22, facecolor="white", edgecolor="black", lw=1.1, zorder=3)
     _star(axes, run, start)
@@ -246,7 +247,7 @@ def contrast(run: Watched, stuck: Watched, start: int, walked: float, path: Path
     """What the two ended with, and the views of one point under which they were trained."""
     fig = panels.new_figure(8.6, 3.7, "")
     left, right = fig.subplots(1, 2)
-    torch.manual_seed(SEED)
+    generator = torch.Generator().manual_seed(SEED)
     index = torch.full((40,), start)
     own = stuck.result.diagnosis.gap
     gap = f"gap {own:.4f} (noise), {walked:.1f} (long walk)"
@@ -256,7 +257,7 @@ def contrast(run: Watched, stuck: Watched, start: int, walked: float, path: Path
     words = f"walks: {run.result.stopped}, NMI {run.nmi:.3f}\n{gap}"
     image = plane(right, run, kept(run), words)
     for axes, watched in ((left, stuck), (right, run)):
-        x, y = watched.views.certify(index, watched.x[index]).T
+        x, y = watched.views.certify(index, watched.x[index], generator).T
         axes.scatter(x, y, s=16, facecolor="white", edgecolor="black", lw=0.9, zorder=3)
         _star(axes, watched, start)
     bar = fig.colorbar(image, ax=[left, right], shrink=0.8, aspect=25)
@@ -279,8 +280,9 @@ def _save(fig: Any, path: Path) -> None:
 def gap_under_walks(run: Watched) -> float:
     """A clustering that was trained with other views, held against the long walk."""
     views = make_views(resolve({}, run.x.shape).views, run.x, 2, SEED)
-    torch.manual_seed(SEED)
-    return float(measure(run.result.model, run.x[None], [views], Fixed(), repeats=REPEATS).gap[0])
+    generator, prior = torch.Generator().manual_seed(SEED), Fixed()
+    seen = measure(run.result.model, run.x[None], [views], prior, generator, repeats=REPEATS)
+    return float(seen.gap[0])
 
 
 def case(name: str, run: Watched) -> dict[str, Any]:

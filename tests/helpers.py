@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from typer.testing import CliRunner
 
 from gedilearn import GEDI
 from gedilearn.cli import app
+
+# torch's global generator, which every test begins with the same seed of.
+SEEDED = torch.default_generator
 
 
 def gedi(*arguments: Any, **values: Any) -> GEDI:

@@ -28,6 +28,7 @@ ROOMS = [
     "sampling",
     "data",
     "ranks",
+    "threads",
     "settings",
     "sections",
     "registry",
@@ -114,6 +115,27 @@ def test_private_names_stay_in_their_file(path: Path) -> None:
             assert owner in ("self", "cls") or node.attr in known, f"line {node.lineno}"
 
 
+# What draws from torch's global generators unless it is given a generator.
+DRAWS = {"rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "poisson"}
+IN_PLACE = {"uniform_", "normal_", "bernoulli_", "random_", "exponential_", "trunc_normal_"}
+INITIAL = {f"{who}_{kind}_" for who in ("kaiming", "xavier") for kind in ("normal", "uniform")}
+# What draws from them, or seeds them, in any case.
+NEVER = {"rand_like", "randn_like", "randint_like", "manual_seed", "seed", "fork_rng", "Dropout"}
+
+
+@ALL
+def test_all_that_is_drawn_comes_from_a_generator_that_was_handed_down(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        name, owner = node.func.attr, ast.unparse(node.func.value)
+        of_torch = owner in ("torch", "torch.random", "nn", "F")
+        assert not (of_torch and name in NEVER), f"line {node.lineno}"
+        if (of_torch and name in DRAWS) or name in IN_PLACE | INITIAL:
+            given = [ast.unparse(a) for a in node.args] + [str(k.arg) for k in node.keywords]
+            assert "generator" in given, f"line {node.lineno}"
+
+
 # What has one place, and the files that are that place.
 PLACES = {
     "difflib": {"errors.py"},
@@ -126,6 +148,7 @@ PLACES = {
     "normalized_mutual_info_score": {"evaluation/clustering.py"},
     "adjusted_rand_score": {"evaluation/clustering.py"},
     "linear_sum_assignment": {"evaluation/clustering.py"},
+    "torch.default_generator": {"training/generators.py"},
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from pydantic import Field
 from sklearn.datasets import make_blobs
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gedilearn import GEDI, sections
 from gedilearn.data.views import CallableViews, Views
@@ -87,8 +87,8 @@ def test_a_method_that_is_not_there_is_named_with_the_nearest() -> None:
 def mirrored(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
     """A point, or the point with its columns in the other order."""
 
-    def view(x: Tensor) -> Tensor:
-        turned = torch.rand(len(x), 1) < 0.5
+    def view(x: Tensor, generator: Generator) -> Tensor:
+        turned = torch.rand(len(x), 1, generator=generator) < 0.5
         return torch.where(turned, x.flip(1), x)
 
     return CallableViews(view)
@@ -112,19 +112,24 @@ class UniformSampler:
 
     drawn = 0
 
-    def __init__(self, box: Box, n_members: int) -> None:
+    def __init__(self, box: Box, n_members: int, generator: Generator) -> None:
         self.box = box
-        self.positions = box.uniform(n_members, 1)
+        self.positions = box.uniform(n_members, 1, generator=generator)
 
-    def draw(self, log_density: LogDensity, batch: int) -> Tensor:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:
         type(self).drawn += 1
-        return self.box.uniform(len(self.positions), batch)
+        return self.box.uniform(len(self.positions), batch, generator=generator)
 
 
 def uniform(
-    settings: sections.Sampler, box: Box, n_members: int, n_chains: int, calm: float
+    settings: sections.Sampler,
+    box: Box,
+    n_members: int,
+    n_chains: int,
+    calm: float,
+    generator: Generator,
 ) -> UniformSampler:
-    return UniformSampler(box, n_members)
+    return UniformSampler(box, n_members, generator)
 
 
 def test_a_sampler(added: list[Any], tmp_path: Path) -> None:

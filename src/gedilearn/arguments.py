@@ -47,7 +47,7 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         w_gen: Schedule | None = None,
         w_inv: Schedule | None = None,
         w_prior: Schedule | None = None,
-        views: str | Callable[[Tensor], Tensor] | None = None,
+        views: str | Callable[..., Tensor] | None = None,
         encoder: str | nn.Module | None = None,
         max_iter: int | None = None,
         n_init: int | None = None,
@@ -128,7 +128,7 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
         """The user's own, if there is one."""
         return None if isinstance(self.encoder, str) else self.encoder
 
-    def view_function(self) -> Callable[[Tensor], Tensor] | None:
+    def view_function(self) -> Callable[..., Tensor] | None:
         """The user's own, if there is one."""
         return self.views if callable(self.views) else None
 

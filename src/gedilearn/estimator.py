@@ -62,7 +62,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         out the density.
     views : str or callable, default None
         How a view x' is drawn from T(x'|x): 'walk' or 'noise', for images 'grey', 'colour' or
-        'paper'; or any function that maps a batch of scaled points to views of it.
+        'paper'; or any function that maps a batch of scaled points to views of it. One with an
+        argument `generator` is given the torch.Generator to draw from.
     encoder : str or torch.nn.Module, default None
         For images 'conv' or 'resnet8'; or a module that maps a batch to vectors, in the place of
         any encoder. The first initialisation starts from its weights, further ones from fresh
@@ -72,7 +73,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     n_init : int, default None
         Initialisations trained at once; the one with the smallest gap is kept.
     random_state : int or RandomState, default None
-        Seed of all randomness; None takes a new one.
+        Seed of all randomness; None takes a new one. A fit with a seed is the same alone and beside
+        others in threads, and leaves torch's global generator alone. The exception is code of your
+        own that draws from that one: an encoder with dropout, views without an argument
+        `generator`. For such a fit it is seeded and then put back: in one thread that gives the
+        same fit again, in several it does not.
     device : {'auto', 'cpu', 'cuda', 'mps'}, default None
         Where to train.
     run_dir : path, default None

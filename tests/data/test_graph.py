@@ -15,6 +15,7 @@ from sklearn.neighbors import NearestNeighbors
 from gedilearn.data import graph as graph_module
 from gedilearn.data.graph import WalkTables, draw, neighbour_graph, return_trace, walk_tables
 from gedilearn.errors import InputError
+from helpers import SEEDED
 
 Array = NDArray[np.float64]
 
@@ -175,7 +176,7 @@ def test_neighbourhoods_grow_until_there_are_at_most_as_many_components_as_clust
     np.testing.assert_allclose(
         tables.radius.numpy(), np.sort(pairwise_distances(x), axis=1)[:, 10], rtol=1e-5
     )
-    crossings = label[draw(tables, torch.arange(36), tables.longest).numpy()] != label
+    crossings = label[draw(tables, torch.arange(36), tables.longest, SEEDED).numpy()] != label
     assert crossings.any()
 
 
@@ -285,8 +286,8 @@ def test_shapes_types_and_the_longest_walk() -> None:
     assert tables.radius.dtype == torch.float32
     assert tables.longest == 8
     index = torch.arange(6).view(2, 3)
-    assert torch.equal(draw(tables, index, 0), index)
-    drawn = draw(tables, index, 15)
+    assert torch.equal(draw(tables, index, 0, SEEDED), index)
+    drawn = draw(tables, index, 15, SEEDED)
     assert drawn.shape == (2, 3)
     assert drawn.dtype == torch.int64
 
@@ -311,7 +312,7 @@ def test_bad_input_is_named(x: Array, options: dict[str, int], named: str) -> No
 def test_more_steps_than_the_tables_hold_are_refused(steps: int) -> None:
     tables = walk_tables(ring(80), 1, n_neighbors=5, max_levels=4)
     with pytest.raises(InputError, match=f"steps={steps}"):
-        draw(tables, torch.arange(3), steps)
+        draw(tables, torch.arange(3), steps, SEEDED)
 
 
 def test_strays_are_bridged_without_more_links_for_all() -> None:
@@ -320,7 +321,7 @@ def test_strays_are_bridged_without_more_links_for_all() -> None:
     stray = np.array([[10.0, 0.0], [10.1, 0.0], [10.0, 0.1], [10.1, 0.1], [10.0, 0.2], [10.1, 0.2]])
     tables = walk_tables(np.vstack([*groups_of_60, stray]), 2, n_neighbors=5)
     assert (tables.n_neighbors, tables.n_components) == (5, 2)
-    ends = draw(tables, torch.arange(120, 126).repeat(200), tables.longest).numpy()
+    ends = draw(tables, torch.arange(120, 126).repeat(200), tables.longest, SEEDED).numpy()
     assert (ends < 60).any() and not ((ends >= 60) & (ends < 120)).any()
 
 

@@ -2,11 +2,19 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.data.image_views import ImageView, colour_views, grey_views, paper_views
+from gedilearn.data.image_views import (
+    JITTER,
+    ImageView,
+    colour_views,
+    grey_views,
+    jitter_parameters,
+    paper_views,
+)
 from gedilearn.errors import InputError
+from helpers import SEEDED
 
 ALL = {
     "grey": grey_views(0.05),
@@ -31,26 +39,40 @@ def seeded() -> None:
 def test_views_keep_shape_type_and_range(view: ImageView, channels: int) -> None:
     x = images(channels=channels)
     before = x.clone()
-    for out in (view(x), view(x.double())):
+    for out in (view(x, SEEDED), view(x.double(), SEEDED)):
         assert out.shape == x.shape
         assert -1 <= out.min() < -0.9 and 0.9 < out.max() <= 1
-    assert view(x.double()).dtype == torch.float64
+    assert view(x.double(), SEEDED).dtype == torch.float64
     assert torch.equal(x, before)
 
 
 @every_view
-def test_the_seed_of_torch_decides_the_views(view: ImageView) -> None:
+def test_the_generator_alone_decides_the_views(view: ImageView) -> None:
     x = images()
-    torch.manual_seed(7)
-    first = view(x)
-    torch.manual_seed(7)
-    assert torch.equal(view(x), first)
-    assert not torch.equal(view(x), first)
+    first = view(x, Generator().manual_seed(7))
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    same = Generator().manual_seed(7)
+    assert torch.equal(view(x, same), first)
+    assert not torch.equal(view(x, same), first)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("n", [1, 7, 40])
+def test_colours_are_jittered_as_kornia_does_by_itself_from_the_same_seed(n: int) -> None:
+    from kornia.augmentation import ColorJitter
+
+    change, x = ColorJitter(*JITTER, p=1.0), torch.rand(n, 3, 8, 8)
+    torch.manual_seed(5)
+    expected = change(x)
+    generator = Generator().manual_seed(5)
+    assert torch.equal(change(x, params=jitter_parameters(n, generator)), expected)
+    assert torch.equal(generator.get_state(), torch.get_rng_state())
 
 
 @every_view
 def test_each_image_of_a_batch_is_changed_in_its_own_way(view: ImageView) -> None:
-    out = view(images(1).expand(32, -1, -1, -1))
+    out = view(images(1).expand(32, -1, -1, -1), SEEDED)
     # Beyond what the noise does: on the mean over blocks of 4x4.
     blocks = F.avg_pool2d(out, 4).flatten(1)
     nearest = torch.cdist(blocks, blocks).fill_diagonal_(math.inf).amin(1) / blocks.shape[1] ** 0.5
@@ -65,7 +87,9 @@ def test_crops_are_shifts_of_the_reflected_image_and_all_shifts_occur() -> None:
         for top in range(9)
         for left in range(9)
     }
-    crops = paper_views(flip=False, noise=0, jitter_p=0, grey_p=0)(x.expand(1500, -1, -1, -1))
+    crops = paper_views(flip=False, noise=0, jitter_p=0, grey_p=0)(
+        x.expand(1500, -1, -1, -1), SEEDED
+    )
     found = []
     for crop in crops:
         matches = [place for place, window in windows.items() if torch.equal(window, crop)]
@@ -82,7 +106,7 @@ def test_half_of_the_images_are_mirrored_when_asked_and_none_otherwise() -> None
     x = torch.linspace(-1, 1, 32).expand(1000, 3, 32, 32)  # brighter to the right
 
     def mirrored(view: ImageView) -> float:
-        out = view(x)
+        out = view(x, SEEDED)
         return (out[..., :16].mean((1, 2, 3)) > out[..., 16:].mean((1, 2, 3))).float().mean().item()
 
     assert mirrored(paper_views(0.03, flip=False)) == 0
@@ -95,7 +119,9 @@ def test_mirrored_crops_are_exact_mirror_images() -> None:
     x = images(1, height=9, width=9)
     padded = F.pad(x, (4, 4, 4, 4), mode="reflect")[0]
     windows = [padded[:, t : t + 9, s : s + 9] for t in range(9) for s in range(9)]
-    for crop in paper_views(flip=True, noise=0, jitter_p=0, grey_p=0)(x.expand(40, -1, -1, -1)):
+    for crop in paper_views(flip=True, noise=0, jitter_p=0, grey_p=0)(
+        x.expand(40, -1, -1, -1), SEEDED
+    ):
         assert any(torch.equal(w, crop) or torch.equal(w.flip(-1), crop) for w in windows)
 
 
@@ -105,19 +131,19 @@ def is_grey(x: Tensor) -> Tensor:
 
 def test_images_turn_grey_in_all_channels_with_the_probability_asked_for() -> None:
     x = images(2000, height=8, width=8)
-    share = is_grey(paper_views(flip=True, noise=0)(x)).float().mean().item()
+    share = is_grey(paper_views(flip=True, noise=0)(x, SEEDED)).float().mean().item()
     assert share == pytest.approx(0.1, abs=0.03)
-    share = is_grey(paper_views(flip=True, noise=0, grey_p=0.5)(x)).float().mean().item()
+    share = is_grey(paper_views(flip=True, noise=0, grey_p=0.5)(x, SEEDED)).float().mean().item()
     assert share == pytest.approx(0.5, abs=0.05)
-    assert not is_grey(paper_views(flip=True, noise=0, grey_p=0)(x)).any()
-    share = is_grey(colour_views(noise=0, flip=True)(x)).float().mean().item()
+    assert not is_grey(paper_views(flip=True, noise=0, grey_p=0)(x, SEEDED)).any()
+    share = is_grey(colour_views(noise=0, flip=True)(x, SEEDED)).float().mean().item()
     assert share == pytest.approx(0.2, abs=0.04)
 
 
 def test_grey_is_the_luma_of_the_colours() -> None:
     colour = torch.tensor([0.8, -0.2, -0.6])
     x = colour[:, None, None].expand(4, 3, 8, 8)
-    out = paper_views(flip=True, noise=0, jitter_p=0, grey_p=1)(x)
+    out = paper_views(flip=True, noise=0, jitter_p=0, grey_p=1)(x, SEEDED)
     luma = 0.299 * 0.8 - 0.587 * 0.2 - 0.114 * 0.6
     torch.testing.assert_close(out, torch.full_like(x, luma))
 
@@ -125,7 +151,7 @@ def test_grey_is_the_luma_of_the_colours() -> None:
 def test_colours_are_jittered_with_the_probability_asked_for() -> None:
     colour = torch.tensor([0.5, -0.3, -0.5])
     x = colour[:, None, None].expand(2000, 3, 8, 8)
-    out = paper_views(flip=True, noise=0, grey_p=0)(x)
+    out = paper_views(flip=True, noise=0, grey_p=0)(x, SEEDED)
     changed = (out - x).abs().amax((1, 2, 3)) > 1e-4
     assert changed.float().mean().item() == pytest.approx(0.1, abs=0.03)
     assert not torch.equal(*out[changed][:2])  # each in its own way
@@ -133,7 +159,7 @@ def test_colours_are_jittered_with_the_probability_asked_for() -> None:
 
 def test_brightness_changes_by_at_most_40_percent_of_the_scale_from_black_to_white() -> None:
     x = torch.zeros(500, 3, 8, 8)  # grey 0.5 in [0, 1]: contrast, saturation and hue leave it
-    out = paper_views(flip=True, noise=0, jitter_p=1)(x)
+    out = paper_views(flip=True, noise=0, jitter_p=1)(x, SEEDED)
     factor = (out[:, 0, 0, 0] + 1) / 2 / 0.5
     assert 0.6 <= factor.min() < 0.63
     assert 1.37 < factor.max() <= 1.4
@@ -143,14 +169,14 @@ def test_brightness_changes_by_at_most_40_percent_of_the_scale_from_black_to_whi
 def test_noise_has_the_deviation_asked_for(noise: float) -> None:
     x = torch.zeros(64, 3, 16, 16)
     for view in (grey_views(noise), paper_views(noise, True, 0), paper_views(noise, False, 0)):
-        assert view(x).std().item() == pytest.approx(noise, rel=0.02)
-    assert colour_views(0, flip=True)(torch.ones(4, 3, 8, 8)).std(dim=(2, 3)).max() < 1e-6
+        assert view(x, SEEDED).std().item() == pytest.approx(noise, rel=0.02)
+    assert colour_views(0, flip=True)(torch.ones(4, 3, 8, 8), SEEDED).std(dim=(2, 3)).max() < 1e-6
 
 
 def test_a_view_that_changes_nothing_gives_the_image_itself() -> None:
     x = images()
     still = grey_views(0, degrees=0, scale=0, shear=0, shift=0, elastic=0)
-    torch.testing.assert_close(still(x), x, rtol=0, atol=1e-5)
+    torch.testing.assert_close(still(x, SEEDED), x, rtol=0, atol=1e-5)
 
 
 def centre(x: Tensor) -> Tensor:
@@ -182,7 +208,9 @@ def test_a_spot_off_the_middle_moves_along_and_across_as_far_as_it_may(
 ) -> None:
     still = {"degrees": 0.0, "scale": 0.0, "shear": 0.0, "shift": 0.0, "elastic": 0.0}
     start = spot(48, 14 * (axis == 0), 14 * (axis == 1), 400)
-    moved = (centre(grey_views(0, **{**still, **change})(start)) - centre(start)).abs().amax(0)
+    moved = (
+        (centre(grey_views(0, **{**still, **change})(start, SEEDED)) - centre(start)).abs().amax(0)
+    )
     furthest = moved[1 - axis if across else axis].item()
     assert 0.95 * reach < furthest < 1.06 * reach
 
@@ -193,7 +221,7 @@ def test_elastic_displacements_have_the_deviation_asked_for_in_every_place(
 ) -> None:
     view = grey_views(0, degrees=0, scale=0, shear=0, shift=0, elastic=0.05)
     start = spot(48, column, row, 1500)
-    moved = centre(view(start)) - centre(start)
+    moved = centre(view(start, SEEDED)) - centre(start)
     # 0.05 of half the width, a little less since the spot averages over its neighbourhood
     torch.testing.assert_close(moved.std(0), torch.full((2,), 0.05 * 24), rtol=0.12, atol=0)
 
@@ -201,7 +229,7 @@ def test_elastic_displacements_have_the_deviation_asked_for_in_every_place(
 def test_zooms_show_from_half_of_the_area_to_all_of_it() -> None:
     # A slope, whose steepness is the zoom; of one channel, so that colours are left alone.
     x = torch.linspace(-0.5, 0.5, 32).expand(400, 1, 32, 32)
-    out = colour_views(noise=0, flip=False)(x)
+    out = colour_views(noise=0, flip=False)(x, SEEDED)
     area = (((out[..., 20] - out[..., 12]) / (x[..., 20] - x[..., 12])).mean((1, 2))) ** 2
     assert 0.49 < area.min() < 0.52
     assert 0.98 < area.max() < 1.01
@@ -211,12 +239,12 @@ def test_zooms_show_from_half_of_the_area_to_all_of_it() -> None:
 def test_photographs_are_jittered_in_four_cases_of_five() -> None:
     colour = torch.tensor([0.5, -0.3, -0.5])
     x = colour[:, None, None].expand(1000, 3, 8, 8)
-    out = colour_views(noise=0, flip=True)(x)
+    out = colour_views(noise=0, flip=True)(x, SEEDED)
     share = ((out - x).abs().amax((1, 2, 3)) > 1e-4).float().mean().item()
     assert share == pytest.approx(1 - 0.2 * 0.8, abs=0.04)  # unless left alone by jitter and grey
 
 
 def test_images_too_small_to_be_padded_are_refused_in_one_line() -> None:
     with pytest.raises(InputError, match=r"images of 4x9 cannot be padded") as error:
-        paper_views(0.03, flip=True)(images(height=4, width=9))
+        paper_views(0.03, flip=True)(images(height=4, width=9), SEEDED)
     assert "\n" not in str(error.value)

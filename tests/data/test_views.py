@@ -4,16 +4,25 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import make_circles
+from torch import Generator, Tensor, nn
 
-from gedilearn.data.views import CallableViews, NoiseViews, WalkViews, limit_tails, make_views
+from gedilearn.data.views import (
+    CallableViews,
+    NoiseViews,
+    WalkViews,
+    draws_globally,
+    limit_tails,
+    make_views,
+)
 from gedilearn.errors import InputError
 from gedilearn.sections import Views
 from gedilearn.settings import resolve
+from helpers import SEEDED
 
 
 def test_noise_has_the_asked_deviation() -> None:
     x = torch.zeros(20_000, 3)
-    view = NoiseViews(0.3).draw(torch.arange(len(x)), x, 0.5)
+    view = NoiseViews(0.3).draw(torch.arange(len(x)), x, 0.5, SEEDED)
     assert view.std() == pytest.approx(0.3, rel=0.02)
     assert view.mean().abs() < 0.01
 
@@ -23,8 +32,8 @@ def test_noise_may_follow_the_progress_and_certifies_with_its_first_value() -> N
     views = make_views(Views(kind="noise", noise=[[0.5, 0.1], [1.0, 0.3]]), x, 2, seed=0)
     assert views.annealed and not NoiseViews(0.1).annealed
     for progress, sigma in ((0.2, 0.1), (0.75, 0.2), (1.0, 0.3)):
-        assert views.draw(index, x, progress).std() == pytest.approx(sigma, rel=0.02)
-    assert views.certify(index, x).std() == pytest.approx(0.1, rel=0.02)
+        assert views.draw(index, x, progress, SEEDED).std() == pytest.approx(sigma, rel=0.02)
+    assert views.certify(index, x, SEEDED).std() == pytest.approx(0.1, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +46,9 @@ def test_noise_that_makes_no_sense_is_refused(kind: str, noise: object) -> None:
 
 def test_views_of_a_function_have_the_type_of_the_batch() -> None:
     x = torch.rand(6, 2)
-    view = CallableViews(lambda batch: batch.double() + 1).draw(torch.arange(6), x, 0.5)
+    view = CallableViews(lambda batch: batch.double() + 1).draw(
+        torch.arange(6), x, 0.5, Generator()
+    )
     torch.testing.assert_close(view, x + 1)
 
 
@@ -54,7 +65,7 @@ def test_walks_end_on_points_of_the_same_ring(rings) -> None:
     data, y, views = rings
     index = torch.arange(len(data))
     for progress in (0.0, 0.5, 1.0):
-        view = views.draw(index, data, progress)
+        view = views.draw(index, data, progress, SEEDED)
         nearest = torch.cdist(view, data).argmin(1)
         assert torch.equal(view, data[nearest])
         assert (y[nearest.numpy()] == y).all()
@@ -73,8 +84,8 @@ def test_a_long_walk_forgets_where_on_the_ring_it_began(rings) -> None:
     data, y, views = rings
     index = torch.tensor(np.flatnonzero(y == 0)[:1]).repeat(4000)
     start = data[index[0]]
-    ends = views.certify(index, data[index])
-    near = views.draw(index, data[index], 1.0)
+    ends = views.certify(index, data[index], SEEDED)
+    near = views.draw(index, data[index], 1.0, SEEDED)
     assert (near - start).norm(dim=1).max() < 0.5
     # The mean of points that have forgotten their angle is the ring's centre.
     assert ends.mean(0).norm() < 0.4 < start.norm()
@@ -86,7 +97,7 @@ def test_the_noise_of_a_walk_has_the_neighbours_length_in_any_dimension() -> Non
     assert isinstance(views, WalkViews)
     index = torch.arange(300).repeat(20)
     torch.manual_seed(1)
-    noisy = views.draw(index, data[index], 1.0)
+    noisy = views.draw(index, data[index], 1.0, SEEDED)
     lengths = torch.cdist(noisy, data).amin(1)
     assert lengths.mean() == pytest.approx(float(0.5 * views.tables.radius.mean()), rel=0.15)
 
@@ -94,9 +105,26 @@ def test_the_noise_of_a_walk_has_the_neighbours_length_in_any_dimension() -> Non
 def test_image_views_keep_shape_and_range_and_differ_from_image_to_image() -> None:
     ramp = torch.linspace(-1, 1, 64).view(1, 1, 8, 8)
     x = ramp.expand(6, 1, 8, 8).contiguous()
-    view = make_views(Views(kind="grey", noise=0.0), x, 2, seed=0).draw(torch.arange(6), x, 0.0)
+    view = make_views(Views(kind="grey", noise=0.0), x, 2, seed=0).draw(
+        torch.arange(6), x, 0.0, SEEDED
+    )
     assert view.shape == x.shape and view.abs().max() <= 1
     assert (view[0] - view[1]).abs().max() > 0.01
+
+
+def test_a_function_is_given_the_generator_if_it_takes_one() -> None:
+    def moved(x: Tensor, *, generator: Generator) -> Tensor:
+        return x + torch.rand(x.shape, generator=generator)
+
+    x, index = torch.zeros(5, 2), torch.arange(5)
+    views = CallableViews(moved)
+    first, again = (views.draw(index, x, 0.0, Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first, again) and first.std() > 0
+    assert not draws_globally(views) and not draws_globally(NoiseViews(0.1))
+    flipped, dropped = CallableViews(lambda x: x.flip(1)), CallableViews(nn.Dropout(0.5))
+    for other in (flipped, dropped, CallableViews(torch.neg)):  # the last has no signature
+        assert draws_globally(other)
+        assert other.draw(index, x, 0.0, Generator()).shape == x.shape
 
 
 @pytest.mark.parametrize("kind", ["paper", "colour"])
@@ -106,7 +134,7 @@ def test_colour_images_are_mirrored_only_if_asked_for(kind: str) -> None:
     for flip, expected in ((False, 0), (True, 32)):
         torch.manual_seed(0)
         views = make_views(Views(kind=kind, noise=0.0, flip=flip), x, 2, seed=0)
-        view = views.draw(torch.arange(64), x, 0.0)
+        view = views.draw(torch.arange(64), x, 0.0, SEEDED)
         mirrored = int((view[..., :8].mean((1, 2, 3)) > view[..., 24:].mean((1, 2, 3))).sum())
         assert abs(mirrored - expected) <= (16 if flip else 0)
 

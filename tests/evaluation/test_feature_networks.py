@@ -152,7 +152,9 @@ def test_inception_loads_the_file_that_it_knows(tmp_path, monkeypatch, network):
     path = tmp_path / "weights.pth"
     torch.save(network.state_dict(), path)
     monkeypatch.setattr(Inception, "sha256", sha256(path))
+    before = torch.get_rng_state()
     loaded = Inception.load(path)
+    assert torch.equal(torch.get_rng_state(), before)
     x = torch.randint(0, 256, (1, 3, 32, 32), dtype=torch.uint8)
     assert torch.equal(loaded(x), network(x))
     assert not loaded.training and not any(p.requires_grad for p in loaded.parameters())

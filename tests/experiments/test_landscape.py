@@ -32,9 +32,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def world():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return landscape.build_world(0)
+    return landscape.build_world(0, torch.Generator().manual_seed(0))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.settings import resolve
+from helpers import SEEDED
 
 
 def make(members: int = 2, temperature: float = 1.0, **options: object) -> tuple:
@@ -19,7 +20,9 @@ def make(members: int = 2, temperature: float = 1.0, **options: object) -> tuple
     settings = resolve(
         {"method": "barlow", "n_clusters": 3, "network": network, "barlow": dict(options)}, (60, 2)
     )
-    return build_model(settings, (2,), members).double(), BarlowTwins(settings.own)
+    return build_model(settings, (2,), members, generator=SEEDED).double(), BarlowTwins(
+        settings.own
+    )
 
 
 def test_correlations_equal_numpys() -> None:
@@ -50,7 +53,7 @@ def test_redundancy_by_hand() -> None:
 def test_the_loss_equals_a_loop_over_members_and_coordinates() -> None:
     model, method = make(off_diagonal=0.3, scale=0.7)
     x, view = torch.randn(2, 1, 20, 2, dtype=torch.float64)
-    got = method.terms(model, model, Batch(torch.arange(20), x, view, 1, 0.5))
+    got = method.terms(model, model, Batch(torch.arange(20), x, view, 1, 0.5, SEEDED))
     assert got.keys() == {"redundancy"}
     # One pass a view: each has batch statistics of its own.
     z = [model(part.expand(2, -1, -1)).logits.detach().numpy() for part in (x, view)]

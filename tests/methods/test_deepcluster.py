@@ -14,6 +14,7 @@ from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.mlp import MLP
 from gedilearn.settings import resolve
+from helpers import SEEDED
 
 DATA = torch.randn(1, 40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -22,12 +23,12 @@ def make(length: int = 100, **options: int) -> tuple[EnergyModel, DeepCluster]:
     values = {"method": "deepcluster", "n_clusters": 3, "network": {"hidden": (8,), "head": (6,)}}
     settings = resolve(values | {"deepcluster": options}, (60, 2))
     method = DeepCluster(settings.own, seed=5, length=length)
-    return build_model(settings, (2,), n_members=2).double(), method
+    return build_model(settings, (2,), n_members=2, generator=SEEDED).double(), method
 
 
 def make_batch(iteration: int = 1, n: int = 10) -> Batch:
     index = torch.randperm(40)[:n]
-    return Batch(index, DATA[:, index], DATA[:, index] + 0.1, iteration, 0.5)
+    return Batch(index, DATA[:, index], DATA[:, index] + 0.1, iteration, 0.5, SEEDED)
 
 
 def optimizer_of(model: EnergyModel) -> torch.optim.Adam:

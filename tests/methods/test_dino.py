@@ -14,17 +14,18 @@ from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.settings import resolve
+from helpers import SEEDED
 
 
 def make(**options: float) -> tuple[EnergyModel, DINO]:
     values = {"method": "dino", "n_clusters": 3, "network": {"hidden": (8,), "head": (6,)}}
     settings = resolve(values | {"dino": {"embedding": 4, **options}}, (60, 2))
-    return build_model(settings, (2,), n_members=2).double(), DINO(settings.own)
+    return build_model(settings, (2,), n_members=2, generator=SEEDED).double(), DINO(settings.own)
 
 
 def make_batch(n: int = 10) -> Batch:
     x, view = torch.randn(2, 1, n, 2, dtype=torch.float64)
-    return Batch(torch.arange(n), x, view, 1, 0.5)
+    return Batch(torch.arange(n), x, view, 1, 0.5, SEEDED)
 
 
 def cosines(model: EnergyModel, batch: Batch) -> np.ndarray:

@@ -15,18 +15,22 @@ from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.sampling.langevin import Box, Kernel, PersistentChains, ReplayBuffer
 from gedilearn.sections import Weights
 from gedilearn.settings import resolve
+from helpers import SEEDED
 
 
 def parts(weights: Weights, n_chains: int | None = None) -> tuple[EnergyModel, GEDI, Batch]:
     torch.manual_seed(0)
     model = build_model(
-        resolve({"n_clusters": 3, "network": {"hidden": (8,)}}, (60, 2)), (2,), n_members=2
+        resolve({"n_clusters": 3, "network": {"hidden": (8,)}}, (60, 2)),
+        (2,),
+        n_members=2,
+        generator=SEEDED,
     )
     x, view = torch.randn(1, 10, 2), torch.randn(1, 10, 2)
     box = Box.around(x[0])
-    buffer = ReplayBuffer(2, 40, 0.05, box.uniform)
+    buffer = ReplayBuffer(2, 40, 0.05, box.uniform, SEEDED)
     method = GEDI(weights, Fixed(), PersistentChains(buffer, Kernel(0.1, 0.1), 2), n_chains)
-    return model, method, Batch(torch.arange(10), x, view, 1, 0.5)
+    return model, method, Batch(torch.arange(10), x, view, 1, 0.5, SEEDED)
 
 
 @pytest.mark.parametrize("n_chains", [None, 10, 7, 25])

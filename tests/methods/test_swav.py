@@ -15,6 +15,7 @@ from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.settings import resolve
+from helpers import SEEDED
 
 
 def plain_sinkhorn(scores: np.ndarray, epsilon: float, iterations: int) -> np.ndarray:
@@ -28,12 +29,12 @@ def plain_sinkhorn(scores: np.ndarray, epsilon: float, iterations: int) -> np.nd
 def make(**options: float) -> tuple[EnergyModel, SwAV]:
     values = {"method": "swav", "n_clusters": 3, "network": {"hidden": (8,), "head": (6,)}}
     settings = resolve(values | {"swav": {"embedding": 4, **options}}, (60, 2))
-    return build_model(settings, (2,), n_members=2).double(), SwAV(settings.own)
+    return build_model(settings, (2,), n_members=2, generator=SEEDED).double(), SwAV(settings.own)
 
 
 def make_batch(n: int = 10, progress: float = 0.5) -> Batch:
     x, view = torch.randn(2, 1, n, 2, dtype=torch.float64)
-    return Batch(torch.arange(n), x, view, 1, progress)
+    return Batch(torch.arange(n), x, view, 1, progress, SEEDED)
 
 
 def prototypes(model: EnergyModel) -> Tensor:

@@ -5,6 +5,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.image_encoders import GAINS, SmallConvNet, StandardisedConv, pooled_conv
 from gedilearn.models.mlp import activate
+from helpers import SEEDED
 
 ACTIVATIONS = {
     "leaky_relu": lambda x: torch.where(x > 0, x, 0.2 * x),
@@ -14,7 +15,7 @@ ACTIVATIONS = {
 
 def lively(*arguments: object) -> SmallConvNet:
     """A network in double precision with random biases and gains: a lost one is noticed."""
-    net = SmallConvNet(*arguments).double()  # type: ignore[arg-type]
+    net = SmallConvNet(*arguments, generator=SEEDED).double()  # type: ignore[arg-type]
     for name, parameter in net.named_parameters():
         if name.endswith(("bias", "gain")):
             nn.init.normal_(parameter)
@@ -51,13 +52,15 @@ def test_it_computes_what_it_says_layer_by_layer(
 
 
 def test_it_has_about_150_000_parameters_for_grey_images() -> None:
-    assert sum(p.numel() for p in SmallConvNet(1).parameters()) == 157_536
+    assert sum(p.numel() for p in SmallConvNet(1, generator=SEEDED).parameters()) == 157_536
 
 
 def test_normalised_activations_have_mean_0_and_deviation_1_before_the_activation() -> None:
     torch.manual_seed(2)
-    net = SmallConvNet(1, 4, "leaky_relu", True)
-    assert not any(isinstance(m, nn.BatchNorm2d) for m in SmallConvNet(1, 4).modules())
+    net = SmallConvNet(1, 4, "leaky_relu", True, generator=SEEDED)
+    assert not any(
+        isinstance(m, nn.BatchNorm2d) for m in SmallConvNet(1, 4, generator=SEEDED).modules()
+    )
     seen: list[Tensor] = []
     for norm in net.norms:
         norm.register_forward_hook(lambda m, i, out: seen.append(out.detach().clone()))
@@ -72,7 +75,10 @@ def test_normalised_activations_have_mean_0_and_deviation_1_before_the_activatio
 
 def test_points_do_not_depend_on_their_batch_without_normalisation() -> None:
     torch.manual_seed(3)
-    net, x = SmallConvNet(1, 4).double(), torch.randn(6, 1, 12, 12, dtype=torch.float64)
+    net, x = (
+        SmallConvNet(1, 4, generator=SEEDED).double(),
+        torch.randn(6, 1, 12, 12, dtype=torch.float64),
+    )
     torch.testing.assert_close(net(x)[:2], net(x[:2]))
 
 
@@ -85,7 +91,7 @@ def test_gains_make_up_for_what_the_activation_takes_from_the_deviation(activati
 
 def test_a_constant_background_is_not_seen_inside_the_image() -> None:
     torch.manual_seed(5)
-    conv = StandardisedConv(2, 4, 1.5)
+    conv = StandardisedConv(2, 4, 1.5, SEEDED)
     x = torch.randn(3, 2, 9, 9)
     torch.testing.assert_close(
         conv(x + 7, False)[..., 1:-1, 1:-1], conv(x, False)[..., 1:-1, 1:-1], rtol=0, atol=1e-4
@@ -104,7 +110,7 @@ def test_the_size_of_weights_does_not_matter() -> None:
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_layer_works_in_channels_last_order(channels: int) -> None:
-    net = SmallConvNet(channels, 8)
+    net = SmallConvNet(channels, 8, generator=SEEDED)
     seen: list[bool] = []
     for norm in net.norms:
         norm.register_forward_hook(

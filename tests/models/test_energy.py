@@ -17,6 +17,7 @@ from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
 from gedilearn.sections import Network
 from gedilearn.settings import Settings, resolve
+from helpers import SEEDED
 
 
 @pytest.fixture(autouse=True)
@@ -68,23 +69,23 @@ def test_huge_logits_neither_overflow_nor_vanish() -> None:
 
 
 def test_a_models_density_is_that_of_its_logits() -> None:
-    model = build_model(settings(4, hidden=(5,)), (3,), 2).double()
+    model = build_model(settings(4, hidden=(5,)), (3,), 2, generator=SEEDED).double()
     x = torch.randn(2, 6, 3, dtype=torch.float64)
     expected = model(x).logits.exp().sum(-1).log()
     torch.testing.assert_close(model.log_density(x), expected)
 
 
 def test_the_temperature_divides_the_logits_alone() -> None:
-    cold = build_model(settings(4, hidden=(5,)), (3,), 2)
+    cold = build_model(settings(4, hidden=(5,)), (3,), 2, generator=SEEDED)
     warm = EnergyModel(cold.encoder, cold.head, temperature=2.5)
     x = torch.randn(2, 6, 3)
     torch.testing.assert_close(warm(x).logits * 2.5, cold(x).logits)
     assert torch.equal(warm(x).features, cold(x).features)
-    assert build_model(settings(2, temperature=0.5), (3,), 1).temperature == 0.5
+    assert build_model(settings(2, temperature=0.5), (3,), 1, generator=SEEDED).temperature == 0.5
 
 
 def test_select_keeps_members_order_and_temperature() -> None:
-    model = build_model(settings(4, hidden=(5,), temperature=2.0), (3,), 3)
+    model = build_model(settings(4, hidden=(5,), temperature=2.0), (3,), 3, generator=SEEDED)
     x = torch.randn(3, 6, 3)
     chosen = model.select([2, 0])
     assert chosen.n_members == 2
@@ -95,7 +96,9 @@ def test_select_keeps_members_order_and_temperature() -> None:
 def test_gradient_norms_and_scaling_count_encoder_and_head_of_each_member(
     own_encoder: bool,
 ) -> None:
-    model = build_model(settings(4, hidden=(5,)), (3,), 2, encoder() if own_encoder else None)
+    model = build_model(
+        settings(4, hidden=(5,)), (3,), 2, encoder() if own_encoder else None, generator=SEEDED
+    )
     x = torch.randn(2, 6, 3)
     model(x).logits.square().sum().backward()
     expected = []
@@ -171,7 +174,7 @@ def test_the_member_interface_alone_cannot_be_used() -> None:
 def test_settings_become_these_layers(
     network: Network, encoder_widths: tuple[int, ...], head_widths: tuple[int, ...]
 ) -> None:
-    model = build_model(Settings(n_clusters=5, network=network), (3,), 2)
+    model = build_model(Settings(n_clusters=5, network=network), (3,), 2, generator=SEEDED)
     assert isinstance(model.encoder, MLP) and isinstance(model.head, MLP)
     assert model.encoder.widths == encoder_widths
     assert model.head.widths == head_widths
@@ -183,7 +186,7 @@ def test_settings_become_these_layers(
 
 
 def test_images_get_a_convolutional_encoder_whose_points_do_not_depend_on_each_other() -> None:
-    model = build_model(of_images(4), (3, 8, 8), 2)
+    model = build_model(of_images(4), (3, 8, 8), 2, generator=SEEDED)
     x = torch.randn(2, 6, 3, 8, 8)
     logits = model(x).logits
     assert logits.shape == (2, 6, 4)
@@ -195,7 +198,7 @@ def test_a_given_encoder_is_never_changed() -> None:
     mine = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.Dropout(0.5))
     mine.eval()
     before = state(mine)
-    model = build_model(settings(2), (3,), 3, mine)
+    model = build_model(settings(2), (3,), 3, mine, generator=SEEDED)
     assert same(before, state(mine)) and not mine.training
     model(torch.randn(3, 5, 3)).logits.sum().backward()
     with torch.no_grad():
@@ -207,7 +210,7 @@ def test_a_given_encoder_is_never_changed() -> None:
 
 def test_looking_at_the_output_of_a_given_encoder_leaves_its_running_statistics() -> None:
     mine = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6))
-    model = build_model(settings(2), (3,), 1, mine)
+    model = build_model(settings(2), (3,), 1, mine, generator=SEEDED)
     assert isinstance(model.encoder, Members)
     assert same(state(mine), state(model.encoder.networks[0]))
     assert model.training
@@ -215,7 +218,7 @@ def test_looking_at_the_output_of_a_given_encoder_leaves_its_running_statistics(
 
 def test_the_first_member_keeps_the_given_weights_and_the_others_start_anew() -> None:
     mine = encoder()
-    model = build_model(settings(2), (3,), 3, mine)
+    model = build_model(settings(2), (3,), 3, mine, generator=SEEDED)
     assert isinstance(model.encoder, Members)
     first, *others = (state(network) for network in model.encoder.networks)
     assert same(first, state(mine))
@@ -225,12 +228,12 @@ def test_the_first_member_keeps_the_given_weights_and_the_others_start_anew() ->
 
 
 def test_the_head_fits_a_given_encoder() -> None:
-    model = build_model(settings(2, head=(7,)), (3,), 2, encoder())
+    model = build_model(settings(2, head=(7,)), (3,), 2, encoder(), generator=SEEDED)
     assert isinstance(model.head, MLP) and model.head.widths == (4, 7, 2)
 
 
 def test_an_encoder_without_parameters_is_accepted() -> None:
-    model = build_model(settings(2), (3,), 2, nn.Identity())
+    model = build_model(settings(2), (3,), 2, nn.Identity(), generator=SEEDED)
     assert model(torch.randn(2, 5, 3)).logits.shape == (2, 5, 2)
 
 
@@ -247,17 +250,19 @@ def test_what_cannot_be_built_is_refused_in_one_line(
     network: Network, shape: tuple[int, ...], own: object, words: str
 ) -> None:
     with pytest.raises(InputError, match=words) as caught:
-        build_model(Settings(network=network), shape, 1, copy.copy(own))  # type: ignore[arg-type]
+        build_model(Settings(network=network), shape, 1, copy.copy(own), generator=SEEDED)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
 
 def test_images_get_the_encoder_and_the_width_of_the_settings() -> None:
-    small = build_model(of_images(4), (1, 28, 28), 1)
+    small = build_model(of_images(4), (1, 28, 28), 1, generator=SEEDED)
     assert isinstance(small.encoder.networks[0], SmallConvNet) and small.n_features == 96
-    paper = build_model(of_images(4, encoder="resnet8", width=8), (3, 32, 32), 2)
+    paper = build_model(of_images(4, encoder="resnet8", width=8), (3, 32, 32), 2, generator=SEEDED)
     assert isinstance(paper.encoder.networks[1], ResNet8) and paper.n_features == 8
     with pytest.raises(InputError, match="resnet8"):
-        build_model(of_images(4, encoder="resnet8"), (3, 7, 7), 1)
+        build_model(of_images(4, encoder="resnet8"), (3, 7, 7), 1, generator=SEEDED)
     normalised = of_images(4, "swav", encoder="resnet8", width=8)
-    kinds = {type(layer) for layer in build_model(normalised, (3, 32, 32), 1).modules()}
+    kinds = {
+        type(layer) for layer in build_model(normalised, (3, 32, 32), 1, generator=SEEDED).modules()
+    }
     assert torch.nn.BatchNorm2d in kinds

@@ -11,16 +11,19 @@ from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.mlp import MLP
 from gedilearn.settings import resolve
+from helpers import SEEDED
 
 
 def make(members: int = 3) -> PrototypeHead:
-    return PrototypeHead(MLP((5, 6, 4), members, n_normalised=1), n_clusters=3)
+    return PrototypeHead(
+        MLP((5, 6, 4), members, n_normalised=1, generator=SEEDED), n_clusters=3, generator=SEEDED
+    )
 
 
 def model_of(method: str, members: int) -> EnergyModel:
     network = {"hidden": (8,), "head": (6,), "temperature": 0.5}
     settings = resolve({"method": method, "n_clusters": 3, "network": network}, (60, 2))
-    model = build_model(settings, (2,), members)
+    model = build_model(settings, (2,), members, generator=SEEDED)
     model(torch.randn(members, 20, 2))  # moments of batches, where there are norms
     return model.eval()
 
@@ -98,7 +101,7 @@ def test_joined_models_give_what_each_gives(method: str) -> None:
 def test_an_encoder_of_the_users_is_joined_too() -> None:
     settings = resolve({"method": "swav", "n_clusters": 3}, (60, 2))
     encoder = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.BatchNorm1d(5))
-    models = [build_model(settings, (2,), 1, encoder) for _ in range(2)]
+    models = [build_model(settings, (2,), 1, encoder, generator=SEEDED) for _ in range(2)]
     for model in models:
         model(torch.randn(1, 20, 2))
         model.eval()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gedilearn.sampling.langevin import Box, Kernel, State, run, step, value_and_gradient
+from helpers import SEEDED
 
 MEAN = torch.tensor([1.0, -2.0], dtype=torch.float64)
 SPREAD = torch.tensor([0.5, 1.5], dtype=torch.float64)
@@ -39,13 +40,13 @@ def assert_mean_and_spread(x: Tensor, mean: Tensor, spread: Tensor) -> None:
 def test_one_step_has_the_mean_and_variance_of_its_closed_form() -> None:
     start = torch.tensor([0.3, 0.7], dtype=torch.float64)
     kernel = Kernel(step_size=0.1, noise=0.4)
-    state, _ = step(State(start.expand(CHAINS, 2)), gaussian, kernel)
+    state, _ = step(State(start.expand(CHAINS, 2)), gaussian, kernel, SEEDED)
     drift = start + 0.1 * (MEAN - start) / SPREAD**2
     assert_mean_and_spread(state.position, drift, torch.full_like(drift, 0.4))
 
 
 def test_the_noise_of_coordinates_is_uncorrelated() -> None:
-    state, _ = step(State(torch.zeros(CHAINS, 2)), lambda x: x.sum(-1), Kernel(0.1, 1.0))
+    state, _ = step(State(torch.zeros(CHAINS, 2)), lambda x: x.sum(-1), Kernel(0.1, 1.0), SEEDED)
     correlation = torch.corrcoef(state.position.T)[0, 1]
     assert abs(float(correlation)) < 5 / math.sqrt(CHAINS)
 
@@ -53,7 +54,7 @@ def test_the_noise_of_coordinates_is_uncorrelated() -> None:
 def test_many_steps_at_half_the_squared_noise_converge_to_the_density() -> None:
     noise = 0.25
     kernel = Kernel(step_size=noise**2 / 2, noise=noise)
-    end = run(4 + points(CHAINS), gaussian, kernel, 600)
+    end = run(4 + points(CHAINS), gaussian, kernel, 600, SEEDED)
     # The fixed point of var -> (1 - step / s^2)^2 var + noise^2: above s^2 by the error of a
     # finite step, which at this step size is below 7 percent of the variance.
     factor = 1 - kernel.step_size / SPREAD**2
@@ -63,7 +64,7 @@ def test_many_steps_at_half_the_squared_noise_converge_to_the_density() -> None:
 
 
 def test_larger_steps_sample_a_colder_density() -> None:
-    end = run(points(4000), gaussian, Kernel(step_size=0.1, noise=0.1), 200)
+    end = run(points(4000), gaussian, Kernel(step_size=0.1, noise=0.1), 200, SEEDED)
     assert bool((end.std(0) < 0.5 * SPREAD).all())
 
 
@@ -73,12 +74,12 @@ def test_without_noise_a_step_is_gradient_ascent() -> None:
     expected = x
     for _ in range(4):
         expected = expected + 0.1 * (MEAN - expected) / SPREAD**2
-    torch.testing.assert_close(run(x, gaussian, kernel, 4), expected)
+    torch.testing.assert_close(run(x, gaussian, kernel, 4, SEEDED), expected)
 
 
 def test_info_tells_density_and_gradient_where_the_step_began() -> None:
     x = points(3, 7)
-    _, info = step(State(x), gaussian, Kernel(0.1, 0.3))
+    _, info = step(State(x), gaussian, Kernel(0.1, 0.3), SEEDED)
     torch.testing.assert_close(info.log_density, gaussian(x))
     torch.testing.assert_close(info.gradient, (MEAN - x) / SPREAD**2)
 
@@ -87,7 +88,7 @@ def test_the_starting_position_is_left_as_it_was() -> None:
     x = points(5)
     before = x.clone()
     box = Box(torch.zeros(2).double(), torch.ones(2).double())
-    run(x, gaussian, Kernel(0.1, 0.3, 0.01, box), 3)
+    run(x, gaussian, Kernel(0.1, 0.3, 0.01, box), 3, SEEDED)
     assert torch.equal(x, before)
     assert not x.requires_grad
 
@@ -95,11 +96,11 @@ def test_the_starting_position_is_left_as_it_was() -> None:
 def test_sampling_leaves_no_parameter_gradient_and_no_graph() -> None:
     network = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
     x = torch.randn(6, 2, requires_grad=True)
-    end = run(x, lambda x: network(x).squeeze(-1), Kernel(0.1, 0.1), 3)
+    end = run(x, lambda x: network(x).squeeze(-1), Kernel(0.1, 0.1), 3, SEEDED)
     assert not end.requires_grad and end.grad_fn is None
     assert x.grad is None
     assert all(p.grad is None for p in network.parameters())
-    _, info = step(State(x.detach()), lambda x: network(x).squeeze(-1), Kernel(0.1, 0.1))
+    _, info = step(State(x.detach()), lambda x: network(x).squeeze(-1), Kernel(0.1, 0.1), SEEDED)
     assert not info.log_density.requires_grad and not info.gradient.requires_grad
 
 
@@ -119,14 +120,14 @@ def test_each_step_asks_for_the_density_once(steps: int) -> None:
         calls += 1
         return gaussian(x)
 
-    run(points(4), counted, Kernel(0.1, 0.1), steps)
+    run(points(4), counted, Kernel(0.1, 0.1), steps, SEEDED)
     assert calls == steps
 
 
 def test_no_coordinate_moves_further_along_the_gradient_than_allowed() -> None:
     x = 100 * points(50)
-    free, _ = step(State(x), gaussian, Kernel(0.1, 0.0))
-    held, _ = step(State(x), gaussian, Kernel(0.1, 0.0, max_move=0.3))
+    free, _ = step(State(x), gaussian, Kernel(0.1, 0.0), SEEDED)
+    held, _ = step(State(x), gaussian, Kernel(0.1, 0.0, max_move=0.3), SEEDED)
     wanted = free.position - x
     assert wanted.abs().max() > 0.3
     torch.testing.assert_close(held.position - x, wanted.clip(-0.3, 0.3))
@@ -136,9 +137,9 @@ def test_chains_stay_in_the_box_and_only_those_outside_are_moved() -> None:
     box = Box(torch.tensor([-1.0, 0.0]).double(), torch.tensor([1.0, 0.5]).double())
     x = points(200)
     torch.manual_seed(1)
-    free, _ = step(State(x), gaussian, Kernel(0.1, 0.5))
+    free, _ = step(State(x), gaussian, Kernel(0.1, 0.5), SEEDED)
     torch.manual_seed(1)
-    held, _ = step(State(x), gaussian, Kernel(0.1, 0.5, None, box))
+    held, _ = step(State(x), gaussian, Kernel(0.1, 0.5, None, box), SEEDED)
     assert bool((held.position >= box.low).all() and (held.position <= box.high).all())
     inside = (free.position >= box.low) & (free.position <= box.high)
     assert 0 < int(inside.sum()) < inside.numel()
@@ -150,7 +151,7 @@ def test_the_box_around_data_touches_it_and_fills_evenly() -> None:
     box = Box.around(x)
     for column, (low, high) in enumerate(zip(box.low, box.high, strict=True)):
         assert low == min(x[:, column].tolist()) and high == max(x[:, column].tolist())
-    drawn = box.uniform(4, 5000)
+    drawn = box.uniform(4, 5000, generator=SEEDED)
     assert drawn.shape == (4, 5000, 2)
     assert bool((drawn >= box.low).all() and (drawn <= box.high).all())
     width = box.high - box.low
@@ -161,7 +162,7 @@ def test_the_box_around_data_touches_it_and_fills_evenly() -> None:
 def test_points_may_be_images_and_members_do_not_mix() -> None:
     x = torch.randn(2, 5, 3, 4, 4)
     scale = torch.tensor([1.0, 3.0])[:, None]
-    end = run(x, lambda x: -0.5 * scale * x.square().flatten(2).sum(2), Kernel(0.1, 0.0), 2)
+    end = run(x, lambda x: -0.5 * scale * x.square().flatten(2).sum(2), Kernel(0.1, 0.0), 2, SEEDED)
     torch.testing.assert_close(end[0], x[0] * 0.9**2)
     torch.testing.assert_close(end[1], x[1] * 0.7**2)
 
@@ -169,6 +170,6 @@ def test_points_may_be_images_and_members_do_not_mix() -> None:
 def test_the_same_seed_gives_the_same_samples() -> None:
     x = points(5)
     torch.manual_seed(4)
-    first = run(x, gaussian, Kernel(0.1, 0.2), 3)
+    first = run(x, gaussian, Kernel(0.1, 0.2), 3, SEEDED)
     torch.manual_seed(4)
-    assert torch.equal(first, run(x, gaussian, Kernel(0.1, 0.2), 3))
+    assert torch.equal(first, run(x, gaussian, Kernel(0.1, 0.2), 3, SEEDED))

@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 from scipy.stats import chi2
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gedilearn.sampling.langevin import Kernel, PersistentChains, ReplayBuffer
+from helpers import SEEDED
 
 
 @pytest.fixture(autouse=True)
@@ -17,14 +18,14 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-def fresh(*shape: int) -> Tensor:
+def fresh(*shape: int, generator: Generator) -> Tensor:
     """Initial points in two dimensions, all in [0, 1)."""
-    return torch.rand(*shape, 2)
+    return torch.rand(*shape, 2, generator=generator)
 
 
 def numbered(members: int, size: int, restart: float = 0.0) -> ReplayBuffer:
     """A buffer whose slot s of member k holds (-1 - k, -1 - s): never a fresh point."""
-    buffer = ReplayBuffer(members, size, restart, fresh)
+    buffer = ReplayBuffer(members, size, restart, fresh, SEEDED)
     member = torch.arange(members)[:, None].expand(members, size)
     slot = torch.arange(size).expand(members, size)
     buffer.positions = -1.0 - torch.stack([member, slot], -1)
@@ -33,9 +34,9 @@ def numbered(members: int, size: int, restart: float = 0.0) -> ReplayBuffer:
 
 @pytest.mark.parametrize(("size", "batch"), [(10, 10), (10, 7), (100, 33), (10_000, 400), (5, 1)])
 def test_no_two_chains_of_a_batch_share_a_slot(size: int, batch: int) -> None:
-    buffer = ReplayBuffer(3, size, 0.0, fresh)
+    buffer = ReplayBuffer(3, size, 0.0, fresh, SEEDED)
     for _ in range(20):
-        _, slots = buffer.draw(batch)
+        _, slots = buffer.draw(batch, SEEDED)
         assert slots.shape == (3, batch)
         assert slots.min() >= 0 and slots.max() < size
         for row in slots.tolist():
@@ -44,29 +45,29 @@ def test_no_two_chains_of_a_batch_share_a_slot(size: int, batch: int) -> None:
 
 @pytest.mark.parametrize(("size", "batch"), [(40, 8), (30, 7)])
 def test_every_slot_is_equally_likely(size: int, batch: int) -> None:
-    buffer = ReplayBuffer(1, size, 0.0, fresh)
+    buffer = ReplayBuffer(1, size, 0.0, fresh, SEEDED)
     draws = 4000
     counts = torch.zeros(size)
     for _ in range(draws):
-        counts += torch.bincount(buffer.draw(batch)[1].flatten(), minlength=size)
+        counts += torch.bincount(buffer.draw(batch, SEEDED)[1].flatten(), minlength=size)
     expected = draws * batch / size
     statistic = float(((counts - expected) ** 2 / expected).sum())
     assert statistic < chi2.ppf(0.999, size - 1)
 
 
 def test_the_whole_buffer_as_a_batch_is_every_slot_once() -> None:
-    _, slots = ReplayBuffer(2, 50, 0.0, fresh).draw(50)
+    _, slots = ReplayBuffer(2, 50, 0.0, fresh, SEEDED).draw(50, SEEDED)
     assert torch.equal(slots.sort().values, torch.arange(50).expand(2, 50))
 
 
 def test_without_restarts_chains_go_on_from_their_own_member_and_slot() -> None:
-    positions, slots = numbered(3, 100).draw(20)
+    positions, slots = numbered(3, 100).draw(20, SEEDED)
     assert torch.equal(positions[..., 1], -1.0 - slots)
     assert torch.equal(positions[..., 0], (-1.0 - torch.arange(3))[:, None].expand(3, 20))
 
 
 def test_with_certain_restarts_every_chain_is_fresh() -> None:
-    positions, _ = numbered(3, 100, restart=1.0).draw(20)
+    positions, _ = numbered(3, 100, restart=1.0).draw(20, SEEDED)
     assert positions.min() >= 0
 
 
@@ -74,7 +75,7 @@ def test_chains_restart_as_often_as_asked_and_as_whole_points() -> None:
     buffer = numbered(2, 1000, restart=0.05)
     restarted = 0
     for _ in range(50):
-        is_fresh = buffer.draw(200)[0] >= 0
+        is_fresh = buffer.draw(200, SEEDED)[0] >= 0
         assert torch.equal(is_fresh[..., 0], is_fresh[..., 1])
         restarted += int(is_fresh[..., 0].sum())
     chances = 50 * 2 * 200
@@ -85,7 +86,7 @@ def test_chains_restart_as_often_as_asked_and_as_whole_points() -> None:
 def test_drawing_changes_nothing_and_storing_changes_only_the_drawn_slots() -> None:
     buffer = numbered(3, 100, restart=0.5)
     before = buffer.positions.clone()
-    _, slots = buffer.draw(10)
+    _, slots = buffer.draw(10, SEEDED)
     assert torch.equal(buffer.positions, before)
     new = torch.full((3, 10, 2), 7.0) + torch.arange(10)[:, None]
     buffer.store(slots, new)
@@ -97,17 +98,17 @@ def test_drawing_changes_nothing_and_storing_changes_only_the_drawn_slots() -> N
 
 
 def test_members_draw_slots_and_start_independently() -> None:
-    buffer = ReplayBuffer(2, 1000, 0.0, fresh)
+    buffer = ReplayBuffer(2, 1000, 0.0, fresh, SEEDED)
     assert not torch.equal(buffer.positions[0], buffer.positions[1])
-    _, slots = buffer.draw(100)
+    _, slots = buffer.draw(100, SEEDED)
     # Independent draws of a tenth of the slots share a tenth of what they drew: 10 on average.
     shared = set(slots[0].tolist()) & set(slots[1].tolist())
     assert len(shared) < 10 + 4 * math.sqrt(9)
 
 
 def test_points_may_be_images() -> None:
-    buffer = ReplayBuffer(2, 30, 0.5, lambda *shape: torch.rand(*shape, 3, 4, 5))
-    positions, slots = buffer.draw(6)
+    buffer = ReplayBuffer(2, 30, 0.5, lambda *shape, generator: torch.rand(*shape, 3, 4, 5), SEEDED)
+    positions, slots = buffer.draw(6, SEEDED)
     assert positions.shape == (2, 6, 3, 4, 5)
     buffer.store(slots, torch.ones_like(positions))
     for k in range(2):
@@ -118,7 +119,7 @@ def test_points_may_be_images() -> None:
 def test_the_same_seed_gives_the_same_chains() -> None:
     def drawn() -> tuple[Tensor, Tensor]:
         torch.manual_seed(3)
-        return ReplayBuffer(2, 50, 0.3, fresh).draw(10)
+        return ReplayBuffer(2, 50, 0.3, fresh, SEEDED).draw(10, SEEDED)
 
     for first, second in zip(drawn(), drawn(), strict=True):
         assert torch.equal(first, second)
@@ -129,7 +130,7 @@ def test_persistent_chains_leave_their_samples_where_they_started() -> None:
     # Without noise, a log density of slope (1, 1) moves every chain by steps * step_size.
     chains = PersistentChains(buffer, Kernel(step_size=0.5, noise=0.0), steps=3)
     before = buffer.positions.clone()
-    samples = chains.draw(lambda x: x.sum(-1), 10)
+    samples = chains.draw(lambda x: x.sum(-1), 10, SEEDED)
     moved = buffer.positions - before
     assert torch.equal(moved.unique(), torch.tensor([0.0, 1.5]))
     assert int((moved != 0).all(-1).sum()) == 2 * 10

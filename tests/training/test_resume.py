@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sklearn.datasets import make_moons
+from torch import Tensor, nn
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
@@ -51,6 +52,29 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(tmp_path: Path) ->
     for ours, theirs in zip(resumed.model_.parameters(), straight.model_.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_code_of_the_users_that_draws_from_the_global_generator_resumes_too(tmp_path: Path) -> None:
+    encoder = nn.Sequential(nn.Linear(2, 16), nn.Dropout(0.3), nn.ReLU(), nn.Linear(16, 8))
+    values = SMALL | {"max_iter": 30, "n_init": 2, "training.checkpoint_every": 0}
+    calls = 0
+
+    def views(x: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == stop:
+            raise KeyboardInterrupt
+        return x + 0.1 * torch.randn_like(x)
+
+    stop = None
+    straight = gedi(**values, encoder=encoder, views=views).fit(X)
+    calls, stop = 0, 25
+    with pytest.raises(KeyboardInterrupt):
+        gedi(**values, encoder=encoder, views=views, run_dir=tmp_path / "run").fit(X)
+    torch.manual_seed(5)
+    resumed = GEDI.resume(tmp_path / "run", X, encoder=encoder, views=views)
+    for ours, theirs in zip(resumed.model_.parameters(), straight.model_.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_a_finished_run_is_read_back_without_training(tmp_path: Path) -> None:

@@ -23,11 +23,12 @@ from gedilearn.settings import Settings, resolve
 from gedilearn.together import fit_together
 from gedilearn.training import loop
 from gedilearn.training.environment import launch
+from gedilearn.training.generators import Generators
 from gedilearn.training.journal import Journal
 from gedilearn.training.loop import begin, check, look, step, train
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState
-from helpers import gedi
+from helpers import SEEDED, gedi
 
 SETS = [make_moons(120, noise=0.05, random_state=seed)[0] for seed in (0, 1)]
 BASELINES = list(OPTIONS)
@@ -307,7 +308,7 @@ def test_initialisations_compete_for_their_own_result_alone() -> None:
 
 
 def test_members_of_one_group_have_its_data() -> None:
-    model = build_model(make_settings(), (2,), n_members=6)
+    model = build_model(make_settings(), (2,), n_members=6, generator=SEEDED)
     shared = share(torch.arange(2.0).view(2, 1, 1), model)
     assert shared.flatten().tolist() == [0, 0, 0, 1, 1, 1]
 
@@ -366,7 +367,7 @@ def test_a_saved_state_comes_back_whole() -> None:
     steps(setup, state, 3)
     tree = copy.deepcopy(state.save())
     expected = [steps(setup, state, 1)["inv"] for _ in range(3)]
-    again = TrainState.load(setup, tree)
+    again = TrainState.load(setup, tree, Generators(setup.fabric.device))
     assert again.iteration == 3
     for term in expected:
         assert torch.equal(steps(setup, again, 1)["inv"], term)

@@ -20,6 +20,7 @@ import torch
 
 from gedilearn.data.neighbours import nearest
 from gedilearn.errors import InputError
+from gedilearn.threads import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -130,7 +131,8 @@ def walk_tables(
         raise InputError(f"width={width}: splicing walks needs at least 2 end points a node")
     if not 1 <= max_levels <= 31:
         raise InputError(f"max_levels={max_levels}: give 1 to 31 (walks of 2**(levels-1) steps)")
-    graph, radius, k, n_components = _joined_graph(x, n_clusters, n_neighbors, random_state)
+    with ONE_AT_A_TIME:
+        graph, radius, k, n_components = _joined_graph(x, n_clusters, n_neighbors, random_state)
 
     width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
     kept = min(width, max(_LEAST_KEPT, _MAX_BYTES // (4 * max_levels * len(x))))
@@ -177,7 +179,7 @@ def draw(
     tables: WalkTables,
     index: torch.Tensor,
     steps: int,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator,
 ) -> torch.Tensor:
     """End nodes of walks of exactly ``steps`` steps from the nodes ``index`` (any shape, int64).
 

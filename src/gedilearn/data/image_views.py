@@ -1,7 +1,7 @@
 """Views of images: batches (batch, channels, height, width) in [-1, 1] -> the same.
 
-Each image is changed in its own way, on the batch's device, with draws from torch's global
-generators, which training seeds and restores.
+Each image is changed in its own way, on the batch's device, with draws from the generator that a
+view is given.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.errors import InputError
 
-ImageView = Callable[[Tensor], Tensor]
+ImageView = Callable[[Tensor, Generator], Tensor]
 
 # The padding before a crop: the crop then shifts an image by up to this many pixels.
 PAD = 4
@@ -47,10 +47,10 @@ def grey_views(
     blurred once.
     """
 
-    def view(x: Tensor) -> Tensor:
-        matrices = _affine(len(x), degrees, scale, shear, shift, x)
-        arrows = elastic * _smooth_arrows(x) if elastic else 0.0
-        return _with_noise(_resampled(x, matrices, arrows), noise)
+    def view(x: Tensor, generator: Generator) -> Tensor:
+        matrices = _affine(len(x), degrees, scale, shear, shift, x.dtype, generator)
+        arrows = elastic * _smooth_arrows(x, generator) if elastic else 0.0
+        return _with_noise(_resampled(x, matrices, arrows), noise, generator)
 
     return view
 
@@ -64,11 +64,12 @@ def paper_views(noise: float, flip: bool, jitter_p: float = 0.1, grey_p: float =
     """
     jitter = _jitter(jitter_p)
 
-    def view(x: Tensor) -> Tensor:
+    def view(x: Tensor, generator: Generator) -> Tensor:
         padded = _reflect(x)
         if x.shape[1] == 3:
-            padded = _grey(jitter(padded), grey_p)
-        return _with_noise(_crop(padded, x.shape[-2], x.shape[-1], flip), noise)
+            padded = _grey(jitter(padded, generator), grey_p, generator)
+        cropped = _crop(padded, x.shape[-2], x.shape[-1], flip, generator)
+        return _with_noise(cropped, noise, generator)
 
     return view
 
@@ -82,10 +83,10 @@ def colour_views(noise: float, flip: bool) -> ImageView:
     """
     jitter = _jitter(0.8)
 
-    def view(x: Tensor) -> Tensor:
+    def view(x: Tensor, generator: Generator) -> Tensor:
         if x.shape[1] == 3:
-            x = _grey(jitter(x), 0.2)
-        return _with_noise(_zoom(x, 0.5, flip), noise)
+            x = _grey(jitter(x, generator), 0.2, generator)
+        return _with_noise(_zoom(x, 0.5, flip, generator), noise, generator)
 
     return view
 
@@ -95,18 +96,41 @@ def _jitter(p: float) -> ImageView:
     from kornia.augmentation import ColorJitter  # not at the top: a slow import
 
     change = ColorJitter(*JITTER, p=1.0)
-    return lambda x: _sometimes(x, p, lambda chosen: change((chosen + 1) / 2) * 2 - 1)
+
+    def view(x: Tensor, generator: Generator) -> Tensor:
+        def jittered(chosen: Tensor) -> Tensor:
+            drawn = jitter_parameters(len(chosen), generator)
+            changed: Tensor = change((chosen + 1) / 2, params=drawn)
+            return changed * 2 - 1
+
+        return _sometimes(x, p, jittered, generator)
+
+    return view
 
 
-def _grey(x: Tensor, p: float) -> Tensor:
+def jitter_parameters(batch: int, generator: Generator) -> dict[str, Tensor]:
+    """What kornia's ColorJitter draws by itself from torch's global generator, and in its order."""
+    brightness, contrast, saturation, hue = JITTER
+    reaches = {"brightness": brightness, "contrast": contrast, "hue": hue, "saturation": saturation}
+    ends = torch.tensor([-1, 1], dtype=torch.float32, device=generator.device)
+    drawn = {"batch_prob": torch.ones(batch, dtype=torch.bool)}
+    for name, reach in reaches.items():
+        low, high = reach * ends + (0 if name == "hue" else 1)
+        drawn[f"{name}_factor"] = low + (high - low) * _rand(batch, generator=generator)
+    return drawn | {"order": torch.randperm(4, generator=generator, device=generator.device)}
+
+
+def _grey(x: Tensor, p: float, generator: Generator) -> Tensor:
     """A share p of the images in grey."""
     luma = torch.tensor(LUMA, dtype=x.dtype, device=x.device)[:, None, None]
-    return _sometimes(x, p, lambda rgb: (luma * rgb).sum(1, keepdim=True).expand_as(rgb))
+    return _sometimes(x, p, lambda rgb: (luma * rgb).sum(1, keepdim=True).expand_as(rgb), generator)
 
 
-def _sometimes(x: Tensor, p: float, change: ImageView) -> Tensor:
+def _sometimes(
+    x: Tensor, p: float, change: Callable[[Tensor], Tensor], generator: Generator
+) -> Tensor:
     """x with each image changed with probability p; only the chosen ones are computed."""
-    chosen = (torch.rand(len(x), device=x.device) < p).nonzero()[:, 0]
+    chosen = (_rand(len(x), generator=generator) < p).nonzero()[:, 0]
     return x.index_copy(0, chosen, change(x[chosen])) if len(chosen) else x
 
 
@@ -119,26 +143,28 @@ def _reflect(x: Tensor) -> Tensor:
     return F.pad(x, (PAD, PAD, PAD, PAD), mode="reflect")
 
 
-def _crop(padded: Tensor, height: int, width: int, flip: bool) -> Tensor:
+def _crop(padded: Tensor, height: int, width: int, flip: bool, generator: Generator) -> Tensor:
     """A random window of this size of each image, mirrored in half of them if `flip`."""
     batch, channels = padded.shape[:2]
     device = padded.device
-    top = torch.randint(padded.shape[2] - height + 1, (batch, 1), device=device)
-    left = torch.randint(padded.shape[3] - width + 1, (batch, 1), device=device)
+    top, left = (
+        torch.randint(room + 1, (batch, 1), generator=generator, device=device)
+        for room in (padded.shape[2] - height, padded.shape[3] - width)
+    )
     rows = top + torch.arange(height, device=device)
     columns = left + torch.arange(width, device=device)
     if flip:
-        mirrored = torch.rand(batch, 1, device=device) < 0.5
+        mirrored = _rand(batch, 1, generator=generator) < 0.5
         columns = torch.where(mirrored, columns.flip(1), columns)
     images = torch.arange(batch, device=device)[:, None, None, None]
     planes = torch.arange(channels, device=device)[:, None, None]
     return padded[images, planes, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-def _zoom(x: Tensor, least_area: float, flip: bool) -> Tensor:
+def _zoom(x: Tensor, least_area: float, flip: bool, generator: Generator) -> Tensor:
     """A random window of each image with this share of its area or more, at the full size."""
     batch = len(x)
-    draws = torch.rand(4, batch, device=x.device, dtype=x.dtype)
+    draws = _rand(4, batch, generator=generator, dtype=x.dtype)
     side = (least_area + (1 - least_area) * draws[0]).sqrt()
     matrices = x.new_zeros(batch, 2, 3)
     matrices[:, 0, 0] = torch.where(draws[3] < 0.5, -side, side) if flip else side
@@ -154,10 +180,16 @@ def _resampled(x: Tensor, matrices: Tensor, arrows: Tensor | float = 0.0) -> Ten
 
 
 def _affine(
-    batch: int, degrees: float, scale: float, shear: float, shift: float, like: Tensor
+    batch: int,
+    degrees: float,
+    scale: float,
+    shear: float,
+    shift: float,
+    dtype: torch.dtype,
+    generator: Generator,
 ) -> Tensor:
     """Random matrices (batch, 2, 3): where in the image each place of its view looks."""
-    draws = 2 * torch.rand(7, batch, device=like.device, dtype=like.dtype) - 1
+    draws = 2 * _rand(7, batch, generator=generator, dtype=dtype) - 1
     angle = math.radians(degrees) * draws[0]
     scale_x, scale_y = 1 + scale * draws[1:3]
     shear_x, shear_y = shear * draws[3:5]
@@ -168,10 +200,10 @@ def _affine(
     return torch.stack([torch.stack(first, 1), torch.stack(second, 1)], 1)
 
 
-def _smooth_arrows(x: Tensor) -> Tensor:
+def _smooth_arrows(x: Tensor, generator: Generator) -> Tensor:
     """A smooth random displacement for each image, standard normal in every place: (b, h, w, 2)."""
     height, width = x.shape[-2:]
-    arrows = torch.randn(len(x), 2, ARROWS, ARROWS, device=x.device, dtype=x.dtype)
+    arrows = x.new_empty(len(x), 2, ARROWS, ARROWS).normal_(generator=generator)
     field: Tensor = _blend(height).to(x) @ arrows @ _blend(width).to(x).T
     return field.permute(0, 2, 3, 1)
 
@@ -189,7 +221,12 @@ def _blend(length: int) -> Tensor:
     return rows
 
 
-def _with_noise(x: Tensor, noise: float) -> Tensor:
+def _rand(*shape: int, generator: Generator, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Uniform numbers, on the generator's device."""
+    return torch.rand(shape, generator=generator, dtype=dtype, device=generator.device)
+
+
+def _with_noise(x: Tensor, noise: float, generator: Generator) -> Tensor:
     if noise:
-        x = x.add(torch.randn_like(x), alpha=noise)
+        x = x.add(torch.empty_like(x).normal_(generator=generator), alpha=noise)
     return x.clamp(-1, 1)

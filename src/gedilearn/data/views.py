@@ -1,17 +1,19 @@
 """Views x -> x': the distribution T(x'|x) under which predictions must not change.
 
-All views work on data in the network's units, in batches, on the data's device, and draw from
-torch's global generators, which training seeds and restores.
+All views work on data in the network's units, in batches, on the data's device, and draw from the
+generator that they are given. A function of the user's that does not take one draws from torch's
+global generators, which the caller then seeds (`draws_globally`).
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gedilearn import sections
 from gedilearn.data.graph import WalkTables, draw, walk_tables
@@ -29,13 +31,13 @@ class Views(Protocol):
 
     annealed: bool
 
-    def draw(self, index: Tensor, x: Tensor, progress: float) -> Tensor:
+    def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
         """Views of x = data[index], (batch, ...), at `progress` in [0, 1] of the training."""
         ...
 
-    def certify(self, index: Tensor, x: Tensor) -> Tensor:
+    def certify(self, index: Tensor, x: Tensor, generator: Generator) -> Tensor:
         """Views under which the certificate is measured: the same from first to last."""
-        return self.draw(index, x, 0.0)
+        return self.draw(index, x, 0.0, generator)
 
 
 # What `registry.VIEWS` holds: (settings, data, n_clusters, seed) -> views of that data.
@@ -43,15 +45,21 @@ MakeViews = Callable[[sections.Views, Tensor, int, int], Views]
 
 
 class CallableViews(Views):
-    """Any function x -> x' of a batch."""
+    """Any function x -> x' of a batch.
+
+    One with an argument `generator` is given the torch.Generator to draw from. Any other that draws
+    from torch draws from its global generators.
+    """
 
     annealed = False
 
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, function: Callable[..., Tensor]) -> None:
         self.function = function
+        self.takes_generator = _takes_generator(function)
 
-    def draw(self, index: Tensor, x: Tensor, progress: float) -> Tensor:
-        view = self.function(x)
+    def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
+        given: dict[str, Any] = {"generator": generator} if self.takes_generator else {}
+        view = self.function(x, **given)
         if not isinstance(view, Tensor) or view.shape != x.shape:
             got = tuple(view.shape) if isinstance(view, Tensor) else type(view).__name__
             raise InputError(
@@ -61,13 +69,29 @@ class CallableViews(Views):
         return view.to(x)  # of the batch's type and on its device
 
 
-def draw_views(views: Sequence[Views], index: Tensor, x: Tensor, progress: float | None) -> Tensor:
+def _takes_generator(function: Callable[..., Tensor]) -> bool:
+    try:
+        return "generator" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some functions written in C have no signature
+        return False
+
+
+def draws_globally(views: Views) -> bool:
+    """Whether they may draw from torch's global generators: a function that takes no generator."""
+    return isinstance(views, CallableViews) and not views.takes_generator
+
+
+def draw_views(
+    views: Sequence[Views], index: Tensor, x: Tensor, progress: float | None, generator: Generator
+) -> Tensor:
     """Views of x = data[:, index] by the views of each group: (groups, batch, ...).
 
     At `progress` of the training, or, with None, those under which the certificate is measured.
     """
     drawn = [
-        own.certify(index, mine) if progress is None else own.draw(index, mine, progress)
+        own.certify(index, mine, generator)
+        if progress is None
+        else own.draw(index, mine, progress, generator)
         for own, mine in zip(views, x, strict=True)
     ]
     return torch.stack(drawn)
@@ -84,8 +108,8 @@ class NoiseViews(Views):
         self.sigma = sigma
         self.annealed = isinstance(sigma, tuple)
 
-    def draw(self, index: Tensor, x: Tensor, progress: float) -> Tensor:
-        return x + at(self.sigma, progress) * torch.randn_like(x)
+    def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
+        return x + at(self.sigma, progress) * torch.empty_like(x).normal_(generator=generator)
 
 
 # A walk this long for the first quarter of the training, then halved stage by stage.
@@ -121,12 +145,13 @@ class WalkViews(Views):
         stage = int((progress - HOLD) / (1 - HOLD) * levels) + 1
         return max(self.tables.longest >> stage, 1)
 
-    def draw(self, index: Tensor, x: Tensor, progress: float) -> Tensor:
-        end = draw(self.tables, index, self.steps(progress))
-        return self.data[end] + self.spread[end] * torch.randn_like(x)
+    def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
+        end = draw(self.tables, index, self.steps(progress), generator)
+        noise = torch.empty_like(x).normal_(generator=generator)
+        return self.data[end] + self.spread[end] * noise
 
-    def certify(self, index: Tensor, x: Tensor) -> Tensor:
-        return self.data[draw(self.tables, index, self.tables.longest)]
+    def certify(self, index: Tensor, x: Tensor, generator: Generator) -> Tensor:
+        return self.data[draw(self.tables, index, self.tables.longest, generator)]
 
 
 # Deviations from a column's mean beyond which distances do not grow.
@@ -189,7 +214,7 @@ def make_views(
     data: Tensor,
     n_clusters: int,
     seed: int,
-    function: Callable[[Tensor], Tensor] | None = None,
+    function: Callable[..., Tensor] | None = None,
 ) -> Views:
     """The views that the settings ask for, ready for this data set.  data: (n, ...)."""
     if function is not None:

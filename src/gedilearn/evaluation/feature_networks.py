@@ -66,8 +66,10 @@ class FeatureNetwork(nn.Module):
     @classmethod
     def load(cls: type[Network], path: str | Path, *arguments: Any) -> Network:
         """The network with its published weights, ready for use."""
-        network = cls(*arguments)
-        network.load_state_dict(read_weights(path, cls.sha256, f"the weight file {cls.published}"))
+        weights = read_weights(path, cls.sha256, f"the weight file {cls.published}")
+        with torch.device("meta"):  # so that no first weights are drawn
+            network = cls(*arguments)
+        network.load_state_dict(weights, assign=True)
         return network.eval().requires_grad_(False)
 
 

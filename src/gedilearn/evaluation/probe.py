@@ -60,10 +60,8 @@ def paper_probe(
     }  # fmt: skip
     classes, codes = np.unique(train_y, return_inverse=True)
     x, y = torch.from_numpy(train_x).float(), torch.from_numpy(codes)
+    layer = _linear(x.shape[1], len(classes), torch.Generator().manual_seed(random_state))
     generator = torch.Generator().manual_seed(random_state)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(random_state)
-        layer = nn.Linear(x.shape[1], len(classes))
     optimizer = torch.optim.SGD(layer.parameters(), learning_rate, momentum=MOMENTUM)
     for _ in range(epochs):
         for batch in torch.split(torch.randperm(len(x), generator=generator), BATCH):
@@ -79,6 +77,14 @@ def paper_probe(
         found = layer(torch.from_numpy(test_x).float()).argmax(-1).numpy()
     method = "linear layer, SGD with momentum, features as they are"
     return ProbeResult(_accuracy(classes[found], test_y), method, settings)
+
+
+def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    """A layer with the first weights of `nn.Linear`, drawn from this generator."""
+    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
+    for parameter in (layer.weight, layer.bias):
+        nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5, generator)
+    return layer
 
 
 def fast_probe(

@@ -20,7 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.toy import moons
@@ -91,11 +91,8 @@ class World(NamedTuple):
     log_moons: Logits  # log p(x, moon) anywhere: (n, 2) -> (n, moons)
 
 
-def build_world(random_state: int = 0, nodes: int = NODES) -> World:
-    """The points, and their density: one normal for each point of the noiseless moons.
-
-    Views come from torch's global generator, which the caller seeds.
-    """
+def build_world(random_state: int, generator: Generator, nodes: int = NODES) -> World:
+    """The points, and their density: one normal for each point of the noiseless moons."""
     data = moons(N_POINTS, NOISE, random_state)
     curves = moons(N_POINTS, 0.0, random_state)
     assert data.y is not None and curves.y is not None
@@ -117,7 +114,7 @@ def build_world(random_state: int = 0, nodes: int = NODES) -> World:
     log_mass = log_integral(log_p, cell)
     return World(
         x=x,
-        view=NoiseViews(VIEW_NOISE).draw(torch.arange(len(x)), x, 0.0),
+        view=NoiseViews(VIEW_NOISE).draw(torch.arange(len(x)), x, 0.0, generator),
         y=torch.from_numpy(data.y),
         nodes=grid,
         cell=cell,
@@ -150,12 +147,13 @@ def entropy(log_p: Tensor, cell: float) -> Tensor:
     return -(log_p.exp() * cell * log_p).sum()
 
 
-def constant_encoder(logits: Tensor) -> Logits:
+def constant_encoder(logits: Tensor, generator: Generator | None = None) -> Logits:
     """Failure mode 1: enc(x) = k for all x, with k such that the head says `logits`, (clusters,).
 
     The head is the identity, so k is the logits themselves.
     """
-    encoder, head = MLP((2, CLUSTERS)).double(), MLP((CLUSTERS, CLUSTERS)).double()
+    encoder = MLP((2, CLUSTERS), generator=generator).double()
+    head = MLP((CLUSTERS, CLUSTERS), generator=generator).double()
     with torch.no_grad():
         encoder.weights[0].zero_()
         encoder.biases[0].copy_(logits)
@@ -188,15 +186,14 @@ def run(random_state: int = 0) -> list[Row]:
     `before` is the loss before predictions are swapped (mode 3 only, else None), and `agrees`
     compares this one construction with the paper; the verdict on a cell is that of `table_1`.
     """
-    # Views, permutations and the networks' first weights come from torch's global generator.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(random_state)
-        return _rows(build_world(random_state))
+    # Of views, permutations and the networks' first weights.
+    generator = Generator().manual_seed(random_state)
+    return _rows(build_world(random_state, generator), generator)
 
 
-def _rows(world: World) -> list[Row]:
-    uniform = constant_encoder(torch.zeros(CLUSTERS))
-    confident = constant_encoder(torch.tensor([0.0, -GAP]))
+def _rows(world: World, generator: Generator) -> list[Row]:
+    uniform = constant_encoder(torch.zeros(CLUSTERS), generator)
+    confident = constant_encoder(torch.tensor([0.0, -GAP]), generator)
     clusters, separated = collapsed_clusters(world), separated_moons(world)
     log_c = float(target_entropy(None, CLUSTERS))
     rows = []
@@ -214,7 +211,7 @@ def _rows(world: World) -> list[Row]:
     in_place = torch.arange(len(world.x))
     pair, ends = in_place.clone(), [int((world.y == k).nonzero()[0]) for k in range(CLUSTERS)]
     pair[ends] = in_place[ends[::-1]]
-    shuffled = torch.randperm(len(in_place))
+    shuffled = torch.randperm(len(in_place), generator=generator)
 
     # The theorem swaps points, so GEN is a mean over points here, and its optimum that of -log p.
     # Definition 3 has a data set (x_i, t_i, t'_i); Gamma is an integral over x.

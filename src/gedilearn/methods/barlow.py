@@ -24,6 +24,7 @@ from gedilearn.models.energy import EnergyModel
 from gedilearn.models.mlp import MLP
 from gedilearn.ranks import gather
 from gedilearn.settings import Settings
+from gedilearn.threads import ONE_AT_A_TIME
 
 EPSILON = 1e-5  # added to variances, as batch normalisation does
 
@@ -71,7 +72,9 @@ class BarlowTwins(Method):
             logits = torch.cat([model(x).logits[0] for x in torch.split(data, 2000, dim=1)])
         embedding = logits * model.temperature  # what the last layer gives
         n_clusters = embedding.shape[-1]
-        found = KMeans(n_clusters, n_init=10, random_state=0).fit(embedding.double().cpu().numpy())
+        means = KMeans(n_clusters, n_init=10, random_state=0)
+        with ONE_AT_A_TIME:
+            found = means.fit(embedding.double().cpu().numpy())
         centres = torch.from_numpy(found.cluster_centers_).to(embedding)
         _append(model.head, 2 * centres.mT, -centres.square().sum(-1))
         return True

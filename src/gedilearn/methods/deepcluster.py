@@ -27,6 +27,7 @@ from gedilearn.methods.options import DeepCluster as Options
 from gedilearn.models.energy import EnergyModel, log_posterior
 from gedilearn.models.mlp import MLP
 from gedilearn.ranks import gather
+from gedilearn.threads import ONE_AT_A_TIME
 
 CHUNK = 2_000
 
@@ -105,7 +106,7 @@ def pseudo_labels(
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    with warnings.catch_warnings():
+    with ONE_AT_A_TIME, warnings.catch_warnings():
         # Fewer distinct features than clusters: what `fill_empty` is for.
         warnings.simplefilter("ignore", ConvergenceWarning)
         means = KMeans(n_clusters, n_init=1, random_state=seed)

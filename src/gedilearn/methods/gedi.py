@@ -53,7 +53,8 @@ class GEDI(Method):
         chains = None
         if context.weights.gen:
             make_sampler = SAMPLERS[sampler.kind]
-            chains = make_sampler(sampler, context.box, context.n_members, n_chains, context.calm)
+            size = (context.n_members, n_chains)
+            chains = make_sampler(sampler, context.box, *size, context.calm, context.generator)
         return cls(context.weights, context.prior, chains, n_chains, context.factors)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
@@ -62,7 +63,9 @@ class GEDI(Method):
         if self.weights.inv:
             parts.append(share(batch.view, model))
         if self.chains is not None:
-            parts.append(self._sample(model, self.n_chains or parts[0].shape[1]))
+            number = self.n_chains or parts[0].shape[1]
+            with model.fixed():
+                parts.append(self.chains.draw(model.log_density, number, batch.generator))
         logits = forward(torch.cat(parts, dim=1)).logits
         data, *others = _readings(logits, [part.shape[1] for part in parts])
         named = {}
@@ -87,11 +90,6 @@ class GEDI(Method):
     def select(self, members: Sequence[int]) -> None:
         super().select(members)
         self.factors = {name: factor[list(members)] for name, factor in self.factors.items()}
-
-    def _sample(self, model: EnergyModel, batch: int) -> Tensor:
-        assert self.chains is not None
-        with model.fixed():
-            return self.chains.draw(model.log_density, batch)
 
 
 class NoGen(GEDI):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gedilearn.methods.priors import Prior
 from gedilearn.models.build import Shape
@@ -31,6 +31,7 @@ class Context:
     prior: Prior
     box: Box  # around the data
     factors: dict[str, Tensor]  # (members,) each: multiples of weights
+    generator: Generator  # of what is drawn while it is made, on the device
     calm: float = 1.0  # below 1 after a divergence: multiplies the step of chains
 
 
@@ -43,13 +44,15 @@ class Batch:
     view: Tensor  # (groups, batch, *point)
     iteration: int  # of the stage, from 1
     progress: float  # of the stage, in (0, 1]
+    generator: Generator  # of whatever the iteration draws, on the device
 
 
 class Method:
     """Turns a batch into named loss terms, each (members,), and their sum.
 
     What a method does beside that (a teacher, a queue, pseudo-labels) happens in the hooks, which
-    do nothing here. `two_views` asks for two views of each point instead of the point and a view.
+    do nothing here. What it draws, it draws from the batch's generator. `two_views` asks for two
+    views of each point instead of the point and a view.
     """
 
     weighted: ClassVar[tuple[str, ...]] = ()  # which of GEN, INV and PRIOR it has

@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Generator, nn
 
 from gedilearn.errors import InputError
 from gedilearn.models.energy import EnergyModel
@@ -33,12 +33,16 @@ def build_model(
     point_shape: tuple[int, ...],
     n_members: int,
     encoder: nn.Module | None = None,
+    *,
+    generator: Generator | None,
 ) -> EnergyModel:
     """An energy model for points of this shape: (d,) or (channels, height, width).
 
     A given `encoder` replaces the network of the settings: the first member starts from its weights
-    as they are, the others from copies whose layers are initialised anew. It is never changed
-    itself.
+    as they are, the others from copies whose layers are initialised anew, which they do from
+    torch's global generator. It is never changed itself.
+
+    All other weights are drawn from `generator`; with None they are left unset, to be loaded.
     """
     network = settings.network
     asked: Shape = METHODS[settings.method].shape(settings)
@@ -50,7 +54,9 @@ def build_model(
     elif len(point_shape) == 3:
         if min(point_shape[1:]) < 4:
             raise InputError(f"images of {point_shape[1]}x{point_shape[2]}: at least 4x4 is needed")
-        body = Members(_image_encoder(network, point_shape, normalise) for _ in range(n_members))
+        body = Members(
+            _image_encoder(network, point_shape, normalise, generator) for _ in range(n_members)
+        )
         width = _output_width(body, point_shape)
     else:
         widths = [point_shape[0], *network.hidden]
@@ -62,26 +68,51 @@ def build_model(
             )
         last = network.features is None
         n_normalised = len(widths) - 1 if normalise else 0
-        body = MLP(widths, n_members, network.activation, last, n_normalised)
+        body = MLP(widths, n_members, network.activation, last, n_normalised, generator=generator)
         width = widths[-1]
     c, n_normalised = settings.n_clusters, len(network.head) if normalise else 0
     temperature = asked.temperature or network.temperature
     widths = [width, *network.head, asked.embedding or c]
-    head = MLP(widths, n_members, network.activation, False, n_normalised)
+    head = MLP(widths, n_members, network.activation, False, n_normalised, generator=generator)
     if asked.embedding is None:
         return EnergyModel(body, head, temperature)
-    return EnergyModel(body, PrototypeHead(head, c), temperature)
+    return EnergyModel(body, PrototypeHead(head, c, generator=generator), temperature)
 
 
-def _image_encoder(network: Network, shape: tuple[int, ...], normalise: bool) -> nn.Module:
+def has_foreign_encoder(model: EnergyModel) -> bool:
+    """Whether the encoder is the user's own, which may draw from torch's global generators."""
+    own = (SmallConvNet, ResNet8)
+    return isinstance(model.encoder, Members) and not all(
+        isinstance(network, own) for network in model.encoder.networks
+    )
+
+
+def spend(model: EnergyModel, n_members: int, generator: Generator) -> None:
+    """Draw numbers for the perceptrons and prototypes of so many members of a model, for no use.
+
+    Copies once drew them before they were given their own. What is drawn after a copy is then what
+    a seed has always given.
+    """
+    head = model.head
+    projector = head.projector if isinstance(head, PrototypeHead) else head
+    for part in (model.encoder, projector):
+        if isinstance(part, MLP):
+            MLP(part.widths, n_members, generator=generator)
+    if isinstance(head, PrototypeHead):
+        torch.randn(n_members, *head.prototypes.shape[1:], generator=generator)
+
+
+def _image_encoder(
+    network: Network, shape: tuple[int, ...], normalise: bool, generator: Generator | None
+) -> nn.Module:
     assert network.width is not None  # resolved
     if network.encoder == "resnet8":
         if min(shape[1:]) < 8:
             raise InputError(
                 f"network.encoder='resnet8': at least 8x8 is needed, got {shape[1]}x{shape[2]}"
             )
-        return ResNet8(shape[0], network.width, normalise)
-    return SmallConvNet(shape[0], network.width, network.activation, normalise)
+        return ResNet8(shape[0], network.width, normalise, generator=generator)
+    return SmallConvNet(shape[0], network.width, network.activation, normalise, generator=generator)
 
 
 def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.members import MemberModule
@@ -16,15 +16,18 @@ class PrototypeHead(MemberModule):
     """A projector, then the cosines between its output and c prototypes of length 1.
 
     The prototypes are kept at length 1 by whoever trains them (`normalise`, after each step), as in
-    SwAV: no gradient passes through their normalisation.
+    SwAV: no gradient passes through their normalisation. With None for a generator they are left
+    unset.
     """
 
-    def __init__(self, projector: MLP, n_clusters: int) -> None:
+    def __init__(self, projector: MLP, n_clusters: int, *, generator: Generator | None) -> None:
         super().__init__()
         self.projector = projector
         self.n_members = projector.n_members
-        size = (self.n_members, projector.widths[-1], n_clusters)
-        self.prototypes = nn.Parameter(F.normalize(torch.randn(size), dim=1))
+        prototypes = torch.empty(self.n_members, projector.widths[-1], n_clusters)
+        if generator is not None:
+            prototypes = F.normalize(prototypes.normal_(generator=generator), dim=1)
+        self.prototypes = nn.Parameter(prototypes)
 
     @property
     def n_inputs(self) -> int:
@@ -52,7 +55,7 @@ class PrototypeHead(MemberModule):
         return self._with(projector, torch.cat([h.prototypes for h in (self, *others)]))
 
     def _with(self, projector: MLP, prototypes: Tensor) -> PrototypeHead:
-        other = PrototypeHead(projector, prototypes.shape[-1])
+        other = PrototypeHead(projector, prototypes.shape[-1], generator=None)
         other.to(prototypes)
         with torch.no_grad():
             other.prototypes.copy_(prototypes)

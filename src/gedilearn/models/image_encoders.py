@@ -1,11 +1,14 @@
-"""Encoders of images: a small convolutional network, and the paper's ResNet-8."""
+"""Encoders of images: a small convolutional network, and the paper's ResNet-8.
+
+Weights are drawn from the generator that an encoder is given; with None they are left unset.
+"""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.mlp import LEAK, Activation, activate
@@ -36,12 +39,14 @@ class SmallConvNet(nn.Module):
         width: int = 32,
         activation: Activation = "leaky_relu",
         normalise: bool = False,
+        *,
+        generator: Generator | None,
     ) -> None:
         super().__init__()
         self.activation: Activation = activation
         widths = (channels, width, 2 * width, 3 * width, 3 * width)
         self.convolutions = nn.ModuleList(
-            StandardisedConv(inputs, outputs, GAINS[activation])
+            StandardisedConv(inputs, outputs, GAINS[activation], generator)
             for inputs, outputs in pairwise(widths)
         )
         self.norms = nn.ModuleList(
@@ -64,12 +69,13 @@ class StandardisedConv(nn.Module):
     not change what is computed, but sets how far a step of Adam turns a filter.
     """
 
-    def __init__(self, inputs: int, outputs: int, gain: float) -> None:
+    def __init__(self, inputs: int, outputs: int, gain: float, generator: Generator | None) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(outputs, inputs, 3, 3))
         self.gain = nn.Parameter(torch.full((outputs, 1, 1, 1), gain))
         self.bias = nn.Parameter(torch.zeros(outputs))
-        nn.init.kaiming_normal_(self.weight, LEAK)
+        if generator is not None:
+            nn.init.kaiming_normal_(self.weight, LEAK, generator=generator)
 
     def kernel(self) -> Tensor:
         """The filters that the layer applies: (outputs, inputs, 3, 3)."""
@@ -111,19 +117,35 @@ class ResNet8(nn.Module):
     cannot have it.
     """
 
-    def __init__(self, channels: int = 3, width: int = 128, normalise: bool = False) -> None:
+    def __init__(
+        self,
+        channels: int = 3,
+        width: int = 128,
+        normalise: bool = False,
+        *,
+        generator: Generator | None,
+    ) -> None:
         super().__init__()
-        self.shortcut = nn.Conv2d(channels, width, 1)
+        self.shortcut = _conv(channels, width, 1)
         self.blocks = nn.ModuleList(
             Block(width if k else channels, width, pooled=k < 2, first=k == 0, normalise=normalise)
             for k in range(4)
         )
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("relu"))
-                assert layer.bias is not None
-                nn.init.zeros_(layer.bias)
+        if generator is not None:
+            self._initialise(generator)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def _initialise(self, generator: Generator) -> None:
+        layers = [layer for layer in self.modules() if isinstance(layer, nn.Conv2d)]
+        # One number a parameter goes unused: nn.Conv2d used to draw it first, and a seed is to give
+        # the same network as then.
+        torch.rand(
+            sum(p.numel() for layer in layers for p in layer.parameters()), generator=generator
+        )
+        for layer in layers:
+            nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("relu"), generator)
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         x = channels_last(x)
@@ -133,6 +155,12 @@ class ResNet8(nn.Module):
         for block in others:
             x = block(x).add_(x)
         return F.leaky_relu(x, LEAK, inplace=True).mean((2, 3))
+
+
+def _conv(inputs: int, outputs: int, kernel: int, padding: int = 0) -> nn.Conv2d:
+    """A convolution whose weights are unset: it draws nothing from torch's global generator."""
+    layer = nn.Conv2d(inputs, outputs, kernel, padding=padding, device="meta")
+    return layer.to_empty(device=torch.get_default_device())
 
 
 class Block(nn.Module):
@@ -147,8 +175,8 @@ class Block(nn.Module):
         super().__init__()
         self.pooled = pooled
         self.first = first
-        self.enter = nn.Conv2d(channels, width, 3, padding=1)
-        self.leave = nn.Conv2d(width, width, 3, padding=1)
+        self.enter = _conv(channels, width, 3, padding=1)
+        self.leave = _conv(width, width, 3, padding=1)
         self.norm_enter = nn.BatchNorm2d(width) if normalise else nn.Identity()
         self.norm_leave = nn.BatchNorm2d(width) if normalise else nn.Identity()
 

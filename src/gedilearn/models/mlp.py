@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.fused import PiecewiseLinear, Standardise
@@ -28,7 +28,8 @@ class MLP(MemberModule):
     """Fully connected layers `widths[0] -> ... -> widths[-1]`, an activation between layers.
 
     `activate_last` adds one after the last layer: for an encoder whose last hidden layer is the
-    representation. The weights start as in `torch.nn.Linear`: uniform within 1/sqrt(inputs).
+    representation. The weights start as in `torch.nn.Linear`: uniform within 1/sqrt(inputs); with
+    None for a generator they are left unset, for whoever sets them next.
 
     Batch normalisation follows each of the first `n_normalised` layers.
 
@@ -43,6 +44,8 @@ class MLP(MemberModule):
         activation: Activation = "leaky_relu",
         activate_last: bool = False,
         n_normalised: int = 0,
+        *,
+        generator: Generator | None,
     ) -> None:
         super().__init__()
         self.widths = tuple(widths)
@@ -52,9 +55,12 @@ class MLP(MemberModule):
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
         for inputs, outputs in zip(self.widths, self.widths[1:], strict=False):
-            bound = 1 / math.sqrt(inputs)
-            self.weights.append(torch.empty(n_members, inputs, outputs).uniform_(-bound, bound))
-            self.biases.append(torch.empty(n_members, 1, outputs).uniform_(-bound, bound))
+            self.weights.append(torch.empty(n_members, inputs, outputs))
+            self.biases.append(torch.empty(n_members, 1, outputs))
+            if generator is not None:
+                bound = 1 / math.sqrt(inputs)
+                for parameter in (self.weights[-1], self.biases[-1]):
+                    nn.init.uniform_(parameter, -bound, bound, generator)
         normalised = self.widths[1 : 1 + n_normalised]
         self.norms = nn.ModuleList(BatchNorm(width, n_members) for width in normalised)
 
@@ -103,7 +109,14 @@ class MLP(MemberModule):
 
     def _with(self, n_members: int, state: dict[str, Tensor]) -> MLP:
         """A network of the same shape with this many members and this state."""
-        other = MLP(self.widths, n_members, self.activation, self.activate_last, len(self.norms))
+        other = MLP(
+            self.widths,
+            n_members,
+            self.activation,
+            self.activate_last,
+            len(self.norms),
+            generator=None,
+        )
         other.to(self.weights[0]).load_state_dict(state)
         return other.train(self.training)
 

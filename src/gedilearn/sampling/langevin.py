@@ -1,8 +1,8 @@
 """Stochastic gradient Langevin dynamics: a pure kernel, and persistent chains with a replay buffer.
 
-The kernel is `state, info = step(state, ...)`. A step costs one gradient of log p(x) with respect
-to the input. Parameter gradients are never computed, and each step frees its graph, so memory does
-not grow with the number of steps.
+The kernel is `state, info = step(state, ..., generator)`. A step costs one gradient of log p(x)
+with respect to the input. Parameter gradients are never computed, and each step frees its graph, so
+memory does not grow with the number of steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gedilearn import sections
 from gedilearn.ranks import n_ranks
@@ -48,10 +48,12 @@ class Box(NamedTuple):
         """The same box in the processor's memory."""
         return Box(self.low.cpu(), self.high.cpu())
 
-    def uniform(self, *shape: int) -> Tensor:
+    def uniform(self, *shape: int, generator: Generator) -> Tensor:
         """Independent uniform points: (*shape, ...)."""
         low, high = self
-        return low + (high - low) * torch.rand(*shape, *low.shape, device=low.device)
+        shape = (*shape, *low.shape)
+        draws = torch.rand(shape, generator=generator, dtype=torch.float32, device=low.device)
+        return low + (high - low) * draws
 
 
 class Kernel(NamedTuple):
@@ -89,7 +91,9 @@ class Info(NamedTuple):
     gradient: Tensor  # (..., batch, *point)
 
 
-def step(state: State, log_density: LogDensity, kernel: Kernel) -> tuple[State, Info]:
+def step(
+    state: State, log_density: LogDensity, kernel: Kernel, generator: Generator
+) -> tuple[State, Info]:
     """One Langevin step for all chains.
 
     `log_density` maps (..., batch, *point) to (..., batch), each value depending on its own point
@@ -101,17 +105,20 @@ def step(state: State, log_density: LogDensity, kernel: Kernel) -> tuple[State, 
         move = move.clamp_(-kernel.max_move, kernel.max_move)
     position = state.position + move
     if kernel.noise:
-        position = position.add_(torch.randn_like(position), alpha=kernel.noise)
+        noise = torch.empty_like(position).normal_(generator=generator)
+        position = position.add_(noise, alpha=kernel.noise)
     if kernel.box is not None:
         position = position.clamp_(kernel.box.low, kernel.box.high)
     return State(position), Info(density, gradient)
 
 
-def run(position: Tensor, log_density: LogDensity, kernel: Kernel, steps: int) -> Tensor:
+def run(
+    position: Tensor, log_density: LogDensity, kernel: Kernel, steps: int, generator: Generator
+) -> Tensor:
     """The position after `steps` Langevin steps."""
     state = State(position.detach())
     for _ in range(steps):
-        state, _ = step(state, log_density, kernel)
+        state, _ = step(state, log_density, kernel, generator)
     return state.position
 
 
@@ -132,12 +139,13 @@ def value_and_gradient(log_density: LogDensity, x: Tensor) -> tuple[Tensor, Tens
 class Sampler(Protocol):
     """What draws x~ for GEN.
 
-    `registry.SAMPLERS` holds functions (settings, box, n_members, n_chains, calm) that make one.
+    `registry.SAMPLERS` holds functions (settings, box, n_members, n_chains, calm, generator) that
+    make one. What it draws, it draws from the generator that it is given.
     """
 
     positions: Tensor  # (members, size, *point): all that it remembers, on each rank its own
 
-    def draw(self, log_density: LogDensity, batch: int) -> Tensor:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:
         """Samples (members, batch, *point) of the densities of all members."""
         ...
 
@@ -158,39 +166,46 @@ class PersistentChains:
     def positions(self, positions: Tensor) -> None:
         self.buffer.positions = positions
 
-    def draw(self, log_density: LogDensity, batch: int) -> Tensor:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:
         """Samples (members, batch, *point); the buffer goes on from them."""
-        start, slots = self.buffer.draw(batch)
-        samples = run(start, log_density, self.kernel, self.steps)
+        start, slots = self.buffer.draw(batch, generator)
+        samples = run(start, log_density, self.kernel, self.steps, generator)
         self.buffer.store(slots, samples)
         return samples
 
 
 def persistent_chains(
-    settings: sections.Sampler, box: Box, n_members: int, n_chains: int, calm: float = 1.0
+    settings: sections.Sampler,
+    box: Box,
+    n_members: int,
+    n_chains: int,
+    calm: float,
+    generator: Generator,
 ) -> PersistentChains:
     """This rank's share of the chains of the settings, all fresh; `n_chains` of them move in each
     iteration.
     """
     size = max(settings.buffer // n_ranks(), n_chains)
-    buffer = ReplayBuffer(n_members, size, settings.restart, box.uniform)
+    buffer = ReplayBuffer(n_members, size, settings.restart, box.uniform, generator)
     return PersistentChains(buffer, Kernel.of(settings, box, calm), settings.steps)
 
 
 class ReplayBuffer:
     """`size` chain positions for each member, on the device of the initial distribution.
 
-    `initial(*shape)` gives fresh points (*shape, *point), for instance `Box.uniform`. Each drawn
-    chain restarts there with probability `restart`; the rest go on from their slot, and whatever
-    comes of a chain is written back to the slot it came from.
+    `initial(*shape, generator=...)` gives fresh points (*shape, *point), for instance
+    `Box.uniform`. Each drawn chain restarts there with probability `restart`; the rest go on from
+    their slot, and whatever comes of a chain is written back to the slot it came from.
     """
 
-    def __init__(self, n_members: int, size: int, restart: float, initial: Initial) -> None:
+    def __init__(
+        self, n_members: int, size: int, restart: float, initial: Initial, generator: Generator
+    ) -> None:
         self.restart = restart
         self.initial = initial
-        self.positions = initial(n_members, size)  # (members, size, *point)
+        self.positions = initial(n_members, size, generator=generator)  # (members, size, *point)
 
-    def draw(self, batch: int) -> tuple[Tensor, Tensor]:
+    def draw(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Starting positions (members, batch, *point) and the slots (members, batch) they hold.
 
         The buffer is read as a ring, turned by a random angle and cut into `batch` stretches of
@@ -200,13 +215,17 @@ class ReplayBuffer:
         members, size = self.positions.shape[:2]
         device = self.positions.device
         starts, lengths = _stretches(size, batch, device)
-        within, chance = torch.rand(2, members, batch, device=device, dtype=torch.float64)
-        turn = torch.randint(size, (members, 1), device=device)
+        within, chance = torch.rand(
+            2, members, batch, generator=generator, device=device, dtype=torch.float64
+        )
+        turn = torch.randint(size, (members, 1), generator=generator, device=device)
         slots = (within.mul_(lengths).long() + starts).add_(turn).remainder_(size)
         positions = self._flat().index_select(0, self._index(slots))
         positions = positions.view(members, batch, *self.positions.shape[2:])
         fresh = (chance < self.restart).view(members, batch, *[1] * (positions.dim() - 2))
-        return torch.where(fresh, self.initial(members, batch), positions), slots
+        return torch.where(
+            fresh, self.initial(members, batch, generator=generator), positions
+        ), slots
 
     def store(self, slots: Tensor, positions: Tensor) -> None:
         """Write positions (members, batch, *point) back to their slots (members, batch)."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.views import Views, draw_views
@@ -50,6 +50,7 @@ def measure(
     data: Tensor,
     views: Sequence[Views],
     prior: Prior,
+    generator: Generator,
     progress: float | None = None,
     repeats: int = 1,
 ) -> Measurement:
@@ -67,7 +68,7 @@ def measure(
     parts = []
     for chunk in torch.split(index, CHUNK):
         x = data[:, chunk]
-        both = torch.cat([x, draw_views(views, chunk, x, progress)], dim=1)
+        both = torch.cat([x, draw_views(views, chunk, x, progress, generator)], dim=1)
         features, logits = model(share(both, model))[:2]
         n = len(chunk)
         parts.append((features[:, :n], logits[:, :n], logits[:, n:]))
@@ -84,6 +85,7 @@ def examine(
     views: Sequence[Views],
     target: Tensor | None,
     tol: float,
+    generator: Generator,
     gap: float | None = None,
 ) -> Diagnosis:
     """Certificate and findings of a single-member model on `data`, (1, n, ...).
@@ -93,5 +95,5 @@ def examine(
     """
     prior = Fixed(target)
     if gap is None:
-        gap = float(measure(model, data, views, prior, repeats=REPEATS).gap[0])
-    return measure(model, data, views, prior, progress=1.0).diagnose(0, gap, tol)
+        gap = float(measure(model, data, views, prior, generator, repeats=REPEATS).gap[0])
+    return measure(model, data, views, prior, generator, progress=1.0).diagnose(0, gap, tol)

@@ -1,4 +1,4 @@
-"""Where training runs: devices and ranks by Lightning Fabric, threads, random numbers, signals."""
+"""Where training runs: devices and ranks by Lightning Fabric, threads, signals."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -30,16 +31,21 @@ def launch(device: Device) -> Fabric:
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
+    from gedilearn.training.precision import PRECISIONS, Mixed
+
+    precision = PRECISIONS[device.precision]()
     try:
         fabric = Fabric(
             accelerator=device.accelerator,
             devices=device.devices,
             num_nodes=device.num_nodes,
-            precision=device.precision,
+            plugins=precision,
         )
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"device.accelerator={device.accelerator!r}: {reason}") from None
+    if isinstance(precision, Mixed):
+        precision.device = fabric.device.type
     fabric.launch()
     if dist.is_initialized():
         atexit.register(_leave)
@@ -64,7 +70,7 @@ def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
 
 def _check_memory(settings: Settings, point_shape: tuple[int, ...]) -> None:
     with torch.device("meta"):  # shapes without values
-        model = build_model(settings, point_shape, 1)
+        model = build_model(settings, point_shape, 1, generator=None)
     size, members = data_type(settings.device).itemsize, settings.training.n_init
     # Weights, their gradients and the two moments of Adam.
     weights = 4 * members * size * sum(p.numel() for p in model.parameters())
@@ -110,12 +116,12 @@ def others_alive(fabric: Fabric) -> Iterator[None]:
 
 @contextlib.contextmanager
 def working(threads: int | None, interruptible: bool) -> Iterator[Interrupt]:
-    """What training changes in the process, put back as it was at the end.
+    """What training changes in its thread, put back as it was at the end.
 
-    Global generators, the number of threads, denormal numbers; if `interruptible`, signals.
+    The number of torch's threads, denormal numbers; if `interruptible`, signals.
     """
     signals = deferred_signals(interruptible)
-    with torch.random.fork_rng(), limited_threads(threads), flushed_denormals(), signals as asked:
+    with limited_threads(threads), flushed_denormals(), signals as asked:
         yield asked
 
 
@@ -149,17 +155,33 @@ def deferred_signals(active: bool) -> Iterator[Interrupt]:
 
 @contextlib.contextmanager
 def limited_threads(number: int | None) -> Iterator[None]:
-    """Compute with this many threads; None changes nothing.
+    """Let torch compute with this many threads for the calling one; None changes nothing.
 
     Two threads gain little on small products and wait for each other whenever the machine has other
     work, which can slow a fit down tenfold.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
+    before = _set_own_threads(number)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _set_own_threads(before)
+
+
+_SETTING_THREADS = threading.Lock()
+
+
+def _set_own_threads(number: int | None) -> int:
+    """Set how many threads torch takes for the calling one; how many it took before.
+
+    torch.set_num_threads also sets the number for all threads that have not used torch yet. A new
+    thread puts that one back: a fit in another thread would take it for the process's own.
+    """
+    with _SETTING_THREADS, ThreadPoolExecutor(1) as new_thread:
+        of_others = new_thread.submit(torch.get_num_threads).result()
+        before = torch.get_num_threads()
+        torch.set_num_threads(number or before)
+        new_thread.submit(torch.set_num_threads, of_others).result()
+    return before
 
 
 @contextlib.contextmanager
@@ -167,7 +189,7 @@ def flushed_denormals() -> Iterator[None]:
     """Take numbers next to zero, below 1e-38, for zero, where the processor can.
 
     Confident predictions are full of them, and a processor works on them many times as long: they
-    make a step take twice its time.
+    make a step take twice its time. A processor has this setting once for each thread.
     """
     tiny = torch.full((), 1e-310, dtype=torch.float64)
     before = float(tiny * 1.0) == 0.0

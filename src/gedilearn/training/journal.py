@@ -66,7 +66,7 @@ class Journal:
             own = checkpoint.load_tree(folder, checkpoint.OWN.format(self.fabric.global_rank))
             shared = checkpoint.load_tree(folder, checkpoint.SHARED)
             self.seconds_before = shared["seconds"]
-            state = TrainState.load(setup, {"shared": shared, "own": own})
+            state = TrainState.load(setup, {"shared": shared, "own": own}, state.generators)
             if "good" not in own:
                 good = state.copy()
             elif own["good"] is not None:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gedilearn.models.build import spend
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
 from gedilearn.training.environment import launch, others_alive, reuse_freed_memory, working
+from gedilearn.training.generators import Generators
 from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import divergence
 from gedilearn.training.result import Result
@@ -39,15 +41,16 @@ def train(
     """Train to the end, from the newest checkpoint, if any.
 
     `data` is (n, ...), in the network's units, and gives one result; `more` are arguments of
-    `Setup.make`, by which there are several. All randomness comes from torch's global generators:
-    they are seeded here, saved with every checkpoint, and put back as they were at the end.
-    `on_step` is called after every iteration.
+    `Setup.make`, by which there are several. All randomness comes from generators of this training,
+    which are seeded here and saved with every checkpoint. `on_step` is called after every
+    iteration.
     """
     fabric, training = launch(settings.device), settings.training
     journal = Journal(training, fabric, run, verbose)
-    patient = working(settings.device.threads, interruptible=run is not None)
-    with others_alive(fabric), patient as interrupt, journal:
-        setup, state = begin(data, settings, fabric, **more)
+    work = working(settings.device.threads, interruptible=run is not None)
+    alive = others_alive(fabric)
+    with alive, work as interrupt, journal, Generators(fabric.device) as generators:
+        setup, state = begin(data, settings, fabric, generators, **more)
         state, good = journal.resume(setup, state)  # `good`: the last that had not diverged
         while state.stopped is None:
             state.iteration += 1
@@ -68,16 +71,23 @@ def train(
 
 
 def begin(
-    data: Tensor, settings: Settings, fabric: Fabric, **more: Any
+    data: Tensor,
+    settings: Settings,
+    fabric: Fabric,
+    generators: Generators | None = None,
+    **more: Any,
 ) -> tuple[Setup, TrainState]:
-    """All that the first iteration needs."""
+    """All that the first iteration needs; generators are made if none are given."""
     seed = settings.training.seed
+    generators = generators or Generators(fabric.device)
     reuse_freed_memory()
-    torch.manual_seed(seed)
     setup = Setup.make(data, settings, fabric, **more)
-    state = TrainState.begin(setup)
+    if setup.draws_globally:
+        generators.borrow_globals()
+    generators.seed(seed)
+    state = TrainState.begin(setup, generators)
     # From here on ranks draw different views and chains.
-    torch.manual_seed(seed + 1_000_003 * (1 + fabric.global_rank))
+    generators.seed(seed + 1_000_003 * (1 + fabric.global_rank))
     return setup, state
 
 
@@ -156,7 +166,8 @@ def look(
     """What rank 0 measures, on every rank, so that all decide alike."""
     data, views = setup.seen_by(state.results)
     judged = state.method.judged(state.model)
-    seen = measure(judged, data, views, state.prior, progress, repeats)
+    generator = state.generators.device
+    seen = measure(judged, data, views, state.prior, generator, progress, repeats)
     return seen._replace(gap=setup.fabric.broadcast(seen.gap))
 
 
@@ -171,7 +182,9 @@ def keep(
         kept.member = member
     kept.gap, kept.settled = gap, settles
     kept.target = None if seen.target is None else seen.target[member]
-    kept.state = state.method.judged(state.model).state_of(member)
+    judged = state.method.judged(state.model)
+    kept.state = judged.state_of(member)
+    spend(judged, 1, state.generators.cpu)
 
 
 def ends_early(setup: Setup, state: TrainState) -> bool:
@@ -283,10 +296,10 @@ def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
     assert state.stopped is not None
     kept, tol = state.kept[k], setup.settings.training.tol
     data, views = setup.seen_by([k])
-    model = kept.network(setup).eval()
+    model = kept.network(setup, state.generators.cpu).eval()
     final = state.method.conclude(model, data)
     gap = None if final or not setup.trains_bound(k) else kept.gap
-    diagnosis = examine(model, data, views, kept.target, tol, gap)
+    diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
     stopped, verdict = state.stopped, diagnosis.verdict
     if stopped == "diverged":
         times = f"after {state.recoveries} recoveries"

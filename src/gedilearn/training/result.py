@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +10,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from gedilearn import __version__
-from gedilearn.data.views import make_views
+from gedilearn.data.views import draws_globally, make_views
 from gedilearn.errors import InputError
-from gedilearn.models.build import build_model
+from gedilearn.models.build import build_model, has_foreign_encoder
 from gedilearn.models.energy import (
     EnergyModel,
     gradient_norms,
@@ -27,6 +27,7 @@ from gedilearn.models.energy import (
 from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import examine
+from gedilearn.training.generators import drawing
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.writing import write_tensors
 
@@ -75,21 +76,20 @@ class Result:
 
     def sample(self, n: int, steps: int, seed: int) -> Tensor:
         """Ends of Langevin chains of `steps` steps from uniform points of the box: (1, n, ...)."""
-        kernel = Kernel.of(self.settings.sampler, self.box)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            position = self.box.uniform(1, n)
-            with self.model.fixed():
-                return run(position, self.model.log_density, kernel, steps)
+        # A copy: chains change the mode of a network, which other threads may be using.
+        kernel, model = Kernel.of(self.settings.sampler, self.box), copy.deepcopy(self.model)
+        with drawing(seed, has_foreign_encoder(model)) as generator, model.fixed():
+            position = self.box.uniform(1, n, generator=generator)
+            return run(position, model.log_density, kernel, steps, generator)
 
-    def diagnose(self, x: Tensor, views: Callable[[Tensor], Tensor] | None) -> Diagnosis:
+    def diagnose(self, x: Tensor, views: Callable[..., Tensor] | None) -> Diagnosis:
         """Certificate and findings on data, which may be new; `views` replace the settings'."""
         settings, seed = self.settings, self.settings.training.seed
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            drawn = make_views(settings.views, x, settings.n_clusters, seed, views)
-            target = None if settings.prior is None else self.prior
-            return examine(self.model, x[None], [drawn], target, settings.training.tol)
+        drawn = make_views(settings.views, x, settings.n_clusters, seed, views)
+        target = None if settings.prior is None else self.prior
+        model = copy.deepcopy(self.model)
+        with drawing(seed, has_foreign_encoder(model) or draws_globally(drawn)) as generator:
+            return examine(model, x[None], [drawn], target, settings.training.tol, generator)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file keeps of it, beside the summary."""
@@ -119,7 +119,8 @@ class Result:
     ) -> Result:
         """From what `tensors` and `summary` gave; an encoder of the user's own is given again."""
         box = Box(tensors["box.low"], tensors["box.high"])
-        model = build_model(settings, tuple(box.low.shape), 1, encoder).to(box.low.dtype)
+        shape = tuple(box.low.shape)
+        model = build_model(settings, shape, 1, encoder, generator=None).to(box.low.dtype)
         own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
         model.load_state_dict(own)
         diagnosis = Diagnosis.from_json(summary["diagnosis"])

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from gedilearn.data.views import Views, make_views
+from gedilearn.data.views import Views, draws_globally, make_views
 from gedilearn.methods.method import Context, Forward, Method
 from gedilearn.methods.priors import Prior
 from gedilearn.models.build import build_model
@@ -162,7 +162,7 @@ class Setup:
         fabric: Fabric,
         *,
         encoder: nn.Module | None = None,
-        view_function: Callable[[Tensor], Tensor] | None = None,
+        view_function: Callable[..., Tensor] | None = None,
         n_results: int | None = None,
         factors: dict[str, Tensor] | None = None,
     ) -> Setup:
@@ -193,9 +193,15 @@ class Setup:
         both = (factors[name][result] for name in ("inv", "prior") if name in factors)
         return trains_bound(self.settings) and all(both)
 
-    def network(self, n_members: int) -> EnergyModel:
+    @property
+    def draws_globally(self) -> bool:
+        """Whether code of the user's own may draw from torch's global generators."""
+        return self.encoder is not None or any(map(draws_globally, self.views))
+
+    def network(self, n_members: int, generator: Generator) -> EnergyModel:
         """Freshly initialised."""
-        return build_model(self.settings, tuple(self.data.shape[2:]), n_members, self.encoder)
+        shape = tuple(self.data.shape[2:])
+        return build_model(self.settings, shape, n_members, self.encoder, generator=generator)
 
     def optimised(self, model: EnergyModel, stage: Stage) -> tuple[Forward, torch.optim.Optimizer]:
         """The model wrapped for the ranks, and a fresh optimiser of its parameters."""
@@ -209,7 +215,14 @@ class Setup:
         forward, optimizer = wrapped
         return forward, optimizer
 
-    def method(self, stage: Stage, results: Sequence[int], prior: Prior, calm: Calm) -> Method:
+    def method(
+        self,
+        stage: Stage,
+        results: Sequence[int],
+        prior: Prior,
+        calm: Calm,
+        generator: Generator,
+    ) -> Method:
         """The method of a stage with fresh chains and nothing remembered."""
         settings = self.settings
         weights = stage.weights.model_copy(
@@ -230,6 +243,7 @@ class Setup:
             prior=prior,
             box=self.box,
             factors=factors,
+            generator=generator,
             calm=calm.factor,
         )
         made: Method = METHODS[settings.method].make(context)

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.optim import Optimizer
 
 from gedilearn.data.views import draw_views
 from gedilearn.methods.method import Batch, Forward, Method
 from gedilearn.methods.priors import Prior, fixed, make_prior
+from gedilearn.models.build import spend
 from gedilearn.models.energy import EnergyModel
+from gedilearn.training.generators import Generators
 from gedilearn.training.setup import (
     Calm,
     Setup,
@@ -86,9 +88,9 @@ class Kept:
     trouble: str | None = None
     diverges: bool = False
 
-    def network(self, setup: Setup) -> EnergyModel:
+    def network(self, setup: Setup, generator: Generator) -> EnergyModel:
         """The network itself."""
-        model = setup.network(1).to(setup.data)
+        model = setup.network(1, generator).to(setup.data)
         model.load_state_dict(self.state)
         return model
 
@@ -106,6 +108,7 @@ class TrainState:
     method: Method  # with its memory and its chains
     batches: Batches
     kept: list[Kept]  # of every result
+    generators: Generators  # of all that is drawn, but the order of the batches
     iteration: int = 0
     recoveries: int = 0
     reported: set[str] = field(default_factory=set)  # findings that stand
@@ -128,22 +131,23 @@ class TrainState:
         stage, moment = self.stage, self.stage.view_progress(self.iteration)
         index = self.batches.next().to(data.device)
         x = data[:, index]
-        view = draw_views(views, index, x, moment)
+        generator = self.generators.device
+        view = draw_views(views, index, x, moment, generator)
         if self.method.two_views:
-            x = draw_views(views, index, x, moment)
+            x = draw_views(views, index, x, moment, generator)
         elif noise := setup.settings.views.data_noise:
-            x = x.add(torch.randn_like(x), alpha=noise)
+            x = x.add(torch.empty_like(x).normal_(generator=generator), alpha=noise)
         step, progress = self.iteration - stage.begin, stage.progress(self.iteration)
-        return Batch(index, x, view, step, progress), data
+        return Batch(index, x, view, step, progress, generator), data
 
     # --- how it comes about ------------------------------------------------------------------
 
     @classmethod
-    def begin(cls, setup: Setup) -> TrainState:
+    def begin(cls, setup: Setup, generators: Generators) -> TrainState:
         """The state before the first iteration."""
         stage, prior = first_stage(setup.settings), make_prior(setup.settings.prior)
-        results = list(range(setup.n_results))
-        state = cls._fresh(setup, stage, prior, Batches.of(setup), [], results=results)
+        results, batches = list(range(setup.n_results)), Batches.of(setup)
+        state = cls._fresh(setup, stage, prior, batches, [], generators, results=results)
         judged = state.method.judged(state.model)
         state.kept = [Kept(judged.state_of(state.contenders(k)[0])) for k in results]
         return state
@@ -156,6 +160,7 @@ class TrainState:
         prior: Prior,
         batches: Batches,
         kept: list[Kept],
+        generators: Generators,
         **more: Any,
     ) -> TrainState:
         """At the beginning of a stage: networks, a fresh optimiser, fresh chains.
@@ -163,19 +168,24 @@ class TrainState:
         The networks are new while clusters are sought; for the density they are the kept ones.
         """
         results = more.pop("results", list(range(len(kept))))
-        model = setup.network(n_contenders(setup.settings, stage) * len(results))
+        n_members = n_contenders(setup.settings, stage) * len(results)
+        model = setup.network(n_members, generators.cpu)
         if stage.name == "density":
-            found = EnergyModel.join([one.network(setup) for one in kept])
+            found = EnergyModel.join([one.network(setup, generators.cpu) for one in kept])
+            spend(found, found.n_members, generators.cpu)
             model.to(setup.data).load_state_dict(found.state_dict())
             prior = fixed([one.target for one in kept], setup.settings.n_clusters)
         forward, optimizer = setup.optimised(model, stage)
-        method = setup.method(stage, results, prior, Calm(more.get("recoveries", 0)))
-        return cls(stage, results, model, forward, optimizer, prior, method, batches, kept, **more)
+        calm = Calm(more.get("recoveries", 0))
+        method = setup.method(stage, results, prior, calm, generators.device)
+        trained = (model, forward, optimizer, prior, method, batches, kept, generators)
+        return cls(stage, results, *trained, **more)
 
     def enter(self, setup: Setup, stage: Stage) -> TrainState:
         """The state at the beginning of the next stage, for all results."""
         more = {name: getattr(self, name) for name in ("iteration", "recoveries", "reported")}
-        return self._fresh(setup, stage, self.prior, self.batches, self.kept, **more)
+        same = (self.prior, self.batches, self.kept, self.generators)
+        return self._fresh(setup, stage, *same, **more)
 
     def recover(self, setup: Setup, good: Tree | None) -> TrainState:
         """The last good state, or the beginning, with new random numbers, new chains and more calm.
@@ -185,13 +195,13 @@ class TrainState:
         recoveries = self.recoveries + 1
         seed = setup.settings.training.seed + 7919 * recoveries + setup.fabric.global_rank
         if good is None:
-            torch.manual_seed(seed)
-            return self._fresh(
-                setup, self.stage, self.prior, self.batches, self.kept, recoveries=recoveries
-            )
-        back = self.load(setup, copy.deepcopy(good))
-        torch.manual_seed(seed)
-        method = setup.method(back.stage, back.results, back.prior, Calm(recoveries))
+            self.generators.seed(seed)
+            same = (self.stage, self.prior, self.batches, self.kept, self.generators)
+            return self._fresh(setup, *same, recoveries=recoveries)
+        back = self.load(setup, copy.deepcopy(good), self.generators)
+        self.generators.seed(seed)
+        calm, generator = Calm(recoveries), self.generators.device
+        method = setup.method(back.stage, back.results, back.prior, calm, generator)
         method.load_state(copy.deepcopy(good["shared"]["method"]))
         return replace(back, method=method, recoveries=recoveries)
 
@@ -208,6 +218,9 @@ class TrainState:
         self.method.select(members)
         if self.prior.state is not None:
             self.prior.state = self.prior.state[members]
+        # For the model, each of its moments, and a teacher, if the method has one.
+        for _ in range(1 + len(MOMENTS) + (self.method.judged(model) is not model)):
+            spend(model, model.n_members, self.generators.cpu)
         return replace(self, results=results, model=model, forward=forward, optimizer=optimizer)
 
     # --- saving and loading ------------------------------------------------------------------
@@ -229,10 +242,7 @@ class TrainState:
             "stopped": self.stopped,
             "trouble": self.trouble,
         }
-        own: Tree = {"rng": torch.get_rng_state(), "batches": self.batches.state()}
-        device = next(self.model.parameters()).device
-        if device.type == "cuda":
-            own["cuda_rng"] = torch.cuda.get_rng_state(device)
+        own: Tree = self.generators.state() | {"batches": self.batches.state()}
         if self.method.chains is not None and with_chains:
             own["buffer"] = self.method.chains.positions
         return {"shared": shared, "own": own}
@@ -242,8 +252,8 @@ class TrainState:
         return copy.deepcopy(self.save(with_chains=False))
 
     @classmethod
-    def load(cls, setup: Setup, tree: Tree) -> TrainState:
-        """The state that `save` gave; the global generators go on from there too."""
+    def load(cls, setup: Setup, tree: Tree, generators: Generators) -> TrainState:
+        """The state that `save` gave; the generators go on from there too."""
         shared, own, settings = tree["shared"], tree["own"], setup.settings
         stage = first_stage(settings)
         if shared["stage"] == "density":
@@ -259,6 +269,7 @@ class TrainState:
             make_prior(settings.prior),
             batches,
             [Kept(**values) for values in shared["kept"]],
+            generators,
             reported=set(shared["reported"]),
             **{name: shared[name] for name in plain},
         )
@@ -273,9 +284,7 @@ class TrainState:
             state.prior.state = shared["prior"].to(setup.data.device)
         if state.method.chains is not None and "buffer" in own:
             state.method.chains.positions = own["buffer"].to(setup.data)
-        torch.set_rng_state(own["rng"])
-        if "cuda_rng" in own:
-            torch.cuda.set_rng_state(own["cuda_rng"], setup.fabric.device)
+        generators.load_state(own)
         return state
 
 
