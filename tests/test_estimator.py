@@ -407,6 +407,7 @@ def test_a_saved_model_comes_back_with_all_it_knew(tmp_path: Path, moons, fitted
         (nn.Linear(2, 0), "width 0"),
         (nn.LSTM(2, 3), "does not take points"),  # gives a tuple
         (nn.Module(), "does not take points"),
+        (nn.Linear(2, 3, device="meta"), "without values"),
     ],
 )
 def test_an_encoder_that_gives_no_vectors_is_refused(moons, encoder, words: str) -> None:

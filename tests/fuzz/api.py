@@ -32,7 +32,7 @@ def attempt(call):
     before = set(pathlib.Path(".").rglob("*"))
     try:
         return call()
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, MemoryError) as error:
         if isinstance(error, UnicodeError):
             raise
         assert set(pathlib.Path(".").rglob("*")) == before, "a refusal left files"

@@ -28,7 +28,7 @@ FILES = [
     *("o.csv", "o.npy", "o.json", "o.txt", "o", "", "t/x.npy", "no/o.csv", "t", "\udcff.csv"),
     *("o.CSV", "a" * 300 + ".csv", "/proc/o.csv", "./-.csv", "t/x.npy/o.csv", "file.csv"),
 ]
-FOLDERS = ["o", "o/p", "t", "t/run", "t/x.npy", "t/x.npy/o", "", "\udcff", "a" * 300, "/proc/o"]
+FOLDERS = ["o", "o/p", "t", "t/run", "t/x.npy", "t/x.npy/o", "\udcff", "a" * 300, "/proc/o"]
 SIZES = ["8", "8x8", "0", "x", "8x", "-1", "99999999", "4096x4096", "٣x3"]
 NAMES = ["", ",", "moons", "moons,moons", "no", "gedi", "no-gen,no", "\udcff", "digits"]
 SETS = ["training.max_iter=1", "a", "=", "a=1", "training.max_iter=", "n_clusters=3"]
@@ -86,7 +86,7 @@ COMMANDS: dict[str, tuple[list[list[str]], list[str], dict[str, list[Any]]]] = {
     ),
     "reproduce images": (
         [],
-        ["--data", "digits", "--iterations", "1", "--samples", "0", "--methods", "no-gen"],
+        ["--data", "mnist", "--iterations", "1", "--samples", "0", "--methods", "no-gen"],
         {"--data": NAMES, "--methods": NAMES, "--samples": NUMBERS, "--ood": DATA, "--set": SETS}
         | {"--out": FOLDERS, "--weights": FILES, "--seeds": NUMBERS},
     ),

@@ -122,7 +122,7 @@ def awaits_others(path: str, value: Any) -> bool:
     if path not in ("device.devices", "device.num_nodes"):
         return False
     try:
-        return 1 < float(value) < 10
+        return 1 < float(value) < (10 if path == "device.devices" else math.inf)
     except (TypeError, ValueError, OverflowError):
         return isinstance(value, list)
 

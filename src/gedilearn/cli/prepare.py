@@ -63,6 +63,7 @@ def choose(
     if files:
         from gedilearn.report.figures import choice_figure
 
+        files[0].parent.mkdir(parents=True, exist_ok=True)
         write_json(files[0], choice.to_json(), indent=1, new=True)
         choice_figure(choice, files[1])
     shown = {

@@ -299,6 +299,7 @@ def landscape(
     rows = experiment.run([0])
     experiment.show(rows, make_console())
     for file, text in zip(files, (rows_as_csv(rows), experiment.markdown(rows)), strict=False):
+        file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, text, new=True)
         Screen().message(f"written: {file}")
 

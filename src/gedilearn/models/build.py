@@ -118,6 +118,8 @@ def _image_encoder(
 def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:
     if not isinstance(encoder, nn.Module):
         raise InputError(f"encoder must be a torch.nn.Module, got {type(encoder).__name__}")
+    if any(tensor.is_meta for tensor in (*encoder.parameters(), *encoder.buffers())):
+        raise InputError("encoder has tensors without values (device 'meta'): give it some")
     # Of single precision, like all that is built here; Fabric makes it double where that is asked.
     copies = [copy.deepcopy(encoder).float() for _ in range(n_members)]
     for other in copies[1:]:
