@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
 from gedilearn.settings import Settings, resolve
-from gedilearn.training.environment import check_machine
+from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.result import Result, Score, load_model, save_model
@@ -276,6 +277,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
             raise InputError(f"n_samples={n_samples}: at least 1 is needed")
         if steps < 0:
             raise InputError(f"steps={steps}: at least 0 are needed")
+        # The points, their gradients and noise; in double precision at the end.
+        size = 24 * n_samples * math.prod(self.point_shape_)
+        check_memory(f"{n_samples} points", size, "n_samples")
         position = self.result_.sample(n_samples, steps, seed_of(random_state))[0]
         return self.scaling_.undo(position.numpy()), self.result_.labels(position)
 

@@ -158,17 +158,8 @@ OTHERS = {
     "views": VIEWS,
     "encoder": ENCODERS,
     "settings": [
-        *(
-            "{'training.max_iter': 2, 'density.iterations': 1}",
-            "[]",
-            "5",
-            "'a'",
-            "{1: 2}",
-            "{'a': 1}",
-            "{None: 1}",
-            "[('a', 1)]",
-        ),
-        "{'views': {}}",
+        *("[0]", "5", "'a'", "{1: 2}", "{'a': 1}", "{None: 1}", "[('a', 1)]", "{'views': {}}"),
+        "{'training.max_iter': 2, 'density.iterations': 1}",
     ],
 }
 
