@@ -345,7 +345,7 @@ def test_a_damaged_config_is_refused(run):
 def test_a_truncated_model_is_refused(run, keep):
     cut(run / "model.safetensors", keep)
     for arguments in (["predict", run, "x.npy"], ["score", run, "x.npy"], ["sample", run]):
-        assert "not a readable safetensors file" in refusal(*arguments)
+        assert "model.safetensors is damaged" in refusal(*arguments)
 
 
 def test_a_file_of_tensors_that_is_no_model_is_refused(run):
@@ -503,7 +503,64 @@ def test_a_pipe_to_a_full_disk_is_one_line(run):
     assert result.stderr == "error: No space left on device\n"
 
 
+# --- files that stall or swell ------------------------------------------------------------------
+
+
+def test_a_config_that_never_ends_or_unfolds_is_refused(run):
+    bomb = [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 10)]
+    (run / "config.yaml").write_text("\n".join(["a0: &a0 [x]", *bomb]))
+    commands = (["predict", run, "x.npy"], ["resume", run], ["report", run])
+    for command in commands:
+        assert "config.yaml is damaged" in refusal(*command)
+    (run / "config.yaml").unlink()
+    (run / "config.yaml").symlink_to("/dev/zero")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("test_bad_input.contents", lambda _: {})  # which would read it
+        for command in commands:
+            assert "config.yaml: not a regular file" in refusal(*command)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused(run):
+    unfinish(run)
+    for name in ("metrics.jsonl", "events.jsonl", "checkpoint/latest.json", "config.yaml"):
+        (run / name).rename("kept")
+        os.mkfifo(run / name)
+        assert f"{name}: not a regular file" in refusal("resume", run, "--data", "x.npy")
+        (run / name).unlink()
+        Path("kept").rename(run / name)
+    os.mkfifo("model")
+    assert "model: not a regular file" in refusal("sample", "model")
+
+
+def test_the_limit_of_what_is_read_is_set_by_the_environment(run, monkeypatch):
+    monkeypatch.setenv("GEDI_MAX_GB", "1e-6")
+    assert "GEDI_MAX_GB=" in refusal("fit", "x.npy", "-k", 2)
+    assert "GEDI_MAX_GB=" in refusal("sample", run)
+    monkeypatch.setenv("GEDI_MAX_GB", "lots")
+    assert "give a number of gigabytes" in refusal("fit", "x.npy", "-k", 2)
+
+
+def test_names_of_columns_that_no_config_could_hold_are_refused(monkeypatch):
+    names = ",".join(f"c{k:039}" for k in range(100))
+    Path("x.csv").write_text(f"{names}\n" + "\n".join([",".join("1" * 100)] * 4))
+    monkeypatch.setenv("GEDI_MAX_GB", "0.004")
+    assert "the names of its columns: 4800 bytes" in fit_refusal("x.csv")
+
+
 # --- names --------------------------------------------------------------------------------------
+
+
+def test_names_that_are_not_utf_8_are_read_back_and_leave_nothing_behind(finished):
+    name = os.fsdecode(b"\xff")
+    shutil.copy(finished / "x.npy", f"{name}.npy")
+    accept("fit", f"{name}.npy", "-k", 2, *SHORT)
+    run = f"gedi-runs/{name}-1"
+    accept("resume", run)
+    accept("diagnose", run)
+    accept("report", run)
+    accept("predict", run, f"{name}.npy", "--out", f"{name}.csv")
+    assert sorted(os.listdir()) == sorted(["gedi-runs", f"{name}.npy", f"{name}.csv"])
+    assert not [p for p in Path.cwd().rglob("*") if p.name.endswith(".part")]
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest():

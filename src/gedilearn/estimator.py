@@ -22,12 +22,16 @@ from gedilearn.arguments import Arguments, seed_of
 from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
-from gedilearn.settings import Settings, resolve
+from gedilearn.files import RESTORE, reading
+from gedilearn.settings import Settings
+from gedilearn.training.config import read_config, settings_of
 from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
+from gedilearn.training.model_file import open_model, read_tensors, save_model, settings_in
 from gedilearn.training.monitor import Diagnosis
-from gedilearn.training.result import Result, Score, load_model, save_model
-from gedilearn.training.run_directory import RunDirectory, read_config
+from gedilearn.training.result import Result, Score
+from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.saved import check_checkpoint
 from gedilearn.writing import is_first_process
 
 Self = TypeVar("Self", bound="GEDI")
@@ -153,18 +157,19 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         An encoder, or views given as a function, must be given again in `others`.
         """
         config = read_config(run_dir)
-        for name in config.get("objects", []):
+        for name in config.objects:
             if name not in others:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
         model = cls()
         data = model.validate(X, reset=True)
-        settings = resolve(config.get("settings", {}), data.shape)
+        settings = settings_of(run_dir, config, data.shape)
         fitted_as = cls.from_settings(settings, run_dir=run_dir, **others)
         model.set_params(**fitted_as.get_params(deep=False))
-        check_machine(settings, data.shape[1:])
-        if config.get("data", {}).get("fingerprint") != fingerprint(data):
+        if config.data.fingerprint != fingerprint(data):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
         run = RunDirectory(run_dir)
+        check_checkpoint(run, settings, data.shape[1:], model.encoder_object())
+        check_machine(settings, data.shape[1:])
         with run.held():
             return model._train(data, settings, run)
 
@@ -321,28 +326,25 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
 
         An encoder, or views given as a function, must be given again in `others`.
         """
-        tensors, header = load_model(Path(path))
-        try:
-            return cls._from_file(tensors, header, others)
-        except (KeyError, TypeError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{path} is not a complete model of gedi-learn ({reason})") from None
-
-    @classmethod
-    def _from_file(
-        cls: type[Self], tensors: dict[str, Tensor], header: dict[str, Any], others: dict[str, Any]
-    ) -> Self:
-        shape = (len(tensors["labels"]), *tensors["box.low"].shape)
-        settings = resolve(header["settings"], shape)
-        if "encoder" in header["objects"] and "encoder" not in others:
+        file, header = open_model(Path(path))
+        settings = settings_in(file, header)
+        if "encoder" in header.objects and "encoder" not in others:
             raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
         model = cls.from_settings(settings, **others)
-        result = Result.read(settings, tensors, header["summary"], model.encoder_object())
-        scaling = Scaling.from_json(header["scaling"])
+        encoder = model.encoder_object()
+        tensors = read_tensors(file, settings, encoder)
+        with reading(path, RESTORE, ours=True):
+            result = Result.read(settings, tensors, header.summary, encoder)
+            scaling, names = Scaling.from_json(header.scaling), header.feature_names_in
+            width = len(result.box.low)
+            if header.n_features_in != width or len(names) not in (0, width):
+                raise ValueError("n_features_in or feature_names_in of other data")
+            if scaling.offset.shape != Scaling.shape(tuple(result.box.low.shape)):
+                raise ValueError("scaling of other data")
         model.adopt(result, scaling, tensors["labels"].numpy())
-        model.n_features_in_ = header["n_features_in"]
-        if header["feature_names_in"]:
-            model.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
+        model.n_features_in_ = header.n_features_in
+        if names:
+            model.feature_names_in_ = np.array(names, dtype=object)
         return model
 
     # --- helpers -----------------------------------------------------------------------------

@@ -58,9 +58,9 @@ def remove_leftovers(folder: Path, of: str | None = None) -> None:
 
 
 def write_text(path: Path, text: str, *, new: bool = False) -> None:
-    """Replace a file's content by this text."""
+    """Replace a file's content by this text; bytes in it that are no UTF-8 are spelled out."""
     with replacing(path, new=new) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: Path, content: Any, indent: int | None = 2, *, new: bool = False) -> None:

@@ -254,6 +254,24 @@ def test_complex_images_and_arrays_that_are_there_twice_are_refused(tmp_path):
     assert "there twice" in refusal(read_svhn, mat_file(tmp_path, x, x))
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+def test_no_changed_byte_of_a_matlab_file_does_more_than_be_refused(tmp_path, compressed):
+    path = tmp_path / "a.mat"
+    savemat(path, digits(2), do_compression=compressed)
+    whole = path.read_bytes()
+    images = read_svhn(path)[0]
+    refused = 0
+    for place in [*range(120, 240), *range(len(whole) - 80, len(whole))]:
+        for value in (0, 1, 14, 127, 255):
+            path.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
+            try:
+                assert read_svhn(path)[0].shape == images.shape
+            except InputError as error:
+                refused += 1
+                assert str(path) in str(error)
+    assert refused > 100
+
+
 # --- idx ----------------------------------------------------------------------------------------
 
 

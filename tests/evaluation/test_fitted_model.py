@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from markdown_it import MarkdownIt
 from PIL import Image
 from safetensors.numpy import load_file
 from sklearn.linear_model import LogisticRegression
@@ -302,10 +304,29 @@ def test_vectors_have_everything_but_pictures_of_images(points, tmp_path):
     assert trivial["distance_from_mean"]["auroc"] == pytest.approx(pairs(*norms))
 
 
-def test_names_do_not_break_the_table(model, test, colour):
-    result = evaluate(model, None, test, others={"a|b": colour}, **CHEAP)
-    rows = [line for line in markdown(result).splitlines() if line.startswith("|")]
-    assert {line.replace("\\|", "").count("|") for line in rows} == {4}
+HOSTILE = "a|b <script>`c`</script> *d* _e_ [f](http://g) &amp; \\| ~~h~~ #\n\n# i"
+
+
+def test_names_stay_text_in_the_page(model, test, colour):
+    named = replace(test, name=HOSTILE)
+    result = evaluate(model, None, named, others={HOSTILE: colour}, **CHEAP)
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parsed = parser.parse(markdown(result))
+    inline = [token for token in parsed if token.type == "inline"]
+    name = " ".join(HOSTILE.split())
+    assert sum(name in "".join(t.content for t in token.children) for token in inline) >= 4
+    kinds = {child.type for token in inline for child in token.children} | {t.type for t in parsed}
+    assert not kinds & {
+        "html_inline",
+        "html_block",
+        "code_inline",
+        "link_open",
+        "em_open",
+        "s_open",
+    }
+    cells = sum(token.type in ("td_open", "th_open") for token in parsed)
+    assert cells == 3 * sum(token.type == "tr_open" for token in parsed)
+    assert sum(token.type == "heading_open" for token in parsed) == 1
 
 
 @pytest.mark.parametrize(

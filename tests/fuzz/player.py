@@ -179,7 +179,7 @@ class Player:
 # --- the verdict --------------------------------------------------------------------------------
 
 # Iterations without end, in the words of --set, of options, of YAML and of Python.
-LONG = re.compile(r"(max_iter|iterations|steps)['\"]?(=|: ?| )\+?(\d{3,}|\d(\.\d*)?e\+?\d)")
+LONG = re.compile(r"(max_iter|iterations|steps)['\"]?(=|: ?| )\+?([\d_]{3,}|\d(\.\d*)?e\+?\d)")
 ERROR = re.compile(r"^(error|Error): .", re.MULTILINE)
 
 

@@ -119,7 +119,8 @@ def test_the_verdict_is_in_plain_words(
         {"name": "n", "value": 1, "threshold": 2, "ok": False, "words": "w", "mode": mode}
         for mode in failed_modes
     ]
-    change_summary(run, certified=certified, gap=gap, diagnosis={"findings": findings})
+    diagnosis = {"findings": findings, "gap": gap, "tol": 0.01}
+    change_summary(run, certified=certified, gap=gap, diagnosis=diagnosis)
     html = write_report(run).read_text()
     assert f"<strong>{head}</strong>" in html
     assert ('class="verdict good"' in html) == (head == "Certified")
@@ -173,22 +174,17 @@ def test_events_are_in_the_order_of_time(run: Path) -> None:
 
 def test_text_from_files_stays_text(run: Path) -> None:
     clean = Parsed(write_report(run).read_text())
+    config = yaml.safe_load((run / "config.yaml").read_text())
     change_config(
         run,
-        data={"source": HOSTILE, HOSTILE: HOSTILE, "shape": [HOSTILE]},
+        data=config["data"] | {"source": HOSTILE, HOSTILE: HOSTILE, "fingerprint": HOSTILE},
         version=HOSTILE,
-        settings={HOSTILE: HOSTILE},
+        settings=config["settings"] | {HOSTILE: HOSTILE},
         objects=[HOSTILE],
     )
-    finding = {"name": HOSTILE, "value": HOSTILE, "threshold": HOSTILE, "words": HOSTILE}
-    change_summary(
-        run,
-        verdict=HOSTILE,
-        stopped=HOSTILE,
-        seconds=HOSTILE,
-        gap=HOSTILE,
-        diagnosis={"findings": [finding | {"mode": HOSTILE}]},
-    )
+    finding = {"name": HOSTILE, "value": 1, "threshold": 1, "ok": False, "words": HOSTILE}
+    diagnosis = {"findings": [finding | {"mode": HOSTILE}], "gap": 1, "tol": 1}
+    change_summary(run, verdict=HOSTILE, diagnosis=diagnosis)
     event = {"time": HOSTILE, "kind": HOSTILE, "message": HOSTILE, "iteration": HOSTILE}
     (run / "events.jsonl").write_text(json.dumps(event) + "\n")
     html = write_report(run).read_text()

@@ -5,9 +5,18 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gedilearn.errors import InputError
-from gedilearn.training.run_directory import RunDirectory, read_config, read_lines
+from gedilearn.files import read_json_lines
+from gedilearn.training.config import read_config
+from gedilearn.training.run_directory import RunDirectory
+
+CONFIG = {
+    "settings": {"n_clusters": 3},
+    "objects": [],
+    "data": {"source": None, "shape": [30, 2], "fingerprint": "abc"},
+}
 
 
 def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -19,9 +28,9 @@ def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path) 
 
 def test_an_empty_folder_or_one_cut_off_at_birth_is_taken(tmp_path: Path) -> None:
     (tmp_path / ".config.yaml.part").write_text("form")
-    with RunDirectory.create(tmp_path, {"settings": {}}):
+    with RunDirectory.create(tmp_path, CONFIG):
         pass
-    assert read_config(tmp_path)["settings"] == {}
+    assert read_config(tmp_path).settings == {"n_clusters": 3}
 
 
 def test_a_folder_in_use_is_refused_and_one_that_is_left_is_not(tmp_path: Path) -> None:
@@ -67,7 +76,8 @@ def test_of_many_processes_at_once_one_gets_the_folder(tmp_path: Path) -> None:
         "from gedilearn.training.run_directory import RunDirectory\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
-        "with RunDirectory.create(sys.argv[1], {'who': sys.argv[2]}):\n"
+        "config = {'settings': {}, 'objects': [sys.argv[2]]}\n"
+        "with RunDirectory.create(sys.argv[1], config):\n"
         "    time.sleep(0.5)\n"
         "    print('mine', flush=True)\n"
     )
@@ -90,7 +100,8 @@ def test_of_many_processes_at_once_one_gets_the_folder(tmp_path: Path) -> None:
     ends = [process.communicate(timeout=60) for process in together]
     winners = [who for who, (out, _) in enumerate(ends) if out == "mine\n"]
     assert len(winners) == 1
-    assert read_config(tmp_path / "run")["who"] == str(winners[0])
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert config["objects"] == [str(winners[0])]
     for who, (_, errors) in enumerate(ends):
         assert who in winners or "in use" in errors or "exists already" in errors
 
@@ -103,7 +114,7 @@ def test_rewinding_drops_later_and_half_written_lines(tmp_path: Path) -> None:
     with open(run.path / "metrics.jsonl", "a") as file:
         file.write('{"iteration": 40, "ga')
     run.rewind(20)
-    rows = read_lines(run.path / "metrics.jsonl")
+    rows = read_json_lines(run.path / "metrics.jsonl")
     assert [row["iteration"] for row in rows] == [10, 20]
     assert rows[0]["gap"] == ["nan"]
 

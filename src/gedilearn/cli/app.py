@@ -8,6 +8,7 @@ needs when it runs.
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import sys
 import warnings
@@ -39,6 +40,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         logging.disable(logging.INFO)  # the launcher's remarks on how many processes there are
+        if isinstance(sys.stdout, io.TextIOWrapper):  # names of files need not be text
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             with warnings.catch_warnings():
                 if not sys.warnoptions:
@@ -200,7 +203,9 @@ Quiet = Annotated[
 
 def changes(given: Sequence[str] | None) -> dict[str, Any]:
     """The settings of `--set NAME=VALUE`, by dotted name."""
-    import yaml
+    from yaml import YAMLError
+
+    from gedilearn.files import yaml_value
 
     found = {}
     for assignment in given or []:
@@ -208,8 +213,8 @@ def changes(given: Sequence[str] | None) -> dict[str, Any]:
         if not equals:
             raise InputError(f"--set {assignment}: write it as name=value")
         try:
-            found[name] = yaml.safe_load(text)
-        except yaml.YAMLError:
+            found[name] = yaml_value(text)
+        except YAMLError:
             raise InputError(f"--set {assignment}: the value is not valid YAML") from None
     return found
 

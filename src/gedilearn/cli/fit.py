@@ -143,13 +143,14 @@ def resume(
     gedi resume gedi-runs/points-1
     gedi resume gedi-runs/points-1 --data /new/place/points.csv
     """
-    from gedilearn.cli.runs import data_section, load_source, resume_command
+    from gedilearn.cli.runs import load_source, resume_command
     from gedilearn.estimator import GEDI
-    from gedilearn.training.run_directory import RunDirectory, read_config
+    from gedilearn.training.config import read_config
+    from gedilearn.training.run_directory import RunDirectory
 
     config, files, screen = read_config(run), RunDirectory(run), Screen(as_json, quiet)
     finished = files.model.exists() and files.summary.exists()
-    if finished and (files.labels.exists() or not (data or data_section(config).get("source"))):
+    if finished and (files.labels.exists() or not (data or config.data.source)):
         screen.message(f"{run} is finished already")
         _show(GEDI.load(files.model), None, run, screen)
         return

@@ -152,6 +152,12 @@ def new_files(folder: Path | None, *names: str) -> list[Path]:
     return files
 
 
+def write_new(path: Path, text: str) -> None:
+    """Write one of the `new_files`, into its folder, which is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text, new=True)
+
+
 def make_console() -> Console:
     """Text as it is: names of files and columns may hold what rich takes for markup."""
     from rich.console import Console

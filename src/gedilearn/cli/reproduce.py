@@ -16,17 +16,16 @@ import typer
 from typer.core import TyperGroup
 
 from gedilearn.cli.app import Changes, Outside, Probe, Seed, app, changes, interruptible, outside
-from gedilearn.cli.output import Screen, make_console, new_files
+from gedilearn.cli.output import Screen, make_console, new_files, write_new
 from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
 from gedilearn.writing import write_text
 
 ROOT = Path("gedi-runs")
-MOST_SEEDS = 10_000
-Number: Any = partial(typer.Option, metavar="N", min=1)
+Number: Any = partial(typer.Option, metavar="N", min=1, max=1_000_000)
 Names: Any = partial(typer.Option, metavar="A,B")
-Seeds = Annotated[int, Number(max=MOST_SEEDS, help="Seeds 0 to N-1.")]
-Workers = Annotated[int, Number(min=None, help="Fits at once, a process each.")]
+Seeds = Annotated[int, Number(help="Seeds 0 to N-1.")]
+Workers = Annotated[int, Number(min=None, max=None, help="Fits at once, a process each.")]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -237,7 +236,7 @@ def images(
         ),
     ] = None,
     seeds: Annotated[
-        int | None, Number(max=MOST_SEEDS, help="Seeds 0 to N-1; 5 on mnist and digits, else 1.")
+        int | None, Number(help="Seeds 0 to N-1; 5 on mnist and digits, else 1.")
     ] = None,
     ood: Outside = None,
     samples: Annotated[
@@ -299,8 +298,7 @@ def landscape(
     rows = experiment.run([0])
     experiment.show(rows, make_console())
     for file, text in zip(files, (rows_as_csv(rows), experiment.markdown(rows)), strict=False):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, text, new=True)
+        write_new(file, text)
         Screen().message(f"written: {file}")
 
 

@@ -20,7 +20,10 @@ from gedilearn.data.load import is_folder, is_name, load
 from gedilearn.data.sources import split_for_testing
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.training.run_directory import RunDirectory, read_config
+from gedilearn.files import YAML, check_size
+from gedilearn.training.config import Config, read_config
+from gedilearn.training.model_file import open_model
+from gedilearn.training.run_directory import RunDirectory
 
 # --- reading data -------------------------------------------------------------------------------
 
@@ -36,14 +39,11 @@ def image_options(size: str | None, skip_broken: bool) -> dict[str, Any]:
     return {"size": sides, "broken": "skip" if skip_broken else "refuse"}
 
 
-def image_options_of_run(config: dict[str, Any], data: str) -> dict[str, Any]:
+def image_options_of_run(config: Config | None, data: str) -> dict[str, Any]:
     """For `load`: as the folder of a run was read, if `data` is a folder."""
-    if not is_folder(data):
+    if not is_folder(data) or config is None:
         return {}
-    described = data_section(config)
-    size, skipped = described.get("size"), described.get("broken") == "skip"
-    sides = tuple(size) if isinstance(size, list) else None
-    return {"size": sides, "broken": "skip" if skipped else "refuse"}
+    return {"size": config.data.size, "broken": config.data.broken}
 
 
 def read(data: str, screen: Screen, **options: Any) -> Dataset:
@@ -62,6 +62,7 @@ def describe(
 ) -> dict[str, Any]:
     """What a config says of its data, so that `load_source` finds and reads it again."""
     names = list(dataset.columns or ())
+    check_size(sum(len(name) + 8 for name in names), f"{data}: the names of its columns", YAML)
     described: dict[str, Any] = {
         "source": lasting(data),
         "label_column": label_column,
@@ -72,31 +73,25 @@ def describe(
     return described
 
 
-def data_section(config: dict[str, Any]) -> dict[str, Any]:
-    """What a config says of its data."""
-    section = config.get("data")
-    return section if isinstance(section, dict) else {}
-
-
 def load_source(
     run: Path,
-    config: dict[str, Any],
+    config: Config | None,
     data: str | None,
     remedy: str,
     screen: Screen,
     columns: list[str] | None = None,
 ) -> Dataset:
     """The data that a run was fitted to, at its old place or at `data`."""
-    described = data_section(config)
-    source = data or described.get("source")
+    described = config.data if config else None
+    source = data or (described.source if described else None)
     if source is None:
         kind = "" if config else "is a model file, which "
         raise InputError(f"{run} {kind}does not name its data: {remedy}")
     if data is None and not is_name(source) and not Path(source).exists():
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
     options = image_options_of_run(config, source)
-    options["label_column"] = described.get("label_column")
-    options["columns"] = columns or described.get("columns")
+    options["label_column"] = described.label_column if described else None
+    options["columns"] = columns or (described.columns if described else None)
     return read(source, screen, **options)
 
 
@@ -148,29 +143,36 @@ class Fitted:
 
     path: the run directory or model file as given
     file: the model file
-    config: of the run directory; empty for a model file
+    config: of the run directory; None for a model file
     columns: names of the columns, if known
+    objects: arguments of the fit that are in no file
     """
 
     path: Path
     file: Path
     model: GEDI
-    config: dict[str, Any]
+    config: Config | None
     columns: list[str] | None
+    objects: list[str]
 
     @classmethod
     def open(cls, path: Path) -> Fitted:
         """The model of a run directory or of a file."""
-        file, config = path, {}
+        file, config = path, None
         if path.is_dir():
             file, config = RunDirectory(path).model, read_config(path)
             if not file.exists():
                 raise InputError(f"{path} is not finished: {resume_command(path)}")
         model = GEDI.load(file)
-        columns = data_section(config).get("columns")
+        if config is not None and config.data.shape[1:] != model.point_shape_:
+            raise InputError(
+                f"{path}: its config is of points {config.data.shape[1:]}, its model of "
+                f"{model.point_shape_}: restore the files, or fit anew"
+            )
+        columns = config.data.columns if config else None
         if columns is None and hasattr(model, "feature_names_in_"):
             columns = model.feature_names_in_.tolist()
-        return cls(path, file, model, config, columns)
+        return cls(path, file, model, config, columns, open_model(file)[1].objects)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -216,8 +218,8 @@ class Fitted:
                 raise
             screen.message(f"without training data: {error}")
             return None
-        expected = data_section(self.config).get("fingerprint")
-        if self.config and fingerprint(as_numbers(data.x, data.name)) != expected:
+        x = as_numbers(data.x, data.name)
+        if self.config and fingerprint(x) != self.config.data.fingerprint:
             screen.message(
                 f"careful: {data.name} is not, or no longer, what {self.path} was fitted to (the "
                 "fingerprints differ); what is said of training data holds for other points"
@@ -228,14 +230,14 @@ class Fitted:
         self, trained: Dataset | None, train: str | None, test: str | None, screen: Screen
     ) -> Dataset:
         """What was asked for, the test images of a fetched set, or else the training data."""
-        described = data_section(self.config)
-        source = train or described.get("source")
+        described = self.config.data if self.config else None
+        source = train or (described.source if described else None)
         test = test or split_for_testing(source)
         if trained is not None and (test is None or lasting(test) == (source and lasting(source))):
             return trained
         assert test is not None  # without training data, test data was demanded
         options = image_options_of_run(self.config, test) | {"columns": self.columns}
-        label = described.get("label_column")
+        label = described.label_column if described else None
         try:
             return read(test, screen, **options, label_column=label)
         except InputError:

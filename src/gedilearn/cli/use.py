@@ -159,7 +159,7 @@ def diagnose(
     from gedilearn.cli.runs import Fitted
 
     screen, fitted = Screen(as_json), Fitted.open(run)
-    if "views" in fitted.config.get("objects", []):
+    if "views" in fitted.objects:
         raise InputError(f"{run} was fitted with a function as views: diagnose it in Python")
     x = fitted.read(data, size, skip_broken, screen).x
     diagnosis = fitted.model.diagnose(x)
@@ -233,7 +233,6 @@ def evaluate(
     """
     from gedilearn import evaluation
     from gedilearn.cli.runs import Fitted
-    from gedilearn.training.result import load_model
     from gedilearn.training.run_directory import RunDirectory
 
     screen, fitted = Screen(as_json, quiet), Fitted.open(run)
@@ -250,7 +249,7 @@ def evaluate(
         probe=probe.value,
         weights=inception,
         # Views that were a function are in no file.
-        certificate="views" not in load_model(fitted.file)[1]["objects"],
+        certificate="views" not in fitted.objects,
         buffer=evaluation.read_buffer(run, fitted.model, screen.message) if run.is_dir() else None,
         out=out,
         tell=screen.message,

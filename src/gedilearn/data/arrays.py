@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gedilearn.errors import InputError
+from gedilearn.files import check_size
 
 CHANNELS = (1, 3, 4)
 LARGEST = 1e300  # twice this is still finite, so differences of two values never overflow
@@ -84,6 +86,16 @@ def as_numbers(x: np.ndarray, where: str) -> np.ndarray:
     return x
 
 
+def check_memory(shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    """Refuse an array before it is read, if it would take more memory than the limit.
+
+    What `as_numbers` makes of it counts: at least four bytes a value, but for images of bytes.
+    """
+    stays_bytes = len(shape) == 4 and dtype == np.uint8
+    each = dtype.itemsize if stays_bytes else max(dtype.itemsize, 4)
+    check_size(math.prod(shape) * each, f"{where}: {dtype} {shape}")
+
+
 def _is_bytes(x: np.ndarray) -> bool:
     """Whether these are images as most files hold them, one byte for each value."""
     return x.ndim == 4 and x.dtype == np.uint8
@@ -137,6 +149,8 @@ def check_same_shape(x: np.ndarray, shape: tuple[int, ...], name: str) -> None:
 
 def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
     """Whole numbers become integers, however they were written; other text stays text."""
+    if not isinstance(values, np.ndarray):  # text takes as much as the longest, four bytes each
+        check_size(4 * len(values) * max(map(len, values), default=0), f"{where}: labels")
     y = np.asarray(values)
     if y.dtype.kind == "O":
         raise InputError(f"{where}: labels are Python objects; save them as integers or text")
@@ -200,8 +214,13 @@ class Scaling:
     @classmethod
     def identity(cls, x: np.ndarray) -> Scaling:
         """No scaling at all, for data like ``x``."""
-        shape = x.shape[1:] if x.ndim == 2 else (1, 1, 1)
+        shape = cls.shape(x.shape[1:])
         return cls(np.zeros(shape), np.ones(shape))
+
+    @staticmethod
+    def shape(point: tuple[int, ...]) -> tuple[int, ...]:
+        """Of offset and scale, for points of this shape."""
+        return point if len(point) == 1 else (1, 1, 1)
 
     @classmethod
     def _fit_columns(cls, x: np.ndarray) -> Scaling:

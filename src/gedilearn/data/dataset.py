@@ -1,16 +1,14 @@
-"""What every reader returns, how its errors read, and the fingerprint of the data of a run."""
+"""What every reader of data returns, and the fingerprint of the data of a run."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from gedilearn.data.arrays import PYTHON_OBJECTS, as_numbers, row_chunks
+from gedilearn.data.arrays import as_numbers, row_chunks
 from gedilearn.errors import InputError
 
 
@@ -47,28 +45,6 @@ class Dataset:
         """What was read from `path`, or from the array `key` in it, with the numbers checked."""
         x = as_numbers(x, f"{path}[{key}]" if key else str(path))
         return cls(path.stem, x, y, columns, str(path))
-
-
-@contextmanager
-def reading(path: Path | str) -> Iterator[None]:
-    """Whatever a parser throws at unexpected bytes becomes one line that names the file."""
-    try:
-        yield
-    except InputError:
-        raise
-    except PermissionError as error:
-        raise InputError(
-            f"{error.filename or path}: permission denied; make it readable"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text; save it with UTF-8 encoding") from error
-    except Exception as error:
-        if "Object arrays" in str(error):  # NumPy's refusal to unpickle
-            raise InputError(f"{path}: {PYTHON_OBJECTS}") from error
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(
-            f"{path}: cannot be read, perhaps truncated or corrupt ({reason})"
-        ) from error
 
 
 def fingerprint(x: np.ndarray) -> str:

@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 
 from gedilearn.data.arrays import as_labels, listing
-from gedilearn.data.dataset import Dataset, reading
+from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
+from gedilearn.files import check_file, check_size, reading
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 _DECODERS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # no others: a name is no proof of content
@@ -24,10 +25,20 @@ class SkippedImages(UserWarning):
 
 
 def _images_in(folder: Path) -> list[Path]:
+    return [entry for entry in _named_as_images(folder) if entry.is_file()]
+
+
+def _no_files_in(folder: Path) -> list[Path]:
+    """What is named like an image, but is a link that leads nowhere, a pipe or a device."""
+    entries = _named_as_images(folder)
+    return [entry for entry in entries if not (entry.is_file() or entry.is_dir())]
+
+
+def _named_as_images(folder: Path) -> list[Path]:
     return sorted(
         entry
         for entry in folder.iterdir()
-        if entry.suffix.lower() in IMAGE_SUFFIXES and entry.name[0] != "." and entry.is_file()
+        if entry.suffix.lower() in IMAGE_SUFFIXES and entry.name[0] != "."
     )
 
 
@@ -45,14 +56,20 @@ def read_images(
     some are in colour, all are. Transparency is dropped and EXIF orientation applied. Images of
     different sizes are refused, unless `size` (height, width) is given, to which all are resized,
     their proportions aside. A file that is no sound image is refused, or with ``broken="skip"``
-    left out and named in a warning, `SkippedImages`.
+    left out and named in a warning, `SkippedImages`. Links that lead nowhere, pipes and devices are
+    always left out and named so.
     """
     if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
         raise InputError(f"size={size}: give (height, width), each from 1 to 4096 pixels")
     if broken not in ("refuse", "skip"):
         raise InputError(f"broken={broken!r}: give 'refuse' or 'skip'")
     paths, names = _paths_and_classes(folder)
-    kept, skipped, images = [], [], []
+    folders = [folder, *_folders_in(folder)]
+    skipped = [path.relative_to(folder) for each in folders for path in _no_files_in(each)]
+    n_found = len(paths) + len(skipped)
+    kept: list[int] = []
+    images: list[np.ndarray] = []
+    total = 0
     for i, path in enumerate(paths):
         try:
             images.append(_decode(path, size))
@@ -70,11 +87,13 @@ def read_images(
                 f"{expected[1]}x{expected[0]}; resize all images to one size with "
                 "size=(height, width) (--size WxH)"
             )
+        total += images[-1].nbytes
+        check_size(total, f"{folder}: the first {len(images)} of {len(paths)} images")
     if not images:
         raise InputError(f"{folder}: none of the {len(paths)} images can be read; save them again")
     if skipped:
         warnings.warn(
-            f"{folder}: left out {len(skipped)} of {len(paths)} images that cannot be read: "
+            f"{folder}: left out {len(skipped)} of {n_found} images that cannot be read: "
             f"{listing(skipped, 10)}",
             SkippedImages,
             stacklevel=2,
@@ -122,6 +141,7 @@ def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
     too_many = f"{path}: more than {MOST_PIXELS} pixels; make it smaller, or take it out"
     with reading(path), warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
+        check_file(path)
         try:
             opened = Image.open(path, formats=_DECODERS)
         except (Image.DecompressionBombWarning, Image.DecompressionBombError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from gedilearn.data.arrays import CHANNELS, as_labels, listing
-from gedilearn.data.dataset import Dataset, reading
+from gedilearn.data.dataset import Dataset
 from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
+from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published import open_set
 from gedilearn.data.published_formats import IDX_ENDINGS, labels_beside, read_published
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.data.tables import TABLE_SUFFIXES, read_table
 from gedilearn.errors import InputError, closest
+from gedilearn.files import check_file, reading
 from gedilearn.registry import DATA_SETS
 
 _SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
@@ -87,8 +88,7 @@ def load(
         if suffix in TABLE_SUFFIXES:
             return read_table(path, label_column, columns)
         if suffix == ".npy":
-            with path.open("rb") as handle:
-                return Dataset.checked(path, np.lib.format.read_array(handle, allow_pickle=False))
+            return Dataset.checked(path, read_npy(path))
         if suffix == ".npz":
             return _read_npz(path)
         return _read_published(path)
@@ -109,9 +109,7 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
     if suffix not in _SUFFIXES and not path.name.endswith(IDX_ENDINGS):
         raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
-    if not path.is_file():
-        raise InputError(f"{path}: not a regular file; copy its content into one")
-    if path.stat().st_size == 0:
+    if check_file(path) == 0:
         raise InputError(f"{path}: the file is empty; write it again")
 
 
@@ -134,28 +132,21 @@ def _read_published(path: Path) -> Dataset:
 
 
 def _read_npz(path: Path) -> Dataset:
-    if not zipfile.is_zipfile(path):
-        raise InputError(f"{path}: not an .npz archive, or truncated or corrupt; save it again")
-    with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
-
-        def array(key: str) -> np.ndarray:
-            with reading(f"{path}[{key}]"):
-                return np.asarray(archive[key])
-
-        keys = list(archive.files)
-        label_keys = [key for key in keys if key in ("y", "labels")]
-        named = [key for key in keys if key in ("x", "X", "data")]
-        others = [key for key in keys if key not in label_keys]
-        data_keys = keys if len(keys) == 1 else named or others
-        if len(data_keys) != 1 or len(label_keys) > 1:
-            raise InputError(
-                f"{path}: unclear which array is the data among {listing(keys, 10) or 'none'}; "
-                "name it x, and the labels y"
-            )
-        data = Dataset.checked(path, _channels_first(array(data_keys[0])), key=data_keys[0])
-        if not label_keys or label_keys == data_keys:
-            return data
-        y, where = array(label_keys[0]), f"{path}[{label_keys[0]}]"
+    keys = npz_keys(path)
+    label_keys = [key for key in keys if key in ("y", "labels")]
+    named = [key for key in keys if key in ("x", "X", "data")]
+    others = [key for key in keys if key not in label_keys]
+    data_keys = keys if len(keys) == 1 else named or others
+    if len(data_keys) != 1 or len(label_keys) > 1:
+        raise InputError(
+            f"{path}: unclear which array is the data among {listing(keys, 10) or 'none'}; "
+            "name it x, and the labels y"
+        )
+    x = _channels_first(read_npz(path, data_keys[0]))
+    data = Dataset.checked(path, x, key=data_keys[0])
+    if not label_keys or label_keys == data_keys:
+        return data
+    y, where = read_npz(path, label_keys[0]), f"{path}[{label_keys[0]}]"
     if y.size != len(data.x) or y.ndim == 0:
         raise InputError(f"{where}: shape {y.shape} for {len(data.x)} rows; one label per row")
     return replace(data, y=as_labels(y.reshape(-1), where))

@@ -25,11 +25,13 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from gedilearn.data.arrays import listing
-from gedilearn.data.dataset import Dataset, reading
+from gedilearn.data.dataset import Dataset
 from gedilearn.data.fetch import File, checksum_error, digest, download, extract
+from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published_formats import read_published
 from gedilearn.data.sources import Source, find
 from gedilearn.errors import InputError
+from gedilearn.files import MAPPED, check_file, read_text, reading
 from gedilearn.writing import replacing, write_json
 
 FORMAT = 1
@@ -175,22 +177,19 @@ def _open(source: Source, split: str) -> tuple[np.ndarray, np.ndarray]:
     folder = cache_root() / name
     if not folder.exists():
         raise InputError(f"{name} is not on this machine: gedi data get {name}")
-    try:
-        described: Any = json.loads((folder / "set.json").read_text(encoding="utf-8"))
-        x = np.load(folder / f"{split}-x.npy", mmap_mode="r", allow_pickle=False)
-        y = np.load(folder / f"{split}-y.npy", allow_pickle=False)
+    with reading(folder, f"gedi data get {name} makes it anew"):
+        described = json.loads(read_text(folder / "set.json"))
+        images = folder / f"{split}-x.npy"
+        check_file(images, MAPPED)
+        x = np.load(images, mmap_mode="r", allow_pickle=False)
+        y = read_npy(folder / f"{split}-y.npy")
         count = source.splits[split].count
-        sound = (
-            described | _description(source) == described
-            and (x.shape, y.shape) == ((count, *source.shape), (count,))
-            and x.dtype == y.dtype == np.uint8
-        )
-    except PermissionError as error:
-        raise InputError(f"{error.filename}: permission denied; make it readable") from None
-    except (OSError, ValueError, TypeError, EOFError):
-        sound = False
-    if not sound:
-        raise InputError(f"{folder} is damaged: gedi data get {name} makes it anew")
+        if described | _description(source) != described:
+            raise ValueError("set.json is of another set")
+        if (x.shape, y.shape) != ((count, *source.shape), (count,)):
+            raise ValueError(f"images {x.shape} and labels {y.shape}")
+        if not x.dtype == y.dtype == np.uint8:
+            raise ValueError(f"images are {x.dtype} and labels {y.dtype}")
     return x, y
 
 
@@ -310,12 +309,11 @@ def _read_npz(path: Path, source: Source, split: str) -> Part:
     channels_last = (n, height, width, channels)
     shapes = [(n, *source.shape), channels_last, *([channels_last[:3]] if channels == 1 else [])]
     expected = {f"x_{split}": shapes, f"y_{split}": [(n,), (n, 1)]}
-    with reading(path), np.load(path, allow_pickle=False) as archive:
-        if missing := [key for key in expected if key not in archive]:
-            raise InputError(
-                f"{path}: no array {missing[0]}; give x_train, y_train, x_test and y_test"
-            )
-        x, y = (archive[key] for key in expected)
+    if missing := expected.keys() - set(npz_keys(path)):
+        raise InputError(
+            f"{path}: no array {min(missing)}; give x_train, y_train, x_test and y_test"
+        )
+    x, y = (read_npz(path, key) for key in expected)
     for array, (key, allowed) in zip((x, y), expected.items(), strict=True):
         if array.shape not in allowed:
             raise InputError(f"{path}[{key}]: shape {array.shape}, expected {allowed[0]}")

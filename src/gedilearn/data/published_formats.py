@@ -16,8 +16,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from gedilearn.data.dataset import reading
 from gedilearn.errors import InputError
+from gedilearn.files import check_file, check_size, read_bytes, reading
 
 DEFLATE_RATIO = 1032  # one byte of deflate never becomes more than this
 _PIECE = 2**20
@@ -41,7 +41,6 @@ def read_published(
 # --- idx ----------------------------------------------------------------------------------------
 
 IDX_ENDINGS = ("idx3-ubyte", "idx3-ubyte.gz", "idx1-ubyte", "idx1-ubyte.gz")
-_LARGEST_IDX = 2**32  # bytes of values; 85 times as large as MNIST
 _IDX_UBYTE = 8
 
 
@@ -76,9 +75,10 @@ def labels_beside(path: Path) -> Path | None:
 def _read_idx(path: Path) -> np.ndarray:
     """The unsigned bytes in a file, plain or gzipped: images (n, h, w) or labels (n,)."""
     with reading(path):
+        size = check_file(path)
         with path.open("rb") as handle:
             zipped = handle.read(2) == b"\x1f\x8b"
-        most = path.stat().st_size * (DEFLATE_RATIO if zipped else 1)
+        most = size * (DEFLATE_RATIO if zipped else 1)
         with gzip.open(path) if zipped else path.open("rb") as stream:
             return _parse_idx(stream, most, path)
 
@@ -99,11 +99,12 @@ def _parse_idx(stream: BinaryIO | gzip.GzipFile, most: int, path: Path) -> np.nd
     if len(sizes) < 4 * dimensions or 0 in shape:
         raise InputError(f"{path}: the header is cut short or names no values; fetch it again")
     size = math.prod(shape)
-    if size > min(_LARGEST_IDX, most):
+    if size > most:
         raise InputError(
             f"{path}: the header claims {size} bytes of values {shape}, more than the file can "
             "hold; truncated or corrupt, fetch it again"
         )
+    check_size(size, f"{path}: {shape} values")
     values = bytearray()
     while piece := stream.read(min(_PIECE, size + 1 - len(values))):
         values += piece
@@ -130,7 +131,7 @@ def read_cifar(path: Path, classes: int | None = None) -> tuple[np.ndarray, np.n
     `classes` is 10 or 100 and says which layout; without it the size of the file does.
     """
     with reading(path):
-        data = np.fromfile(path, np.uint8)
+        data = np.frombuffer(read_bytes(path), np.uint8)
     asked = [classes] if classes else list(_CIFAR_LABELS)
     sizes = {c: len(_CIFAR_LABELS[c]) + _CIFAR_PIXELS for c in asked}
     fits = [c for c, size in sizes.items() if len(data) and not len(data) % size]
@@ -168,6 +169,12 @@ _NUMBERS = (
 )
 _CLASSES = dict(enumerate(("a cell", "a struct", "an object", "text", "sparse", *_NUMBERS), 1))
 _COMPLEX = 0x0800
+# How values are stored, whatever their class.
+_STORED = {
+    **{1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4"},
+    **{7: "f4", 9: "f8", 12: "i8", 13: "u8"},
+}
+_LONGEST_HEAD = 4096  # bytes before the values
 
 
 def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
@@ -176,9 +183,14 @@ def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     The file calls the digit 0 "10". Only `X` and `y` are looked at, and only as plain numbers of
     the expected shape; structures, objects and functions in the file are never built.
     """
-    with reading(path), path.open("rb") as handle:
-        arrays = _load_matlab(handle, path)
-    x = np.ascontiguousarray(arrays["X"].reshape(*_SVHN_IMAGE, -1).transpose(3, 2, 0, 1))
+    with reading(path):
+        check_file(path)
+        with path.open("rb") as handle:
+            arrays = _load_matlab(handle, path)
+    images = arrays["X"].reshape(*_SVHN_IMAGE, -1, order="F")
+    if images.dtype != np.uint8:
+        raise InputError(f"{path}: X is stored as {images.dtype}, expected uint8; fetch it again")
+    x = np.ascontiguousarray(images.transpose(3, 2, 0, 1))
     if "y" not in arrays:
         return x, None
     y = arrays["y"].reshape(-1)
@@ -191,8 +203,10 @@ def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _load_matlab(handle: BinaryIO, path: Path) -> dict[str, np.ndarray]:
-    """X, and y where it is there, once their heads have been found sound."""
-    from scipy.io import loadmat
+    """X, and y where it is there, once their heads have been found sound.
+
+    Scipy's reader believes the sizes that a file announces, and crashes on some damaged ones.
+    """
     from scipy.io.matlab import matfile_version
 
     major = matfile_version(handle)[0]
@@ -202,67 +216,82 @@ def _load_matlab(handle: BinaryIO, path: Path) -> dict[str, np.ndarray]:
             f"{path}: MATLAB file of version {version}; SVHN is published in version 5, save it "
             'with save(..., "-v7")'
         )
-    heads = [head for head in _heads(handle) if head.name in ("X", "y")]
+    handle.seek(126)
+    order = "<" if handle.read(2) == b"IM" else ">"
+    heads = [head for head in _heads(handle, order) if head.name in ("X", "y")]
     found = {head.name: head for head in heads}
     if len(found) != len(heads):
         raise InputError(f"{path}: X or y is there twice; not an SVHN file")
     _check_heads(found, path)
-    handle.seek(0)
-    content = loadmat(handle, variable_names=list(found))
-    arrays = {name: np.asarray(content[name]) for name in found}
-    if arrays["X"].dtype != np.uint8 or arrays["X"].shape != found["X"].shape:
-        raise InputError(f"{path}: X is not what its head says; corrupt, fetch it again")
-    return arrays
+    return {name: _values(handle, head, order) for name, head in found.items()}
 
 
 class _Head(NamedTuple):
-    """What a file announces of one array: `size` is the number of bytes of its values."""
+    """What a file announces of one array: `size` is the number of bytes of its values.
+
+    place, length, packed: of the element that holds it, in the file
+    """
 
     name: str
     kind: str
     shape: tuple[int, ...]
     size: int
+    place: int
+    length: int
+    packed: bool
 
 
-def _heads(handle: BinaryIO) -> Iterator[_Head]:
-    """Every array of the file, without its values.
-
-    Scipy believes the sizes that a file announces and allocates up to 4 GB for a file of 100 bytes,
-    so they are looked at before.
-    """
-    handle.seek(126)
-    order = "<" if handle.read(2) == b"IM" else ">"
+def _heads(handle: BinaryIO, order: str) -> Iterator[_Head]:
+    """Every array of the file, without its values."""
     while len(tag := handle.read(8)) == 8:
-        kind, size = struct.unpack(f"{order}II", tag)
-        follows = handle.tell() + size
-        start = handle.read(min(size, 4096))
-        if kind == _COMPRESSED:
-            start = zlib.decompressobj().decompress(start, 4096)
+        kind, length = struct.unpack(f"{order}II", tag)
+        place = handle.tell()
+        start = handle.read(min(length, _LONGEST_HEAD))
+        packed = kind == _COMPRESSED
+        if packed:
+            start = zlib.decompressobj().decompress(start, _LONGEST_HEAD)
             kind, start = struct.unpack(f"{order}I", start[:4])[0], start[8:]
-        if kind == _MATRIX and size:
-            yield _head(start, order)
-        handle.seek(follows)
+        if kind == _MATRIX and length:
+            flags, dimensions, name, values = _elements(memoryview(start), order)
+            word = struct.unpack(f"{order}I", flags[1][:4])[0]
+            shape = struct.unpack(f"{order}{len(dimensions[1]) // 4}i", dimensions[1])
+            what = _CLASSES.get(word & 0xFF, f"of class {word & 0xFF}")
+            what += ", complex" if word & _COMPLEX else ""
+            label = bytes(name[1]).decode("latin-1")
+            yield _Head(label, what, shape, values[2], place, length, packed)
+        handle.seek(place + length)
 
 
-def _head(data: bytes, order: str) -> _Head:
-    flags, data = _element(data, order)
-    dimensions, data = _element(data, order)
-    name, data = _element(data, order)
-    word = struct.unpack(f"{order}I", flags[:4])[0]
-    shape = struct.unpack(f"{order}{len(dimensions) // 4}i", dimensions)
-    values = struct.unpack(f"{order}II", data[:8].ljust(8, b"\0"))
-    size = values[0] >> 16 or values[1]  # four bytes or fewer lie in the tag, after their number
-    kind = _CLASSES.get(word & 0xFF, f"of class {word & 0xFF}")
-    kind += ", complex" if word & _COMPLEX else ""
-    return _Head(name.decode("latin-1"), kind, shape, size)
+def _values(handle: BinaryIO, head: _Head, order: str) -> np.ndarray:
+    """The numbers of an array, column by column."""
+    handle.seek(head.place)
+    content = handle.read(head.length)
+    if head.packed:
+        unpacking = zlib.decompressobj()
+        content = unpacking.decompress(content, head.size + _LONGEST_HEAD)[8:]
+        unpacking.decompress(unpacking.unconsumed_tail, 1)
+        if not unpacking.eof:
+            raise ValueError(f"{head.name} is cut short, or unpacks to more than it says")
+    kind, values, _ = _elements(memoryview(content), order)[3]
+    stored = np.dtype(order + _STORED[kind])
+    if len(values) != math.prod(head.shape) * stored.itemsize:
+        raise ValueError(f"{head.name} has other values than its head says")
+    return np.frombuffer(values, stored).reshape(head.shape, order="F")
 
 
-def _element(data: bytes, order: str) -> tuple[bytes, bytes]:
-    """The content of the first element, and what comes after it."""
-    kind, size = struct.unpack(f"{order}II", data[:8])
-    if kind >> 16:
-        return data[4 : 4 + (kind >> 16)], data[8:]
-    return data[8 : 8 + size], data[8 + size + -size % 8 :]
+def _elements(data: memoryview, order: str) -> list[tuple[int, memoryview, int]]:
+    """The first four parts of an array: kind, content as far as it is there, and its length."""
+    found = []
+    for _ in range(4):
+        kind, size = struct.unpack(f"{order}II", data[:8])
+        if kind >> 16:  # four bytes or fewer lie in the tag, after their number
+            kind, size = kind & 0xFFFF, kind >> 16
+            found.append((kind, data[4 : 4 + size], size))
+            data = data[8:]
+        else:
+            found.append((kind, data[8 : 8 + size], size))
+            data = data[8 + size + -size % 8 :]
+    return found
 
 
 def _check_heads(found: dict[str, _Head], path: Path) -> None:
@@ -281,6 +310,7 @@ def _check_heads(found: dict[str, _Head], path: Path) -> None:
             f"{path}: claims {n} images in {x.size} bytes, which the file cannot hold; truncated "
             "or corrupt, fetch it again"
         )
+    check_size(x.size, f"{path}: {n} images")
     y = found.get("y")
     if y and (y.kind not in _NUMBERS or sorted(y.shape) != sorted((1, n)) or y.size > 8 * n):
         raise InputError(

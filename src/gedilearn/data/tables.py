@@ -14,9 +14,14 @@ import numpy as np
 from gedilearn.data.arrays import as_labels, listing, row_listing
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError, closest
+from gedilearn.files import check_file, check_size, most_bytes
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 TABLE_SUFFIXES = (*_DELIMITERS, ".parquet")
+
+# What counts for the limit of `files`: bytes of a cell, of a column (its weights in a network and
+# what is kept of them while training), and the share of the limit that one line of text may have.
+_CELL, _COLUMN, _LINE = 8, 20_000, 1 / 200
 
 
 class _Head(NamedTuple):
@@ -31,18 +36,39 @@ class _Head(NamedTuple):
         return f"{self.names[index]!r}" if self.names else str(index + 1)
 
 
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a text, none of which fills the memory."""
+    most = int(most_bytes(_LINE))
+    with path.open(encoding="utf-8-sig", newline="") as handle:
+        number = 0
+        while line := handle.readline(most + 1):
+            number += 1
+            check_size(len(line), f"{path}: line {number}", _LINE)
+            yield line
+
+
 def _records(path: Path, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
     """First line, last line and cells of every record that is not blank."""
-    with path.open(encoding="utf-8-sig", newline="") as handle:
-        reader = csv.reader(handle, delimiter=delimiter, strict=True)
-        last = 0
-        try:
-            for cells in reader:
-                start, last = last + 1, reader.line_num
-                if len(cells) > 1 or "".join(cells).strip() or cells == [""]:
-                    yield start, last, cells
-        except csv.Error as error:
-            raise InputError(f"{path}: line {last + 1}: {error}; mend the quotes") from error
+    reader = csv.reader(_lines(path), delimiter=delimiter, strict=True)
+    last = 0
+    try:
+        for cells in reader:
+            start, last = last + 1, reader.line_num
+            if len(cells) > 1 or "".join(cells).strip() or cells == [""]:
+                yield start, last, cells
+    except csv.Error as error:
+        raise InputError(f"{path}: line {last + 1}: {error}; mend the quotes") from error
+
+
+def _check_extent(path: Path, n_columns: int, n_rows: int) -> None:
+    """Refuse a table that is too wide or too large, before it is read."""
+    check_size(n_columns * _COLUMN, f"{path}: {n_columns} columns")
+    check_size(n_rows * n_columns * _CELL, f"{path}: {n_rows} rows of {n_columns} columns")
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as handle:
+        return sum(piece.count(b"\n") for piece in iter(lambda: handle.read(2**20), b"")) + 1
 
 
 def _number(cell: str) -> float | None:
@@ -78,6 +104,9 @@ def _read_head(path: Path, delimiter: str, expected: set[str]) -> _Head:
         is_header = _is_header(first, below[2], expected)
     elif is_header := all(_number(cell) is None for cell in first if cell):
         raise InputError(f"{path}: zero rows below the header; give at least one")
+    # A cell takes at least two bytes of text, so that most files need not be counted.
+    may_be_large = _CELL * check_file(path) / 2 > most_bytes()
+    _check_extent(path, len(first), _count_lines(path) if may_be_large else 1)
     names = tuple(cell or f"column {index + 1}" for index, cell in enumerate(first))
     return _Head(names if is_header else None, first, line, last_line)
 
@@ -107,14 +136,16 @@ def _select(
                 f"{listing(columns, 6)}"
             )
         return rest, label
-    missing = [repr(name) for name in columns if name not in names]
+    places = {name: index for index, name in enumerate(names)}
+    missing = [repr(name) for name in columns if name not in places]
     if missing:
         noun = "column" if len(missing) == 1 else "columns"
         raise InputError(f"{path}: no {noun} {listing(missing, 6)}; there are {listing(names, 6)}")
-    doubled = [repr(name) for name in columns if list(names).count(name) > 1]
+    counts = Counter(names)
+    doubled = [repr(name) for name in columns if counts[name] > 1]
     if doubled:
         raise InputError(f"{path}: more than one column is named {listing(doubled, 6)}; rename")
-    return [list(names).index(name) for name in columns], label
+    return [places[name] for name in columns], label
 
 
 def _label_index(path: Path, names: Sequence[str], label_column: str) -> int:
@@ -158,8 +189,9 @@ def _plain_numbers(path: Path, delimiter: str, head: _Head) -> np.ndarray | None
     """The fast way, for finite numbers only; None sends everything else to `_parse_cells`."""
     skip = head.last_line if head.names else 0
     try:
-        with path.open(encoding="utf-8-sig", newline="") as handle:
-            x = np.loadtxt(handle, delimiter=delimiter, skiprows=skip, comments=None, ndmin=2)
+        x = np.loadtxt(_lines(path), delimiter=delimiter, skiprows=skip, comments=None, ndmin=2)
+    except InputError:
+        raise
     except ValueError:
         return None
     return x if x.shape[1] == len(head.first) and np.isfinite(x).all() else None
@@ -172,7 +204,8 @@ def _parse_cells(
     width, numbers, labels = len(head.first), array("d"), []
     good, bad = Counter[int](), Counter[int]()  # cells of each column
     first_bad: tuple[int, int, str] | None = None
-    missing: list[tuple[int, int]] = []  # lines and columns
+    missing = Counter[int]()  # cells of each line
+    first_missing = 0  # its column
     for line, _, cells in _records(path, delimiter):
         if head.names and line == head.line:
             continue
@@ -193,7 +226,8 @@ def _parse_cells(
             elif np.isfinite(value):
                 good[index] += 1
             else:
-                missing.append((line, index))
+                first_missing = first_missing if missing else index
+                missing[line] += 1
             numbers.append(np.nan if value is None else value)
     if text := [head.column(index) for index in features if bad[index] > good[index]]:
         _refuse_columns(path, text)
@@ -202,12 +236,11 @@ def _parse_cells(
         hint = "if line 1 is a header, no name in it may be a number" if line == 1 else "mend it"
         place = f"line {line}, column {head.column(index)}"
         raise InputError(f"{path}: {place}: {cell[:40]!r} is not a number; {hint}")
-    if missing:
-        rows = list(dict.fromkeys(line for line, _ in missing))
+    if count := missing.total():
         raise InputError(
-            f"{path}: {len(missing)} missing or infinite cell{'' if len(missing) == 1 else 's'} in "
-            f"{row_listing(rows)} (line numbers in the file), first in column "
-            f"{head.column(missing[0][1])}; drop these rows or fill in the values"
+            f"{path}: {count} missing or infinite cell{'' if count == 1 else 's'} in "
+            f"{row_listing(list(missing))} (line numbers in the file), first in column "
+            f"{head.column(first_missing)}; drop these rows or fill in the values"
         )
     return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(features)), labels
 
@@ -229,34 +262,58 @@ def _read_parquet(path: Path, label_column: str | None, columns: Sequence[str] |
         raise InputError(
             f'{path}: reading .parquet needs pyarrow; pip install "gedi-learn[parquet]"'
         ) from error
-    with path.open("rb") as handle:
-        table = pq.read_table(handle)
-    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    kept = [name for name in table.column_names if name not in index or name == label_column]
-    table = table.select(kept) if len(set(kept)) == len(kept) else table
-    all_names = table.column_names
-    features, label = _select(path, all_names, all_names, label_column, columns)
-    if table.num_rows == 0:
-        raise InputError(f"{path}: zero rows; give at least one")
-
     types = pa.types
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    with path.open("rb") as handle:
+        head = pq.ParquetFile(handle)
+        schema, n_rows = head.schema_arrow, head.metadata.num_rows
+        index = set(map(str, (schema.pandas_metadata or {}).get("index_columns", [])))
+        kept = [
+            i for i, name in enumerate(schema.names) if name not in index or name == label_column
+        ]
+        names = [schema.names[i] for i in kept]
+        features, label = _select(path, names, names, label_column, columns)
+        is_number = [any(test(schema.field(i).type) for test in kinds) for i in kept]
+        if n_rows == 0:
+            raise InputError(f"{path}: zero rows; give at least one")
+        if text := [repr(names[k]) for k in features if not is_number[k]]:
+            _refuse_columns(path, text)
+        _check_extent(path, len(features), n_rows)
+        groups = (head.metadata.row_group(g) for g in range(head.metadata.num_row_groups))
+        check_size(sum(group.total_byte_size for group in groups), f"{path}: unpacked")
+        read = dict.fromkeys(names[k] for k in [*features, *([] if label is None else [label])])
+        # Labels of text as a list of words and their numbers: a long word may stand in many rows.
+        is_text = label is not None and types.is_string(schema.field(kept[label]).type)
+        words = [names[label]] if label is not None and is_text else []
+        table = pq.ParquetFile(handle, read_dictionary=words).read(columns=list(read))
+    in_order = [i for name in read for i in schema.get_all_field_indices(name)]
+    if table.num_columns != len(in_order):
+        raise ValueError("columns within columns")
+    places = {i: place for place, i in enumerate(in_order)}
 
-    def numeric(i: int) -> bool:
-        return any(test(table.schema.field(i).type) for test in tests)
+    def column(k: int) -> Any:
+        return table.column(places[kept[k]])
 
-    def numbers(i: int) -> Any:
-        return table.column(i).cast(pa.float64(), safe=False).to_numpy()
+    def numbers(k: int) -> Any:
+        return column(k).cast(pa.float64(), safe=False).to_numpy()
 
-    if not_numbers := [repr(all_names[i]) for i in features if not numeric(i)]:
-        _refuse_columns(path, not_numbers)
-    names = tuple(all_names[i] for i in features)
-    x = np.column_stack([numbers(i) for i in features])
+    x = np.column_stack([numbers(k) for k in features])
+    chosen = tuple(names[k] for k in features)
     if label is None:
-        return Dataset.checked(path, x, None, names)
-    if table.column(label).null_count:
-        raise InputError(
-            f"{path}: {table.column(label).null_count} rows without a label; drop them"
-        )
-    values = numbers(label) if numeric(label) else [str(v) for v in table.column(label).to_pylist()]
-    return Dataset.checked(path, x, as_labels(values, str(path)), names)
+        return Dataset.checked(path, x, None, chosen)
+    if missing := column(label).null_count:
+        raise InputError(f"{path}: {missing} rows without a label; drop them")
+    values = numbers(label) if is_number[label] else _words(column(label))
+    return Dataset.checked(path, x, as_labels(values, str(path)), chosen)
+
+
+def _words(column: Any) -> list[str]:
+    """The text in a column of parquet, where it is the same also the same object."""
+    found: list[str] = []
+    for chunk in column.chunks:
+        if hasattr(chunk, "dictionary"):
+            known = [str(value) for value in chunk.dictionary.to_pylist()]
+            found += [known[i] for i in chunk.indices.to_pylist()]
+        else:
+            found += [str(value) for value in chunk.to_pylist()]
+    return found

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, conv2d, interpolate, max_pool2d, pad, relu, relu6
 
-from gedilearn.data.dataset import reading
 from gedilearn.errors import InputError
+from gedilearn.files import read_bytes, reading
 
 # --- weights ------------------------------------------------------------------------------------
 
@@ -31,10 +31,10 @@ def read_weights(path: str | Path, sha256: str, what: str) -> dict[str, Tensor]:
     containers, so that no code in a file is run.
     """
     path = Path(path)
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"{path}: no such file; give the path of {what}")
     with reading(path):
-        content = path.read_bytes()
+        content = read_bytes(path)
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise InputError(

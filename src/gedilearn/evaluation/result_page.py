@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     }
     if changes:
         lines += ["", "Images outside were changed to fit the model:", ""]
-        lines += [f"- {_cell(name)}: {words}" for name, words in changes.items()]
+        lines += [f"- {_cell(name)}: {_cell(words)}" for name, words in changes.items()]
     if result["ood"]:
         lines += ["", "Scores that need no learning are given in the direction that separates "]
         lines[-1] += "better, which is chosen by looking at the answer."
@@ -113,7 +114,8 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    """Text on one line that Markdown shows as it is: names come from anywhere."""
+    return re.sub(r"([\\`*_\[\]<>|~$&#])", r"\\\1", " ".join(text.split()))
 
 
 # --- files --------------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ from gedilearn.experiments.runner import (
 )
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
-from gedilearn.training.run_directory import RunDirectory, read_config
+from gedilearn.training.config import read_config, settings_of
+from gedilearn.training.run_directory import RunDirectory
 
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
 MOST_FOR_KMEANS = 10_000
@@ -258,7 +259,7 @@ def train(x: np.ndarray, values: Options, folder: Path | None) -> GEDI:
     settings, run = resolve(values, x.shape), RunDirectory(folder or "")
     if folder is None or not run.config.exists():
         return GEDI.from_settings(settings).fit_run(x, folder)
-    if resolve(read_config(run.path)["settings"], x.shape) != settings:
+    if settings_of(run.path, read_config(run.path), x.shape) != settings:
         how = "remove it, or choose another --out"
         raise InputError(f"{folder} was trained with other settings: {how}")
     if run.summary.exists():  # the last that a run writes

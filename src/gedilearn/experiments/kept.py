@@ -14,8 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gedilearn.errors import InputError
-from gedilearn.experiments.runner import CONFIG, KMEANS, ROWS, Row, assignments
-from gedilearn.training.run_directory import read_lines
+from gedilearn.experiments.runner import (
+    CONFIG,
+    KMEANS,
+    ROWS,
+    Row,
+    assignments,
+    read_config,
+    read_rows,
+)
 from gedilearn.writing import csv_text, write_json, write_text
 
 DIGITS = 6  # of numbers in the documentation's rows
@@ -103,7 +110,7 @@ def kept_in(root: Path, pattern: str = "*", command: str = "") -> list[Kept]:
         config = file.with_suffix(".json")
         if file.exists() and config.exists():
             rows, shown = rows_of_csv(file), root.parent.parent
-            found.append(Kept(file.with_suffix(""), rows, _read_json(config), shown))
+            found.append(Kept(file.with_suffix(""), rows, read_config(config), shown))
     if command and not found:
         raise InputError(f"{root} holds no rows: gedi reproduce {command} --out {root}")
     return sorted(found, key=lambda kept: kept.folder)
@@ -116,12 +123,8 @@ def runs_in(root: Path) -> list[Kept]:
 
 def _of_run(folder: Path) -> list[Kept]:
     """What a run kept in a folder, if it did."""
-    config, rows = folder / CONFIG, read_lines(folder / ROWS)
-    return [Kept(folder, rows, _read_json(config))] if config.exists() and rows else []
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    config, rows = folder / CONFIG, read_rows(folder / ROWS)
+    return [Kept(folder, rows, read_config(config))] if config.exists() and rows else []
 
 
 def _beside(folder: Path, ending: str) -> Path:

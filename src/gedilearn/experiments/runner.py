@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gedilearn
 from gedilearn import __version__
 from gedilearn.errors import InputError, suggestion
+from gedilearn.files import read_json, read_json_lines, reading
 from gedilearn.settings import assign, resolve, settings_type
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
-from gedilearn.training.run_directory import read_lines
 from gedilearn.writing import plain, write_text
 
 if TYPE_CHECKING:
@@ -311,14 +311,37 @@ def _reopen(out: Path, config: Options) -> list[Row]:
     rows, file = out / ROWS, out / CONFIG
     out.mkdir(parents=True, exist_ok=True)
     if file.exists():
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_config(file)
         for name, value in json.loads(json.dumps(config)).items():
             if found.get(name) != value:
                 raise InputError(f"{out} holds rows with other {name}: choose another folder")
     elif rows.exists():
         raise InputError(f"{out} holds rows but no {CONFIG}: choose another folder")
     write_text(file, json.dumps(config | commit(), indent=2) + "\n")
-    kept = read_lines(rows)
+    kept = read_rows(rows)
     # A line that a crash cut short would spoil the next one.
     write_text(rows, "".join(json.dumps(row) + "\n" for row in kept))
     return kept
+
+
+OTHER = "restore it, or choose another folder"
+
+
+def read_config(file: Path) -> Options:
+    """What `_config` gave."""
+    config: Options = read_json(file, OTHER)
+    with reading(file, OTHER):
+        if not all(isinstance(config[name], dict) for name in ("settings", "versions")):
+            raise ValueError("no settings or versions")
+    return config
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The whole rows of a folder, each with the key that names it."""
+    rows: list[Row] = read_json_lines(file)
+    with reading(file, OTHER):
+        for row in rows:
+            data, method, seed = key_of(row)
+            if not (isinstance(data, str) and isinstance(method, str) and isinstance(seed, int)):
+                raise ValueError(f"no row has the key {key_of(row)}")
+    return rows

@@ -135,7 +135,7 @@ def _output_width(encoder: MemberModule, point_shape: tuple[int, ...]) -> int:
     probe = torch.zeros(encoder.n_members, 2, *point_shape, dtype=first.dtype, device=first.device)
     encoder.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), first.device:
             width = int(encoder(probe).shape[-1])
     except Exception as error:  # a module of the user's may raise anything
         reason = (str(error) or type(error).__name__).splitlines()[0]

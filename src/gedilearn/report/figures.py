@@ -134,12 +134,12 @@ def clusters_figure(run: Path) -> Path:
     points, labels = read.preview()
     if points.ndim == 4:
         fig = _image_grid(read.title, points, labels, sizes)
-    elif points.shape[1] == 2 and read.has_whole_model:
+    elif points.shape[1] == 2 and read.has_usable_model:
         fig = _planes(read, points, labels, sizes)
     else:
         fig = panels.new_figure(10.5, max(4.9, 1.6 + 0.22 * min(len(sizes), 30)), read.title)
         left, right = fig.subplots(1, 2, width_ratios=(1.5, 1))
-        standardise = read.settings.get("scaling") == "standard"
+        standardise = read.config.settings.get("scaling") == "standard"
         panels.project(left, points, labels, len(sizes), standardise)
         _size_bars(right, sizes)
     return panels.save(fig, read.files.figures / "clusters.png")

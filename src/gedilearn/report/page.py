@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from gedilearn.errors import InputError
+from gedilearn.files import read_bytes
 from gedilearn.report.figures import draw_all
 from gedilearn.report.run import Run, number
 from gedilearn.settings import flat, known_paths, nested, resolve
+from gedilearn.training.config import Config
 from gedilearn.writing import write_text
 
 STYLE = """
@@ -86,7 +88,7 @@ def write_report(run: Path) -> Path:
         "Cluster sizes": _sizes(summary["cluster_sizes"]),
         "Figures": f'{figures}\n<p class="quiet">{DENSITY}</p>',
         "Events": _events(read.events),
-        "Settings that differ from the defaults": _settings(read.settings, read.shape),
+        "Settings that differ from the defaults": _settings(read.config),
         "Run": _facts(read, summary),
     }
     body = "\n".join(f"<h2>{title}</h2>\n{content}" for title, content in sections.items())
@@ -147,8 +149,8 @@ def _events(events: Iterable[dict[str, Any]]) -> str:
     return _table(columns, [[event.get(name, "") for name, _ in columns] for event in ordered])
 
 
-def _settings(used: dict[str, Any], shape: tuple[int, ...]) -> str:
-    values = flat(used)
+def _settings(config: Config) -> str:
+    values, shape = flat(config.settings), config.data.shape
     rows = [(name, json.dumps(v), _default(name, values, shape)) for name, v in values.items()]
     columns = [("setting", TEXT), ("value", LONG), ("default", LONG)]
     return _table(columns, [row for row in rows if row[1] != row[2]])
@@ -170,12 +172,13 @@ def _facts(read: Run, summary: dict[str, Any]) -> str:
     facts = {
         "training": f"{summary.get('iterations')} iterations in {summary.get('seconds')} seconds, "
         f"ended by: {summary.get('stopped')}",
-        "version": f"gedi-learn {read.config.get('version', 'unknown')}",
+        "version": f"gedi-learn {read.config.version}",
         "run directory": read.files.path,
     }
-    facts |= {f"data: {name}": value for name, value in read.data.items()}
-    if read.config.get("objects"):
-        facts["given as objects"] = read.config["objects"]
+    described = read.config.data.model_dump(mode="json", exclude_unset=True)
+    facts |= {f"data: {name}": value for name, value in described.items()}
+    if read.config.objects:
+        facts["given as objects"] = read.config.objects
     return _table([("", TEXT), ("", LONG)], list(facts.items()))
 
 
@@ -201,7 +204,7 @@ def _cell(kind: str, value: Any) -> str:
 
 
 def _image(path: Path, caption: str) -> str:
-    content = base64.b64encode(path.read_bytes()).decode("ascii")
+    content = base64.b64encode(read_bytes(path)).decode("ascii")
     image = f'<img alt="{_text(caption)}" src="data:image/png;base64,{content}">'
     return f'<div class="scroll">{image}</div>'
 

@@ -5,9 +5,7 @@ It may come from anywhere, so nothing in it is trusted: damage ends in one line 
 
 from __future__ import annotations
 
-import json
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gedilearn.errors import InputError
-from gedilearn.training.run_directory import RunDirectory, read_config, read_lines
+from gedilearn.files import RESTORE, TensorFile, read_json, read_json_lines, reading
+from gedilearn.training.config import Config, read_config
+from gedilearn.training.model_file import Summary
+from gedilearn.training.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
@@ -36,85 +37,78 @@ class Run:
     """The readable part of a run directory."""
 
     files: RunDirectory
-    config: dict[str, Any]
-    settings: dict[str, Any]
-    data: dict[str, Any]
+    config: Config
     summary: dict[str, Any] | None  # None while training has not finished
     events: list[dict[str, Any]]
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
         files, config = RunDirectory(path), read_config(path)
-        settings, data = _dict(config.get("settings")), _dict(config.get("data"))
-        return cls(files, config, settings, data, _summary(files), _rows(files.events))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the data; where that is damaged, of a single number."""
-        shape = self.data.get("shape")
-        sound = isinstance(shape, list) and all(isinstance(n, int) and n > 0 for n in shape)
-        return tuple(shape) if sound and shape else (1, 1)
+        return cls(files, config, _summary(files, config), read_json_lines(files.events))
 
     @property
     def name(self) -> str:
         """The data's name, for titles."""
-        return one_line(self.data.get("name") or self.data.get("source") or self.files.path.name)
+        return one_line(self.config.data.source or self.files.path.name)
 
     @property
     def title(self) -> str:
         """What data, and the verdict."""
-        shape = self.data.get("shape")
-        size = " x ".join(str(n) for n in shape) if isinstance(shape, list) else "unknown shape"
+        size = " x ".join(str(n) for n in self.config.data.shape)
         verdict = self.summary["verdict"] if self.summary else "training has not finished"
         return f"{self.name} ({one_line(size)}): {one_line(verdict, 300)}"
 
     @property
     def tolerance(self) -> float:
         """The gap below which a clustering is certified."""
-        return number(_dict(self.settings.get("training")).get("tol"))
+        training = self.config.settings.get("training")
+        return number(training.get("tol")) if isinstance(training, dict) else math.nan
 
     def finished(self) -> dict[str, Any]:
         """The summary, or one line that says how to get one."""
         self._existing(self.files.summary)
-        return _dict(self.summary)
+        return self.summary or {}
 
     def curves(self) -> Curves:
         """Terms and gaps, member by member."""
         file = self.files.metrics
-        rows = _rows(file)
+        rows = read_json_lines(file)
         if not rows:
             raise InputError(
                 f"{file} has no measurements: the first comes after training.check_every iterations"
             )
-        try:
+        with reading(file, RESTORE):
             kept = int(rows[-1]["kept"])
             columns = {k: None for row in rows for k, v in row.items() if isinstance(v, list)}
             curves = {name: _members(rows, name, kept) for name in columns}
             iterations = np.array([float(row["iteration"]) for row in rows])
             gap = curves.pop("gap")
+            if not 0 <= kept < gap.shape[1] or not np.isfinite(iterations).all():
+                raise ValueError("no such member or iteration")
             return Curves(iterations, curves, gap, kept)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{file} is damaged ({error!r}): fit anew") from None
 
     def preview(self) -> tuple[np.ndarray, np.ndarray]:
         """Some points, (n, d) or (n, c, h, w), and their clusters, (n,)."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
         file = self._existing(self.files.preview)
-        try:
-            content = load_file(file)
-            points, labels = content["points"], content["labels"]
-        except (SafetensorError, KeyError, OSError) as error:
-            raise InputError(f"{file} is damaged ({error}): fit anew") from None
-        if points.ndim not in (2, 4) or labels.shape != points.shape[:1] or not points.size:
-            raise InputError(f"{file} is damaged: points {points.shape}, labels {labels.shape}")
+        with reading(file, RESTORE):
+            tensors = TensorFile.open(file).read()
+            points, labels = tensors["points"].double().numpy(), tensors["labels"].numpy()
+            if points.ndim not in (2, 4) or labels.shape != points.shape[:1] or not points.size:
+                raise ValueError(f"points {points.shape}, labels {labels.shape}")
+            if not np.isfinite(points).all() or labels.dtype.kind != "i" or labels.min() < 0:
+                raise ValueError("points or labels are no finite numbers")
+            if labels.max() >= len(self.finished()["cluster_sizes"]):
+                raise ValueError("labels of other clusters")
         return points, labels
 
     @property
-    def has_whole_model(self) -> bool:
-        """Whether the model file needs nothing else: an encoder of the user's is in no file."""
-        return "encoder" not in (self.config.get("objects") or [])
+    def has_usable_model(self) -> bool:
+        """Whether the model file needs nothing else: an encoder of the user's is in no file.
+
+        After a divergence from the start it holds no finite network.
+        """
+        is_finite = math.isfinite(number(self.finished().get("gap")))
+        return is_finite and "encoder" not in self.config.objects
 
     def model(self) -> GEDI:
         """The fitted model."""
@@ -143,33 +137,16 @@ def one_line(text: Any, width: int = 90) -> str:
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
-def _summary(files: RunDirectory) -> dict[str, Any] | None:
-    file = files.summary
+def _summary(files: RunDirectory, config: Config) -> dict[str, Any] | None:
+    file, remedy = files.summary, f"remove it, and gedi resume {files.path} writes it anew"
     if not file.exists():
         return None
-    with suppress(ValueError, KeyError, TypeError):
-        summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        sizes, findings = summary["cluster_sizes"], summary["diagnosis"]["findings"]
-        whole = all(isinstance(n, int) for n in sizes) and len(sizes) > 0
-        if whole and isinstance(summary["verdict"], str) and _all_dicts(findings):
-            return summary
-    raise InputError(f"{file} is damaged: write it anew with gedi resume {files.path}")
-
-
-def _rows(file: Path) -> list[dict[str, Any]]:
-    with suppress(UnicodeDecodeError):
-        rows = read_lines(file)
-        if _all_dicts(rows):
-            return rows
-    raise InputError(f"{file} is damaged: every line must be a JSON object")
-
-
-def _all_dicts(rows: list[Any]) -> bool:
-    return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
+    summary: dict[str, Any] = read_json(file, remedy)
+    with reading(file, remedy):
+        sizes = Summary.model_validate(summary).cluster_sizes
+        if len(sizes) != config.settings.get("n_clusters") or sum(sizes) != config.data.shape[0]:
+            raise ValueError("cluster_sizes of another run")
+    return summary
 
 
 def _members(rows: list[dict[str, Any]], name: str, kept: int) -> np.ndarray:

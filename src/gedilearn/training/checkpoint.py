@@ -8,15 +8,15 @@ checkpoint of unknown origin cannot run code.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from gedilearn.errors import InputError
+from gedilearn.files import RESTORE, TensorFile, damaged, read_json, reading
 from gedilearn.writing import write_tensors, write_text
 
 FORMAT = 2
@@ -36,13 +36,16 @@ def save_tree(folder: Path, name: str, tree: Any) -> None:
 
 def load_tree(folder: Path, name: str) -> Any:
     """What `save_tree` wrote."""
-    try:
-        described = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        return _put_back(described, load_file(folder / f"{name}.safetensors"))
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise InputError(
-            f"checkpoint {folder} is damaged ({error}): remove it and fit anew"
-        ) from None
+    described = read_json(folder / f"{name}.json")
+    with reading(folder / f"{name}.safetensors", RESTORE):
+        tensors = open_tensors(folder, name).read()
+    with reading(folder / f"{name}.json", RESTORE):
+        return _put_back(described, tensors)
+
+
+def open_tensors(folder: Path, name: str) -> TensorFile:
+    """The tensors of what `save_tree` wrote, unread; their names are their paths in the tree."""
+    return TensorFile.open(folder / f"{name}.safetensors")
 
 
 def publish(root: Path, step: int) -> None:
@@ -63,17 +66,17 @@ def latest(root: Path) -> Path | None:
     pointer = root / "latest.json"
     if not pointer.exists():
         return None
-    try:
-        named = json.loads(pointer.read_text(encoding="utf-8"))
-        form, folder = named["format"], root / str(named["folder"])
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{pointer} is damaged: remove {root} and fit anew") from None
+    named = read_json(pointer)
+    with reading(pointer, RESTORE):
+        form, name = int(named["format"]), str(named["folder"])
     if form != FORMAT:
         raise InputError(
             f"{pointer} has format {form}, this version reads {FORMAT}: "
             "resume with the version of gedi-learn that wrote it"
         )
-    return folder
+    if not re.fullmatch(r"step-[0-9]+", name):  # a folder beside the pointer, and no other
+        raise damaged(pointer, "it names no checkpoint", RESTORE)
+    return root / name
 
 
 def kept_chains(root: Path) -> torch.Tensor | None:
@@ -81,11 +84,13 @@ def kept_chains(root: Path) -> torch.Tensor | None:
     folder = latest(root)
     if folder is None:
         return None
-    members: torch.Tensor | None = load_tree(folder, OWN.format(0)).get("buffer")
-    if members is None or len(members) == 1:
-        return None if members is None else members[0]
-    # Members that still compete have chains each; the model is one of them.
-    return members[load_tree(folder, SHARED)["kept"][0]["member"]]
+    own = load_tree(folder, OWN.format(0))
+    with reading(folder, RESTORE):
+        members: torch.Tensor | None = own.get("buffer")
+        if members is None or len(members) == 1:
+            return None if members is None else members[0]
+        # Members that still compete have chains each; the model is one of them.
+        return members[load_tree(folder, SHARED)["kept"][0]["member"]]
 
 
 def _take_out(tree: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
@@ -102,11 +107,13 @@ def _take_out(tree: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
 
 
 def _put_back(described: Any, tensors: dict[str, torch.Tensor]) -> Any:
-    (kind, content) = next(iter(described.items()))
+    ((kind, content),) = described.items()
     if kind == "tensor":
         return tensors[content]
     if kind == "dict":
         return {k: _put_back(v, tensors) for k, v in content}
     if kind == "list":
         return [_put_back(v, tensors) for v in content]
-    return content
+    if kind == "value" and not isinstance(content, dict | list):
+        return content
+    raise ValueError(f"{kind!r} is no kind of content")

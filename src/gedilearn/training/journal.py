@@ -9,10 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
+from gedilearn.files import RESTORE, reading
 from gedilearn.sections import Training
 from gedilearn.training import checkpoint
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.saved import check_saved
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState, Tree
 
@@ -65,12 +67,17 @@ class Journal:
         if folder is not None:
             own = checkpoint.load_tree(folder, checkpoint.OWN.format(self.fabric.global_rank))
             shared = checkpoint.load_tree(folder, checkpoint.SHARED)
+            with reading(folder, RESTORE):
+                check_saved(setup, shared, own)
+                state = TrainState.load(setup, {"shared": shared, "own": own}, state.generators)
+                if state.method.chains is not None and "buffer" not in own:
+                    raise ValueError("it has no chains")
+                if "good" not in own:
+                    good = state.copy()
+                elif own["good"] is not None:
+                    good = {"shared": shared["good"], "own": own["good"]}
+                    check_saved(setup, good["shared"] | {"seconds": 0.0}, good["own"])
             self.seconds_before = shared["seconds"]
-            state = TrainState.load(setup, {"shared": shared, "own": own}, state.generators)
-            if "good" not in own:
-                good = state.copy()
-            elif own["good"] is not None:
-                good = {"shared": shared["good"], "own": own["good"]}
         if self.first:
             self.run.rewind(state.iteration)
         return state, good

@@ -81,11 +81,6 @@ class Diagnosis:
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"certified": self.certified, "verdict": self.verdict}
 
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Diagnosis:
-        findings = tuple(Finding(**f) for f in content["findings"])
-        return cls(findings, float(content["gap"]), float(content["tol"]))
-
 
 def diagnose(
     features: Tensor,

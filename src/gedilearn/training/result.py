@@ -1,19 +1,15 @@
-"""What training gives, and the file that keeps it: safetensors whose header holds the rest."""
+"""What training gives: the best network, and how it ended."""
 
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from gedilearn import __version__
 from gedilearn.data.views import draws_globally, make_views
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model, has_foreign_encoder
@@ -28,13 +24,10 @@ from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import examine
 from gedilearn.training.generators import drawing
+from gedilearn.training.model_file import MODEL, Summary
 from gedilearn.training.monitor import Diagnosis
-from gedilearn.writing import write_tensors
 
-FORMAT = 1
-KEY = "gedi-learn"
 Score = Literal["log_density", "gradient_norm", "confidence"]
-MODEL = "model."  # prefix of the network's tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +107,7 @@ class Result:
         cls,
         settings: Settings,
         tensors: dict[str, Tensor],
-        summary: dict[str, Any],
+        summary: Summary,
         encoder: nn.Module | None,
     ) -> Result:
         """From what `tensors` and `summary` gave; an encoder of the user's own is given again."""
@@ -123,41 +116,6 @@ class Result:
         model = build_model(settings, shape, 1, encoder, generator=None).to(box.low.dtype)
         own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
         model.load_state_dict(own)
-        diagnosis = Diagnosis.from_json(summary["diagnosis"])
-        names = ("verdict", "stopped", "recoveries", "iterations", "seconds")
-        plain = {name: summary[name] for name in names}
-        return cls(settings, model.eval(), tensors["prior"], box, diagnosis, **plain)
-
-
-def save_model(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write the file whole or not at all."""
-    described = json.dumps({"format": FORMAT, "version": __version__} | header)
-    write_tensors(path, tensors, {KEY: described})
-
-
-def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the header, or one line that says what is wrong with the file."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file; a model is written by GEDI.save or gedi fit")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; give the model file in it, e.g. model.safetensors")
-    try:
-        with safe_open(path, "pt") as file:
-            text = (file.metadata() or {}).get(KEY)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is not a readable safetensors file ({error})") from None
-    if text is None:
-        raise InputError(f"{path} is a safetensors file, but not a model of gedi-learn")
-    try:
-        header = json.loads(text)
-    except ValueError:
-        header = None
-    if not isinstance(header, dict):
-        raise InputError(f"{path} is damaged: its header is no JSON object")
-    if header.get("format") != FORMAT:
-        raise InputError(
-            f"{path} has format {header.get('format')}, written by version "
-            f"{header.get('version')}; version {__version__} reads format {FORMAT}"
-        )
-    return tensors, header
+        names = ("diagnosis", "verdict", "stopped", "recoveries", "iterations", "seconds")
+        ended = {name: getattr(summary, name) for name in names}
+        return cls(settings, model.eval(), tensors["prior"], box, **ended)

@@ -14,8 +14,8 @@
     .lock                held by the process that trains
 
 All names are spelled here and nowhere else. It reads without this library. Appended lines are
-flushed one by one; a line cut by a crash is dropped on resume, together with those later than the
-checkpoint.
+flushed one by one; a line cut by a crash or damaged is dropped on resume, together with those later
+than the checkpoint.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from filelock import FileLock, Timeout
 from gedilearn import __version__
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
+from gedilearn.files import read_json_lines
 from gedilearn.writing import (
     is_first_process,
     is_leftover,
@@ -178,7 +179,7 @@ class RunDirectory:
     def rewind(self, iteration: int) -> None:
         """Drop what was logged after `iteration`, and a line that a crash cut short."""
         for path in (self.metrics, self.events):
-            kept = [row for row in read_lines(path) if row.get("iteration", 0) <= iteration]
+            kept = [row for row in read_json_lines(path) if _is_until(row, iteration)]
             write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
 
 
@@ -197,35 +198,7 @@ def _append(path: Path, row: dict[str, Any]) -> None:
         file.write(json_text(row) + "\n")
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
-    """The config of an existing run directory, or one line that says why it is none."""
-    path, file = Path(path), RunDirectory(path).config
-    if not path.is_dir():
-        raise InputError(f"{path} is not a run directory: no such folder")
-    if not file.exists():
-        raise InputError(f"{path} is not a run directory: it has no {file.name}")
-    try:
-        config = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
-        config = None
-    if not isinstance(config, dict) or "format" not in config:
-        raise InputError(f"{file} is damaged: restore it, or fit anew into another folder")
-    if config["format"] != FORMAT:
-        raise InputError(
-            f"{path} was written in format {config['format']} by version "
-            f"{config.get('version', 'unknown')}; version {__version__} reads format {FORMAT}"
-        )
-    return config
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The complete lines of a .jsonl file; none when there is no file."""
-    if not path.exists():
-        return []
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break  # cut by a crash: nothing after it is whole
-    return rows
+def _is_until(row: dict[str, Any], iteration: int) -> bool:
+    """Whether a row was logged no later; what happened before training has no iteration."""
+    at = row.get("iteration", 0)
+    return isinstance(at, int | float) and at <= iteration

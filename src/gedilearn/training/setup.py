@@ -198,8 +198,8 @@ class Setup:
         """Whether code of the user's own may draw from torch's global generators."""
         return self.encoder is not None or any(map(draws_globally, self.views))
 
-    def network(self, n_members: int, generator: Generator) -> EnergyModel:
-        """Freshly initialised."""
+    def network(self, n_members: int, generator: Generator | None) -> EnergyModel:
+        """Freshly initialised; without a generator its parameters are still to be set."""
         shape = tuple(self.data.shape[2:])
         return build_model(self.settings, shape, n_members, self.encoder, generator=generator)
 

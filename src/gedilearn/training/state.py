@@ -22,6 +22,7 @@ from gedilearn.methods.priors import Prior, fixed, make_prior
 from gedilearn.models.build import spend
 from gedilearn.models.energy import EnergyModel
 from gedilearn.training.generators import Generators
+from gedilearn.training.saved import MOMENTS, check_loaded
 from gedilearn.training.setup import (
     Calm,
     Setup,
@@ -32,9 +33,6 @@ from gedilearn.training.setup import (
 )
 
 Tree = dict[str, Any]  # nested dicts and lists of tensors and plain values
-
-# What Adam remembers of each entry of a parameter.
-MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Batches:
@@ -274,15 +272,23 @@ class TrainState:
             **{name: shared[name] for name in plain},
         )
         state.model.load_state_dict(shared["model"])
-        state.optimizer.load_state_dict(shared["optimizer"])
+        # All else that an optimiser saves comes from the settings.
+        groups = state.optimizer.state_dict()["param_groups"]
+        moments_of = shared["optimizer"]["state"]
+        state.optimizer.load_state_dict({"state": moments_of, "param_groups": groups})
+        check_loaded(state.model, state.optimizer, shared["prior"], settings.n_clusters)
         for parameter, moments in state.optimizer.state.items():
             for name, moment in moments.items():
                 if moment.shape == parameter.shape:  # fused Adam pairs them as they lie in memory
                     moments[name] = torch.empty_like(parameter).copy_(moment)
+        if not state.method.could_have(shared["method"], state.model, setup.data.shape[1]):
+            raise ValueError("method: what it remembers is not of this training")
         state.method.load_state(shared["method"])
         if shared["prior"] is not None:
             state.prior.state = shared["prior"].to(setup.data.device)
         if state.method.chains is not None and "buffer" in own:
+            if own["buffer"].shape != state.method.chains.positions.shape:
+                raise ValueError("buffer: its shape is not of this training")
             state.method.chains.positions = own["buffer"].to(setup.data)
         generators.load_state(own)
         return state

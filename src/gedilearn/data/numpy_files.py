@@ -1,0 +1,63 @@
+"""Arrays in .npy and .npz files, measured by their headers before they are read."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from gedilearn.data.arrays import PYTHON_OBJECTS, check_memory
+from gedilearn.errors import InputError
+from gedilearn.files import check_file, reading
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array in an .npy file."""
+    size = check_file(path)
+    with path.open("rb") as file:
+        return _read_array(file, size, str(path))
+
+
+def npz_keys(path: Path) -> list[str]:
+    """The names of the arrays in an .npz file."""
+    with reading(path):
+        check_file(path)
+        if not zipfile.is_zipfile(path):
+            raise ValueError("not an .npz archive, or cut short")
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def read_npz(path: Path, key: str) -> np.ndarray:
+    """One array of an .npz file."""
+    where = f"{path}[{key}]"
+    with reading(where), zipfile.ZipFile(path) as archive:
+        if f"{key}.npy" not in archive.namelist():
+            raise InputError(f"{where}: not an array; save it again with numpy.savez")
+        found = archive.getinfo(f"{key}.npy")
+        with archive.open(found) as stream:
+            return _read_array(stream, found.file_size, where)
+
+
+def _read_array(stream: IO[bytes], held: int, where: str) -> np.ndarray:
+    """The array in a stream of so many bytes."""
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} of the format")
+    shape, _, dtype = _HEADERS[version](stream)
+    if dtype.hasobject:
+        raise InputError(f"{where}: {PYTHON_OBJECTS}")
+    size = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or size > held - stream.tell():
+        raise ValueError(f"its header claims {dtype} {shape}, more than there is")
+    check_memory(shape, dtype, where)
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)

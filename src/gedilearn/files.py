@@ -1,0 +1,270 @@
+"""Files as they are read: regular ones, no larger than they may be, and damage in one line.
+
+A file may come from anywhere: a link to a device without end, a pipe that nobody writes to, a few
+bytes that unpack to gigabytes. So its kind and size are looked at before it is read, and what it
+claims to hold before that is unpacked. `GEDI_MAX_GB` sets the limit. It is the memory that the data
+of one file may take; text, whose parsed form takes many times its size, has shares of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from gedilearn.errors import InputError
+
+LIMIT = "GEDI_MAX_GB"
+USUAL = 2.0  # gigabytes, where the environment says nothing
+GIGABYTE = 10**9
+
+# The shares of the limit that text may take, 100 MB and 2 MB of 2 GB: YAML is slow to read.
+TEXT, YAML = 1 / 20, 1 / 1000
+MAPPED = math.inf  # of a file that is not read but mapped
+DEEPEST = 50  # levels of YAML
+
+RESTORE = "restore it, or fit anew"  # for files of a run
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+def most_bytes(share: float = 1.0) -> float:
+    """The limit, or a share of it."""
+    text = os.environ.get(LIMIT) or str(USUAL)
+    try:
+        gigabytes = float(text)
+    except ValueError:
+        gigabytes = math.nan
+    if not 0 < gigabytes < math.inf:
+        raise InputError(f"{LIMIT}={text}: give a number of gigabytes above 0, e.g. {LIMIT}=8")
+    return share * gigabytes * GIGABYTE
+
+
+def check_size(size: float, what: object, share: float = 1.0) -> None:
+    """Refuse what takes more bytes than the limit, or than a share of it."""
+    most = most_bytes(share)
+    if size > most:
+        size = min(size, 1e30)  # a header may claim any number
+        needed = math.ceil(size / share / GIGABYTE)
+        raise InputError(
+            f"{what}: {_in_words(size)}, more than the {_in_words(most)} that are read of such "
+            f"content; if it is to be read, set {LIMIT}={needed}"
+        )
+
+
+def check_file(path: Path, share: float = 1.0) -> int:
+    """The size of a file in bytes; what is no regular file, or beyond the limit, is refused."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: not a regular file; copy its content into one")
+    check_size(status.st_size, path, share)
+    return status.st_size
+
+
+def _in_words(size: float) -> str:
+    for unit, name in ((GIGABYTE, "GB"), (10**6, "MB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size:.0f} bytes"
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reading(
+    path: Path | str, remedy: str = "save it again", *, ours: bool = False
+) -> Iterator[None]:
+    """Whatever goes wrong while a file is read becomes one line that names it.
+
+    An `InputError` is such a line already, unless it is about a value that only our own code puts
+    into files, `ours`. Not for work that comes after the reading: its errors are bugs, and are to
+    be seen.
+    """
+    try:
+        yield
+    except InputError as error:
+        if not ours:
+            raise
+        raise damaged(path, error, remedy) from error
+    except PermissionError as error:
+        place = error.filename or path
+        raise InputError(f"{place}: permission denied; make it readable") from error
+    except MemoryError as error:
+        raise InputError(f"{path}: does not fit into the memory of this machine") from error
+    except Exception as error:
+        raise damaged(path, error, remedy) from error
+
+
+def damaged(path: Path | str, reason: Exception | str, remedy: str) -> InputError:
+    """The error for a file whose content cannot be what was written."""
+    words = " ".join(_reason(reason).split())
+    return InputError(f"{path} is damaged ({words[:300]}): {remedy}")
+
+
+def _reason(error: Exception | str) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        message = first["msg"].removeprefix("Value error, ")
+        return f"{'.'.join(map(str, first['loc']))}: {message[:1].lower()}{message[1:]}"
+    if isinstance(error, KeyError):
+        return f"no {error}"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8 text"
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def read_bytes(path: Path, share: float = 1.0) -> bytes:
+    """The content of a regular file; no more is read of one that grows meanwhile."""
+    check_file(path, share)
+    with open(path, "rb") as file:
+        content = file.read(int(most_bytes(share)) + 1)
+    check_size(len(content), path, share)
+    return content
+
+
+def read_text(path: Path, share: float = TEXT) -> str:
+    return read_bytes(path, share).decode("utf-8")
+
+
+def read_json(path: Path, remedy: str = RESTORE) -> Any:
+    """The content of a JSON file, of any shape."""
+    with reading(path, remedy):
+        return json.loads(read_text(path))
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects in a .jsonl file, one a line; none when there is no file.
+
+    A line that is none is left out: it was cut by a crash, or is damaged.
+    """
+    if not path.exists():
+        return []
+    rows = []
+    for line in read_bytes(path, TEXT).split(b"\n"):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows
+
+
+def read_yaml(path: Path, remedy: str = RESTORE) -> Any:
+    """The content of a YAML file, of any shape."""
+    with reading(path, remedy):
+        return yaml_value(read_text(path, YAML))
+
+
+def yaml_value(text: str) -> Any:
+    """What a text in YAML says, plain values alone; what is wrong is a `YAMLError`."""
+    try:
+        return yaml.load(text, _PlainLoader)
+    except yaml.YAMLError:
+        raise
+    except Exception as error:  # a date that there is not, a tag that its value does not fit
+        raise yaml.YAMLError(_reason(error)) from None
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Without aliases, by which a few lines stand for gigabytes, and not nested deeply."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it has an alias, *name: write out what it stands for")
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.YAMLError(f"it is nested deeper than {DEEPEST} levels")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+# --- tensors ------------------------------------------------------------------------------------
+
+Form = tuple[str, tuple[int, ...]]  # of a tensor: its type as safetensors writes it, and its shape
+
+
+# By the names of torch, which is not imported here.
+TYPES = {
+    "torch.bool": "BOOL",
+    "torch.bfloat16": "BF16",
+    "torch.complex64": "C64",
+    **{
+        f"torch.{kind}{bits}": f"{kind[0].upper()}{bits}"
+        for kind in ("float", "int", "uint")
+        for bits in (8, 16, 32, 64)
+    },
+}
+
+
+def forms(tensors: dict[str, Any]) -> dict[str, Form]:
+    """The forms of torch's tensors, which may be without content (on the device 'meta')."""
+    return {name: (TYPES[str(t.dtype)], tuple(t.shape)) for name, t in tensors.items()}
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """A safetensors file of which the header has been read.
+
+    Read through an open file and not by its name, which safetensors wants to be UTF-8.
+    """
+
+    path: Path
+    metadata: dict[str, str]
+    forms: dict[str, Form]  # of the tensors, by name
+
+    @classmethod
+    def open(cls, path: Path, remedy: str = RESTORE) -> TensorFile:
+        """Read the header alone, and hold the size of the file against it."""
+        with reading(path, remedy):
+            size = check_file(path)
+            with open(path, "rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                if size < 8 + length:
+                    raise ValueError("it is cut short, or no safetensors file")
+                check_size(length, path, TEXT)
+                header = json.loads(file.read(length))
+            metadata = header.pop("__metadata__", {})
+            ends = [int(entry["data_offsets"][1]) for entry in header.values()]
+            if size != 8 + length + max(ends, default=0):
+                raise ValueError("its size is not what its header says")
+            if not all(isinstance(text, str) for text in metadata.values()):
+                raise ValueError("its metadata is no text")
+            forms = {k: (str(v["dtype"]), tuple(map(int, v["shape"]))) for k, v in header.items()}
+        return cls(path, metadata, forms)
+
+    def check(self, expected: dict[str, Form]) -> None:
+        """Refuse, before any tensor is read, names, types or shapes other than the expected."""
+        for name, form in expected.items():
+            if name not in self.forms:
+                raise ValueError(f"no tensor {name}")
+            if self.forms[name] != form:
+                raise ValueError(f"tensor {name} is {self.forms[name]}, expected {form}")
+        if unknown := self.forms.keys() - expected.keys():
+            raise ValueError(f"unknown tensor {min(unknown)}")
+
+    def read(self) -> dict[str, Any]:
+        """The tensors, in torch."""
+        from safetensors.torch import load
+
+        return load(read_bytes(self.path))

@@ -1,0 +1,135 @@
+"""The file of a fitted model: safetensors whose header holds all that is no tensor.
+
+It may come from anywhere. Its header is held against a stated shape, and its tensors against the
+network that the header describes, before that network is built and before a tensor is read.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
+from torch import Tensor, nn
+
+from gedilearn import __version__
+from gedilearn.errors import InputError
+from gedilearn.files import RESTORE, Form, TensorFile, forms, reading
+from gedilearn.models.build import build_model
+from gedilearn.settings import Settings
+from gedilearn.training.config import settings_in_file
+from gedilearn.training.monitor import Diagnosis
+from gedilearn.writing import write_tensors
+
+FORMAT = 1
+KEY = "gedi-learn"
+MODEL = "model."  # prefix of the network's tensors
+
+
+class Summary(BaseModel):
+    """How a training ended; files hold more of it, which is there for people."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cluster_sizes: list[NonNegativeInt]
+    gap: float
+    certified: bool
+    verdict: str
+    stopped: Literal["certified", "budget", "diverged"]
+    recoveries: NonNegativeInt
+    iterations: NonNegativeInt
+    seconds: FiniteFloat
+    diagnosis: Diagnosis
+
+
+class Header(BaseModel):
+    """What the header of a model file holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int
+    version: str
+    settings: dict[str, Any]
+    objects: list[str]  # arguments of the fit that no file can hold
+    scaling: str
+    n_features_in: PositiveInt
+    feature_names_in: list[str]
+    summary: Summary
+
+
+def save_model(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write the file whole or not at all."""
+    described = json.dumps({"format": FORMAT, "version": __version__} | header)
+    write_tensors(path, tensors, {KEY: described})
+
+
+def open_model(path: Path) -> tuple[TensorFile, Header]:
+    """The header, and the tensors still unread, or one line that says what is wrong."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file; a model is written by GEDI.save or gedi fit")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the model file in it, e.g. model.safetensors")
+    file = TensorFile.open(path)
+    if KEY not in file.metadata:
+        raise InputError(f"{path} is a safetensors file, but not a model of gedi-learn")
+    with reading(path, RESTORE):
+        header = json.loads(file.metadata[KEY])
+        form, version = int(header["format"]), str(header.get("version", "unknown"))
+        if form != FORMAT:
+            raise InputError(
+                f"{path} has format {form}, written by version {version[:20]}; version "
+                f"{__version__} reads format {FORMAT}"
+            )
+        return file, Header.model_validate(header)
+
+
+def settings_in(file: TensorFile, header: Header) -> Settings:
+    """The settings of the model, for points of its shape."""
+    with reading(file.path, RESTORE):
+        shape = (*file.forms["labels"][1], *file.forms["box.low"][1])
+    return settings_in_file(file.path, header.settings, shape)
+
+
+def read_tensors(
+    file: TensorFile, settings: Settings, encoder: nn.Module | None
+) -> dict[str, Tensor]:
+    """The tensors, if they are those of the network that the settings describe, and finite."""
+    remedy = RESTORE if encoder is None else "restore it, or give the encoder of the fit"
+    with reading(file.path, remedy, ours=True):
+        file.check(_expected(file, settings, encoder))
+    with reading(file.path, remedy):
+        tensors = file.read()
+        for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise InputError(
+                    f"{file.path}: {name} is not finite: training diverged, or the file is "
+                    "damaged; fit anew"
+                )
+        labels = tensors["labels"]
+        if not ((labels >= 0) & (labels < settings.n_clusters)).all():
+            raise ValueError("labels of other clusters")
+        if (tensors["box.low"] > tensors["box.high"]).any():
+            raise ValueError("box.low above box.high")
+    return tensors
+
+
+def _expected(file: TensorFile, settings: Settings, encoder: nn.Module | None) -> dict[str, Form]:
+    """The forms of all tensors of a model with these settings; nothing large is built."""
+    kind, points = file.forms["box.low"]
+    (n_labels,) = file.forms["labels"][1]
+    if kind not in ("F32", "F64"):
+        raise ValueError(f"tensor box.low is {kind}")
+    if len(settings.network.hidden) + len(settings.network.head) > len(file.forms):
+        raise ValueError("it has fewer tensors than layers")
+    with torch.device("meta"):
+        network = build_model(settings, points, 1, encoder, generator=None)
+    network.to(torch.float32 if kind == "F32" else torch.float64)
+    expected = {f"{MODEL}{name}": form for name, form in forms(network.state_dict()).items()}
+    return expected | {
+        "box.low": (kind, points),
+        "box.high": (kind, points),
+        "prior": ("F64", (settings.n_clusters,)),
+        "labels": ("I64", (n_labels,)),
+    }
