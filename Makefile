@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow lint types bench bench-growth house results docs-figures clean
+.PHONY: demo test test-slow fuzz lint types bench bench-growth house results docs-figures clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -14,6 +14,13 @@ test: $(VENV)/.develop
 
 test-slow: $(VENV)/.develop
 	$(BIN)/python -m pytest -m slow
+
+# More cases for the fuzzer than the tests play; the seed is printed, and a number repeats it.
+FUZZ_MINUTES ?= 60
+FUZZ_SEED ?= random
+
+fuzz: $(VENV)/.develop
+	PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
 
 lint: $(VENV)/.develop
 	$(BIN)/ruff check src tests benchmarks

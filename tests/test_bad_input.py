@@ -612,6 +612,7 @@ def test_wrong_options_are_refused(run):
     assert "training.seed=-1" in fit_refusal("moons", "--seed", -1)
     assert "training.seed" in fit_refusal("moons", "--seed", 2**70)
     assert "n_samples=0" in refusal("sample", run, "-n", 0)
+    assert "choose smaller n_samples" in refusal("sample", run, "-n", 10**12)
     assert "steps=-1" in refusal("sample", run, "--steps", -1)
     assert "--seed -1" in refusal("sample", run, "--seed", -1)
 

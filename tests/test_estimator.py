@@ -13,6 +13,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -51,6 +52,30 @@ def fitted(moons: tuple[np.ndarray, np.ndarray]) -> GEDI:
 )
 def test_scikit_learns_own_checks(estimator: GEDI, check) -> None:
     check(estimator)
+
+
+def test_after_a_refused_fit_the_model_is_not_fitted(moons) -> None:
+    model = gedi(views="no", **QUICK)
+    with pytest.raises(InputError):
+        model.fit(moons[0])
+    uses = [model.summary, model.sample, lambda: model.predict(moons[0]), lambda: model.save("m")]
+    for use in uses:
+        with pytest.raises(NotFittedError):
+            use()
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        torch.zeros(9, 2, device="meta"),
+        torch.zeros(9, 2).to_sparse(),
+        torch.zeros(9, 2, dtype=torch.bfloat16),
+    ],
+    ids=["without values", "sparse", "bfloat16"],
+)
+def test_a_tensor_that_numpy_cannot_hold_is_refused(X) -> None:
+    with pytest.raises(InputError, match=r"X is a tensor of torch\.\w+ \(torch\.\w+, \w+\)"):
+        gedi(**QUICK).fit(X)
 
 
 # --- what comes out --------------------------------------------------------------------------
@@ -374,6 +399,30 @@ def test_a_saved_model_comes_back_with_all_it_knew(tmp_path: Path, moons, fitted
     assert loaded.settings_ == fitted.settings_
     with pytest.raises(InputError, match="exists already"):
         fitted.save(path)
+
+
+@pytest.mark.parametrize(
+    "encoder, words",
+    [
+        (nn.Linear(2, 0), "width 0"),
+        (nn.LSTM(2, 3), "does not take points"),  # gives a tuple
+        (nn.Module(), "does not take points"),
+        (nn.Linear(2, 3, device="meta"), "without values"),
+    ],
+)
+def test_an_encoder_that_gives_no_vectors_is_refused(moons, encoder, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        gedi(encoder=encoder, **QUICK).fit(moons[0])
+
+
+@pytest.mark.parametrize("precision", ["32-true", "64-true"])
+def test_an_encoder_may_come_in_double_precision(moons, precision: str) -> None:
+    double = nn.Linear(2, 3).double()
+    quick = QUICK | {"device.precision": precision}
+    same = gedi(encoder=nn.Linear(2, 3), **quick)
+    same.encoder.load_state_dict(double.state_dict())
+    labels = same.fit(moons[0]).labels_
+    np.testing.assert_array_equal(gedi(encoder=double, **quick).fit(moons[0]).labels_, labels)
 
 
 def test_a_model_with_its_own_encoder_asks_for_it_again(tmp_path: Path, moons) -> None:

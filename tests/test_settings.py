@@ -45,6 +45,11 @@ def test_the_literal_preset_holds_the_papers_values() -> None:
         ({"sampler": {"steps": 0}}, "sampler.steps=0"),
         ({"views": {"kind": "wlak"}}, "views.kind='wlak'"),
         ({"n_clusters": 3, "prior": [0.5, 0.5]}, "2 entries for n_clusters=3"),
+        ({"sampler": {"max_move": 1e308}}, r"sampler.max_move=1e\+308: .* from 1e-30 to 1e\+30"),
+        ({"network": {"temperature": 1e-320}}, "network.temperature=1e-320: .* from 1e-30"),
+        ({"prior": [1e-320, 1.0]}, r"prior=.*: .* from 1e-30"),
+        ({"weights": {"inv": [[0, 1], [1, 1e40]]}}, r"weights.inv=.*: .* to 1e\+30"),
+        ({"weights": {"inv": 10**400}}, "weights.inv="),
     ],
 )
 def test_a_wrong_value_is_named_in_one_line(values: dict, words: str) -> None:

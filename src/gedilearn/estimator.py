@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ from gedilearn.errors import InputError
 from gedilearn.files import RESTORE, reading
 from gedilearn.settings import Settings
 from gedilearn.training.config import read_config, settings_of
-from gedilearn.training.environment import check_machine
+from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
 from gedilearn.training.model_file import open_model, read_tensors, save_model, settings_in
 from gedilearn.training.monitor import Diagnosis
@@ -281,6 +282,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
             raise InputError(f"n_samples={n_samples}: at least 1 is needed")
         if steps < 0:
             raise InputError(f"steps={steps}: at least 0 are needed")
+        # The points, their gradients and noise; in double precision at the end.
+        size = 24 * n_samples * math.prod(self.point_shape_)
+        check_memory(f"{n_samples} points", size, "n_samples")
         position = self.result_.sample(n_samples, steps, seed_of(random_state))[0]
         return self.scaling_.undo(position.numpy()), self.result_.labels(position)
 
@@ -345,13 +349,23 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
 
     # --- helpers -----------------------------------------------------------------------------
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a fit has come to its end: one that was refused has left its traces too."""
+        return hasattr(self, "result_")
+
     def validate(self, X: Any, reset: bool = False) -> np.ndarray:
         """X as an array of numbers, or one line that says what is wrong with it.
 
         Its columns must be those seen in `fit`, unless `reset`.
         """
         if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+            try:
+                X = X.detach().cpu().numpy()
+            except (RuntimeError, TypeError):  # sparse, without values, bfloat16
+                raise InputError(
+                    f"X is a tensor of {X.dtype} ({X.layout}, {X.device}), which NumPy cannot "
+                    "hold: give a dense one, of float32 for instance"
+                ) from None
         try:
             array = validate_data(
                 self,

@@ -26,7 +26,7 @@ def _schedule(value: Any) -> Any:
     points = [(0.0, value)] if constant else value
     try:
         pairs = [(float(progress), float(level)) for progress, level in points]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pairs = []
     moments = [progress for progress, _ in pairs]
     in_order = moments == sorted(moments) and all(0 <= progress <= 1 for progress in moments)
@@ -42,6 +42,7 @@ Schedule = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_s
 # The width of a layer, and a number of chains or past points: what is larger fits no machine.
 Width = Annotated[int, Field(ge=1, le=1_000_000)]
 Many = Annotated[int, Field(ge=1, le=100_000_000)]
+SMALLEST, LARGEST = 1e-30, 1e30  # numbers whose products single precision mostly holds
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -75,6 +76,16 @@ class Section(BaseModel):
     """Settings that belong together."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _in_single_precision(cls, value: Any) -> Any:
+        levels = value if isinstance(value, tuple) else (value,)
+        for level in levels:
+            number = level[-1] if isinstance(level, tuple) else level
+            if isinstance(number, float) and number and not SMALLEST <= abs(number) <= LARGEST:
+                raise ValueError(f"numbers are computed with from {SMALLEST:g} to {LARGEST:g}")
+        return value
 
     def resolved(self: Self, settings: Any, shape: tuple[int, ...]) -> Self:
         """The section for data of this shape, in these `Settings`: nothing is left open."""

@@ -51,6 +51,12 @@ def is_leftover(path: Path, of: str) -> bool:
     return path.name.startswith(f".{of}.") and path.name.endswith(".part")
 
 
+def remove_leftovers(folder: Path, of: str | None = None) -> None:
+    """Remove what killed processes left behind in a folder; with `of`, of the file of this name."""
+    for entry in folder.glob(f".{of or '*'}.*.part"):
+        entry.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str, *, new: bool = False) -> None:
     """Replace a file's content by this text; bytes in it that are no UTF-8 are spelled out."""
     with replacing(path, new=new) as temporary:
@@ -80,18 +86,12 @@ def write_tensors(
     path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
     """Replace a safetensors file."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     owned = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    # Not by `save_file`, whose own temporary file stays behind when the process is killed.
     with replacing(path) as temporary:
-        temporary.touch()
-        mode = temporary.stat().st_mode  # readable by whom other files are
-        try:
-            save_file(owned, temporary, metadata)
-        except SafetensorError as error:  # how safetensors reports a full disk
-            raise OSError(None, str(error), str(path)) from None
-        os.chmod(temporary, mode)
+        temporary.write_bytes(save(owned, metadata))
 
 
 def is_first_process() -> bool:

@@ -143,9 +143,13 @@ def test_data_outside_has_the_name_given_or_its_own(tmp_path, monkeypatch):
 def test_files_of_a_new_folder_are_never_old_ones(tmp_path):
     assert new_files(None, "a") == []
     assert new_files(tmp_path / "b" / "c", "a") == [tmp_path / "b" / "c" / "a"]
+    assert not list(tmp_path.iterdir())  # nothing is made before there is something to write
+    (tmp_path / "b" / "c").mkdir(parents=True)
     (tmp_path / "b" / "c" / "a").touch()
     with pytest.raises(InputError, match="exists already"):
         new_files(tmp_path / "b" / "c", "new", "a")
+    with pytest.raises(InputError, match=r"c/a is not a folder"):
+        new_files(tmp_path / "b" / "c" / "a" / "d", "new")
 
 
 # --- the screen ---------------------------------------------------------------------------------

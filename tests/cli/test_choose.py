@@ -62,6 +62,7 @@ def test_json_is_all_that_is_printed_and_quiet_prints_nothing_else(file):
         (["--seed", -1], "--seed -1"),
     ],
 )
-def test_bad_options_are_one_line(file, options, words):
-    result = gedi("choose", file, *options, code=2)
+def test_bad_options_are_one_line(file, options, words, tmp_path):
+    result = gedi("choose", file, *options, "--out", tmp_path / "out", code=2)
+    assert not (tmp_path / "out").exists()
     assert words in result.stderr and len(result.stderr.splitlines()) == 1

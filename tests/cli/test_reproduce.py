@@ -16,6 +16,7 @@ from gedilearn.cli.reproduce import reproduce as reproduce_app
 from gedilearn.experiments.images import SCALES, load_sets
 from gedilearn.experiments.table import Column, Experiment, Table, grouped, label, statistic
 from gedilearn.registry import EXPERIMENTS
+from helpers import run_command
 
 SHORT = [
     *("--iterations", "3", "--samples", "4", "--steps", "2", "--seeds", "1"),
@@ -198,3 +199,9 @@ def test_every_experiment_that_comes_with_the_library_has_a_command_of_its_own()
     for name in EXPERIMENTS:
         assert EXPERIMENTS[name].name == name
         assert f"gedi reproduce {name}" in reproduce(name, "--help").output
+
+
+@pytest.mark.parametrize("command", [("toy",), ("images", "--data", "digits")])
+def test_more_seeds_than_anyone_has_time_for_are_refused(command):
+    refused = run_command("reproduce", *command, "--seeds", 10**20, code=2)
+    assert "--seeds" in refused.stderr

@@ -44,6 +44,14 @@ def test_noise_that_makes_no_sense_is_refused(kind: str, noise: object) -> None:
         resolve({"views": {"kind": kind, "noise": noise}}, (60, 2))
 
 
+def test_views_of_a_function_have_the_type_of_the_batch() -> None:
+    x = torch.rand(6, 2)
+    view = CallableViews(lambda batch: batch.double() + 1).draw(
+        torch.arange(6), x, 0.5, Generator()
+    )
+    torch.testing.assert_close(view, x + 1)
+
+
 @pytest.fixture(scope="module")
 def rings() -> tuple[torch.Tensor, np.ndarray, WalkViews]:
     x, y = make_circles(400, factor=0.4, noise=0.03, random_state=0)

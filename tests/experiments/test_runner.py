@@ -72,6 +72,12 @@ def test_what_was_done_before_an_interruption_is_kept(tmp_path):
     assert told == ["b", "b"]
 
 
+def test_no_more_processes_are_started_than_there_are_cells(tmp_path):
+    for _ in range(2):  # the second time there is none to run
+        rows = Runner(tmp_path, workers=10**12).rows_of_cells(CELLS[:2], work, 5)
+        assert len(rows) == 8
+
+
 def test_a_backend_chosen_by_the_caller_runs_the_cells():
     with joblib.parallel_config(backend="threading", n_jobs=2):
         rows = Runner().rows_of_cells(CELLS, work, 5)

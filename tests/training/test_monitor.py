@@ -78,6 +78,15 @@ def test_effective_rank_counts_equal_directions() -> None:
     assert monitor.effective_rank(features, C).value == pytest.approx(4, rel=1e-6)
 
 
+def test_effective_rank_of_more_features_than_points_is_that_of_the_covariance() -> None:
+    features = torch.randn(20, 60)
+    values = np.clip(np.linalg.eigvalsh(np.cov(features.double().numpy().T)), 1e-300, None)
+    shares = values / values.sum()
+    expected = math.exp(-(shares * np.log(shares)).sum())
+    assert monitor.effective_rank(features, C).value == pytest.approx(expected, rel=1e-6)
+    monitor.effective_rank(torch.randn(3, 10**6), C)  # whose covariance would take 8 TB
+
+
 def test_the_rise_under_permutation_equals_the_average_over_all_of_them() -> None:
     n = 5
     logits, view = torch.randn(n, C).double(), torch.randn(n, C).double()

@@ -44,6 +44,21 @@ def test_a_folder_in_use_is_refused_and_one_that_is_left_is_not(tmp_path: Path) 
         pass
 
 
+def test_what_a_killed_fit_left_in_the_middle_of_a_write_goes_with_the_next(tmp_path: Path) -> None:
+    with RunDirectory.create(tmp_path, {}) as run:
+        pass
+    step = run.checkpoints / "step-000000010"
+    step.mkdir(parents=True)
+    kept = {tmp_path / ".report.html.7.part", tmp_path / ".notes.part", step / "shared.json"}
+    left = {run.path / ".model.safetensors.7.part", run.path / ".labels.csv.71.part"}
+    left |= {run.checkpoints / ".latest.json.7.part", step / ".rank-0.safetensors.7.part"}
+    for file in kept | left:
+        file.touch()
+    with run.held():
+        assert not any(file.exists() for file in left)
+        assert all(file.exists() for file in kept)
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_what_is_refused_leaves_nothing(there: bool, tmp_path: Path) -> None:
     folder = tmp_path / "a" / "run"

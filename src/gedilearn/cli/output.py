@@ -140,14 +140,22 @@ def check_out(out: Path | None) -> Path | None:
 
 
 def new_files(folder: Path | None, *names: str) -> list[Path]:
-    """Files to write into a folder, which is made; none without a folder, and never an old one."""
+    """Files to write into a folder that can be made; none without one, and never an old one."""
     if folder is None:
         return []
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise InputError(f"--out {folder}: {there} is not a folder")
     files = [folder / name for name in names]
     for file in files:
         refuse_existing(file)
-    folder.mkdir(parents=True, exist_ok=True)
     return files
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write one of the `new_files`, into its folder, which is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text, new=True)
 
 
 def make_console() -> Console:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from gedilearn.cli.app import AsJson, Data, Quiet, Seed, Size, SkipBroken, app
-from gedilearn.cli.output import Screen, new_files, print_list
+from gedilearn.cli.output import Screen, new_files, print_list, write_new
 from gedilearn.errors import InputError
-from gedilearn.writing import write_json
+from gedilearn.writing import json_text
 
 
 @app.command()
@@ -63,7 +63,7 @@ def choose(
     if files:
         from gedilearn.report.figures import choice_figure
 
-        write_json(files[0], choice.to_json(), indent=1, new=True)
+        write_new(files[0], json_text(choice.to_json(), indent=1) + "\n")
         choice_figure(choice, files[1])
     shown = {
         "clusters": ("n_clusters", "{}"),

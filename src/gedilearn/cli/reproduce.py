@@ -17,16 +17,16 @@ import typer
 from typer.core import TyperGroup
 
 from gedilearn.cli.app import Changes, Outside, Probe, Seed, app, changes, interruptible, outside
-from gedilearn.cli.output import Screen, make_console, new_files
+from gedilearn.cli.output import Screen, make_console, new_files, write_new
 from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
 from gedilearn.writing import write_text
 
 ROOT = Path("gedi-runs")
-Number: Any = partial(typer.Option, metavar="N", min=1)
+Number: Any = partial(typer.Option, metavar="N", min=1, max=1_000_000)
 Names: Any = partial(typer.Option, metavar="A,B")
 Seeds = Annotated[int, Number(help="Seeds 0 to N-1.")]
-Workers = Annotated[int, Number(min=None, help="Fits at once, a process each.")]
+Workers = Annotated[int, Number(min=None, max=None, help="Fits at once, a process each.")]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -299,7 +299,7 @@ def landscape(
     rows = experiment.run([0])
     experiment.show(rows, make_console())
     for file, text in zip(files, (rows_as_csv(rows), experiment.markdown(rows)), strict=False):
-        write_text(file, text, new=True)
+        write_new(file, text)
         Screen().message(f"written: {file}")
 
 

@@ -66,7 +66,7 @@ class CallableViews(Views):
                 f"views: the function must return a tensor of the batch's shape {tuple(x.shape)}, "
                 f"got {got}"
             )
-        return view
+        return view.to(x)  # of the batch's type and on its device
 
 
 def _takes_generator(function: Callable[..., Tensor]) -> bool:

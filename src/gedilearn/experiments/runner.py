@@ -140,7 +140,7 @@ class Runner:
         from joblib import Parallel, delayed, effective_n_jobs
         from joblib.parallel import get_active_backend
 
-        jobs = None if self.workers == 1 else self.workers
+        jobs = None if self.workers == 1 else min(self.workers, len(fits)) or 1
         calls = [delayed(_rows_of)(*arguments) for arguments in fits]
         if get_active_backend()[0].supports_return_generator:
             # In any order: a slow cell must not hold back the rows of others.

@@ -118,7 +118,10 @@ def _image_encoder(
 def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:
     if not isinstance(encoder, nn.Module):
         raise InputError(f"encoder must be a torch.nn.Module, got {type(encoder).__name__}")
-    copies = [copy.deepcopy(encoder) for _ in range(n_members)]
+    if any(tensor.is_meta for tensor in (*encoder.parameters(), *encoder.buffers())):
+        raise InputError("encoder has tensors without values (device 'meta'): give it some")
+    # Of single precision, like all that is built here; Fabric makes it double where that is asked.
+    copies = [copy.deepcopy(encoder).float() for _ in range(n_members)]
     for other in copies[1:]:
         for layer in other.modules():
             reset = getattr(layer, "reset_parameters", None)
@@ -133,9 +136,12 @@ def _output_width(encoder: MemberModule, point_shape: tuple[int, ...]) -> int:
     encoder.eval()
     try:
         with torch.no_grad(), first.device:
-            return int(encoder(probe).shape[-1])
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+            width = int(encoder(probe).shape[-1])
+    except Exception as error:  # a module of the user's may raise anything
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise InputError(f"encoder does not take points of shape {point_shape}: {reason}") from None
     finally:
         encoder.train()
+    if width == 0:
+        raise InputError("encoder gives vectors of width 0: at least 1 is needed")
+    return width

@@ -65,26 +65,29 @@ def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
     most = max(8, os.cpu_count() or 1)
     if isinstance(ranks, int) and ranks > most:
         raise InputError(f"device.devices={ranks}: at most {most} are started on this machine")
-    _check_memory(settings, point_shape)
+    _check_training(settings, point_shape)
 
 
-def _check_memory(settings: Settings, point_shape: tuple[int, ...]) -> None:
+def _check_training(settings: Settings, point_shape: tuple[int, ...]) -> None:
     with torch.device("meta"):  # shapes without values
         model = build_model(settings, point_shape, 1, generator=None)
     size, members = data_type(settings.device).itemsize, settings.training.n_init
     # Weights, their gradients and the two moments of Adam.
     weights = 4 * members * size * sum(p.numel() for p in model.parameters())
     chains = members * size * settings.sampler.buffer * math.prod(point_shape)
+    remedy = "network.hidden, network.features or n_init"
+    check_memory("the network and its optimiser", weights, remedy)
+    check_memory("the chains", chains, "sampler.buffer or n_init")
+
+
+def check_memory(words: str, needed: int, remedy: str) -> None:
+    """Refuse what takes more bytes than this machine has; `remedy` names what decides it."""
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for words, needed, remedy in (
-        ("the network and its optimiser", weights, "network.hidden, network.features or n_init"),
-        ("the chains", chains, "sampler.buffer or n_init"),
-    ):
-        if needed > there:
-            raise InputError(
-                f"{words} would need {needed / 1e9:,.1f} GB, and this machine has "
-                f"{there / 1e9:,.1f} GB: choose smaller {remedy}"
-            )
+    if needed > there:
+        raise InputError(
+            f"{words} would need {needed / 1e9:,.1f} GB, and this machine has "
+            f"{there / 1e9:,.1f} GB: choose smaller {remedy}"
+        )
 
 
 def _leave() -> None:
@@ -97,6 +100,21 @@ def _leave() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     gc.collect()
+
+
+@contextlib.contextmanager
+def others_alive(fabric: Fabric) -> Iterator[None]:
+    """Say it in one line when another rank has ended, as the backend finds out by its silence."""
+    try:
+        yield
+    except RuntimeError as error:
+        lost = isinstance(error, dist.DistError) or "gloo" in str(error)
+        if fabric.world_size == 1 or not lost:
+            raise
+        raise ConnectionError(
+            "another process of this fit has ended: start all of them again, by gedi resume where "
+            "there is a run directory"
+        ) from None
 
 
 @contextlib.contextmanager

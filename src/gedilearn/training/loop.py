@@ -16,7 +16,7 @@ from torch import Tensor
 from gedilearn.models.build import spend
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
-from gedilearn.training.environment import launch, reuse_freed_memory, working
+from gedilearn.training.environment import launch, others_alive, reuse_freed_memory, working
 from gedilearn.training.generators import Generators
 from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import divergence
@@ -48,7 +48,8 @@ def train(
     fabric, training = launch(settings.device), settings.training
     journal = Journal(training, fabric, run, verbose)
     work = working(settings.device.threads, interruptible=run is not None)
-    with work as interrupt, journal, Generators(fabric.device) as generators:
+    alive = others_alive(fabric)
+    with alive, work as interrupt, journal, Generators(fabric.device) as generators:
         setup, state = begin(data, settings, fabric, generators, **more)
         state, good = journal.resume(setup, state)  # `good`: the last that had not diverged
         while state.stopped is None:

@@ -135,7 +135,10 @@ def effective_rank(features: Tensor, n_clusters: int) -> Finding:
     centred = (features - features.mean(0)).double()
     values = torch.zeros(1)
     if centred.isfinite().all():
-        values = torch.linalg.eigvalsh(centred.mT @ centred).clamp_min(0)
+        # Both products have the same eigenvalues but zeros; features may be far more than points.
+        wide = centred.shape[1] > centred.shape[0]
+        product = centred @ centred.mT if wide else centred.mT @ centred
+        values = torch.linalg.eigvalsh(product).clamp_min(0)
     total = values.sum()
     rank = float(torch.special.entr(values / total).sum().exp()) if total > 0 else 0.0
     threshold = 1.05 if n_clusters > 2 and features.shape[-1] > 1 else 0.99

@@ -40,6 +40,7 @@ from gedilearn.writing import (
     is_first_process,
     is_leftover,
     json_text,
+    remove_leftovers,
     write_json,
     write_tensors,
     write_text,
@@ -106,12 +107,21 @@ class RunDirectory:
             return
         try:
             with FileLock(self.lock, timeout=0):
+                self._tidy()
                 yield
         except Timeout:
             raise InputError(
                 f"{self.path} is in use by another process: wait until that has ended, or choose "
                 "another folder"
             ) from None
+
+    def _tidy(self) -> None:
+        """Remove what a killed fit left behind in the middle of a write."""
+        written = (self.config, self.metrics, self.events, self.model, self.preview, self.summary)
+        for file in (*written, self.labels):
+            remove_leftovers(self.path, file.name)
+        for folder in (self.checkpoints, *self.checkpoints.glob("step-*")):
+            remove_leftovers(folder)
 
     def refuse_used(self) -> None:
         """Refuse a folder with more in it than a lock and the leftover of an interrupted write."""

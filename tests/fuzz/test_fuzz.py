@@ -1,0 +1,75 @@
+"""Some cases of every kind, the same ones every time; `make fuzz` plays others, for hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase
+
+from fuzz.entries import File
+from fuzz.interruptions import X, fit_or_resume
+from fuzz.kinds import ROUND, play_round
+from fuzz.player import LIMITS, Case, Interruption, Player
+from fuzz.server import PHASES
+from fuzz.tiny import make_templates
+
+
+@pytest.fixture(scope="module")
+def player() -> Iterator[Player]:
+    player = Player.start()
+    make_templates(player)
+    yield player
+    player.stop()
+
+
+def fail(case: Any, faults: list[str]) -> None:
+    pytest.fail(f"{case.command()}\n{faults}")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("kind", ["files", "commands", "settings", "runs", "api"])
+def test_a_case_ends_well_or_is_refused_in_one_line(player: Player, kind: str, number: int) -> None:
+    play_round(player, kind, number, fail, ROUND, (Phase.generate, Phase.shrink))
+
+
+@pytest.mark.parametrize("kind, most", [("interruptions", 4), ("ranks", 1)])
+def test_an_interrupted_fit_goes_on_to_the_same_end(player: Player, kind: str, most: int) -> None:
+    play_round(player, kind, 1, fail, most)
+
+
+def test_a_fit_goes_through_every_phase(player: Player) -> None:
+    np.save(player.empty_folder("case") / "x.npy", X)
+    never = Interruption("labels", 2, 0.0, 0)
+    (end,) = fit_or_resume(player, player.root / "case", 1, never)
+    assert (end.code, set(end.entered)) == (0, set(PHASES)), end.err
+
+
+@pytest.mark.parametrize(
+    "script, fault",
+    [
+        ("raise KeyError('a')", "traceback: ?: KeyError: 'a'"),
+        ("while True: pass", "a hang"),
+        ("import time; time.sleep(99)", "a hang"),
+        ("import numpy; numpy.ones(2**26)", "memory"),
+        ("import os; os.kill(os.getpid(), 11)", "a crash: signal 11"),
+        ("import os; os.remove('x')", "lost: x"),
+        ("open('x', 'w').write('b')", "changed: x"),
+        ("open('y', 'w')", "written: y"),
+        ("open('x', 'a'); open('r.part', 'w')", "left behind: r.part"),
+        ("open('r', 'w'); raise ValueError('no')", "written by a refusal: r"),
+        ("import sys; print('error: a\\nerror: b', file=sys.stderr); sys.exit(2)", "not one line"),
+        ("import sys; sys.exit(3)", "exit code 3"),
+        ("print('row,p\\n0,nan')", "nan in output"),
+        ("open('r', 'w').write('a')", None),
+        ("raise ValueError('no')", None),
+    ],
+)
+def test_a_fault_is_noticed(player: Player, script: str, fault: str | None) -> None:
+    seconds, memory = LIMITS
+    player.limits = {"a hang": (0.5, memory), "memory": (seconds, 2**29)}.get(fault, LIMITS)
+    found = player.faults(Case((File("x", b"a"),), script=script, writes=("r", "r.part")))
+    player.limits = LIMITS
+    assert any(each.startswith(fault) for each in found) if fault else not found
