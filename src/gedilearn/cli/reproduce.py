@@ -20,7 +20,6 @@ from gedilearn.cli.app import Changes, Outside, Probe, Seed, app, changes, inter
 from gedilearn.cli.output import Screen, make_console, new_files, write_new
 from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
-from gedilearn.writing import write_text
 
 ROOT = Path("gedi-runs")
 Number: Any = partial(typer.Option, metavar="N", min=1, max=1_000_000)
