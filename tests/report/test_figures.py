@@ -272,3 +272,13 @@ def test_a_run_that_goes_on_shows_its_training(run: Path, drawn: list[Figure]) -
     (run / "summary.json").unlink()
     training_figure(run)
     assert "training has not finished" in drawn[0]._suptitle.get_text()  # type: ignore[attr-defined]
+
+
+def test_a_run_whose_model_is_damaged_gets_no_figure_at_all(run: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "copied"
+    shutil.copytree(run, copied)
+    shutil.rmtree(copied / "figures", ignore_errors=True)
+    (copied / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError, match="model.safetensors"):
+        draw_all(copied)
+    assert not (copied / "figures").exists()

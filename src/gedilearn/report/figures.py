@@ -43,8 +43,10 @@ MOST_EVENTS = 9  # listed in words
 
 
 def draw_all(run: Path) -> list[Path]:
-    """All figures of a finished run."""
-    return [training_figure(run), clusters_figure(run)]
+    """All figures of a finished run; none is written unless all can be drawn."""
+    read = Run.read(run)
+    figures = {"training.png": _training(read), "clusters.png": _clusters(read)}
+    return [panels.save(fig, read.files.figures / name) for name, fig in figures.items()]
 
 
 # --- training -------------------------------------------------------------------------------------
@@ -53,6 +55,10 @@ def draw_all(run: Path) -> list[Path]:
 def training_figure(run: Path) -> Path:
     """The named terms and the gap over the iterations; also of a run that is still going on."""
     read = Run.read(run)
+    return panels.save(_training(read), read.files.figures / "training.png")
+
+
+def _training(read: Run) -> Figure:
     curves = read.curves()
     n = max(len(curves.terms), 1)
     fig = panels.new_figure(max(10.0, 3.0 * n), 6.8, read.title)
@@ -66,7 +72,7 @@ def training_figure(run: Path) -> Path:
     axes = fig.add_subplot(wide[0])
     _gap_lines(axes, curves, read.tolerance)
     _draw_events(axes, fig.add_subplot(wide[1]), read)
-    return panels.save(fig, read.files.figures / "training.png")
+    return fig
 
 
 def _member_lines(axes: Axes, curves: Curves, values: np.ndarray) -> None:
@@ -130,6 +136,10 @@ def _draw_events(axes: Axes, panel: Axes, read: Run) -> None:
 def clusters_figure(run: Path) -> Path:
     """The points by cluster, and what else the network says that can be seen."""
     read = Run.read(run)
+    return panels.save(_clusters(read), read.files.figures / "clusters.png")
+
+
+def _clusters(read: Run) -> Figure:
     sizes = read.finished()["cluster_sizes"]
     points, labels = read.preview()
     if points.ndim == 4:
@@ -142,7 +152,7 @@ def clusters_figure(run: Path) -> Path:
         standardise = read.config.settings.get("scaling") == "standard"
         panels.project(left, points, labels, len(sizes), standardise)
         _size_bars(right, sizes)
-    return panels.save(fig, read.files.figures / "clusters.png")
+    return fig
 
 
 def _planes(read: Run, points: np.ndarray, labels: np.ndarray, sizes: list[int]) -> Figure:

@@ -298,7 +298,8 @@ def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
     data, views = setup.seen_by([k])
     model = kept.network(setup, state.generators.cpu).eval()
     final = state.method.conclude(model, data)
-    gap = None if final or not setup.trains_bound(k) else kept.gap
+    known = setup.trains_bound(k) and math.isfinite(kept.gap) and not final
+    gap = kept.gap if known else None
     diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
     stopped, verdict = state.stopped, diagnosis.verdict
     if stopped == "diverged":
