@@ -43,14 +43,21 @@ KINDS: dict[str, dict[str, Any]] = {
     "swav": {"method": "swav", "swav.queue": 16},
     "dino": {"method": "dino"},
     "deepcluster": {"method": "deepcluster"},
+    "between": {},
 }
 
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs that were interrupted, the one of the density in its second stage."""
+    """Runs that were interrupted: at a check, in the second stage, between two checks."""
     root, runs = tmp_path_factory.mktemp("interrupted"), {}
-    add_metrics = RunDirectory.add_metrics
+    add_metrics, step = RunDirectory.add_metrics, loop.step
+
+    def step_between(setup: Any, state: Any) -> Any:
+        if state.iteration == 13:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(setup, state)
+
     for name, settings in KINDS.items():
         rows: list[object] = []
         last = 5 if name == "density" else 3
@@ -62,7 +69,10 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 os.kill(os.getpid(), signal.SIGINT)
 
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(RunDirectory, "add_metrics", add)
+            if name == "between":
+                patch.setattr(loop, "step", step_between)
+            else:
+                patch.setattr(RunDirectory, "add_metrics", add)
             gedi(2, run_dir=root / name, **TINY | settings).fit(X)
         runs[name] = root / name
     return runs
@@ -206,6 +216,12 @@ def test_a_checkpoint_that_no_such_training_wrote_is_refused(
         ("dino", put("method", "centre", value=torch.zeros(1, 1, 3))),
         ("deepcluster", put("method", "labels", value=lambda old: old + 2)),
         ("deepcluster", put("method", "labels", value=torch.zeros(1, 39).long())),
+        ("between", put("good", "model", "encoder.weights.0", value=torch.zeros(1, 3, 7))),
+        ("between", put("good", "recoveries", value=10**9)),
+        ("between", put("good", "optimizer", "state", 0, "exp_avg", value=torch.zeros(3))),
+        ("between", put("good", value=None)),
+        ("between", put("own", "good", "batches", "order", value=torch.tensor([99]))),
+        ("between", put("own", "good", value=5)),
     ],
 )
 def test_what_a_stage_or_a_method_remembers_is_held_against_the_training(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -69,14 +70,16 @@ class Journal:
             shared = checkpoint.load_tree(folder, checkpoint.SHARED)
             with reading(folder, RESTORE):
                 check_saved(setup, shared, own)
+                if own.get("good") is not None:
+                    good = {"shared": shared["good"], "own": own["good"]}
+                    check_saved(setup, good["shared"] | {"seconds": 0.0}, good["own"])
+                    # As a recovery would load it, which is no time to find it damaged.
+                    TrainState.load(setup, copy.deepcopy(good), state.generators)
                 state = TrainState.load(setup, {"shared": shared, "own": own}, state.generators)
                 if state.method.chains is not None and "buffer" not in own:
                     raise ValueError("it has no chains")
                 if "good" not in own:
                     good = state.copy()
-                elif own["good"] is not None:
-                    good = {"shared": shared["good"], "own": own["good"]}
-                    check_saved(setup, good["shared"] | {"seconds": 0.0}, good["own"])
             self.seconds_before = shared["seconds"]
         if self.first:
             self.run.rewind(state.iteration)
