@@ -645,6 +645,17 @@ def test_a_command_line_that_is_not_understood_is_refused(arguments, words):
     assert not os.listdir()
 
 
+def test_a_name_with_a_tilde_is_a_home_only_if_it_says_so(here, monkeypatch):
+    np.save("~x.npy", POINTS)
+    accept("fit", "~x.npy", "-k", 2, *SHORT, "--out", "r")
+    assert RunDirectory("r").config.read_text().count(str(here / "~x.npy")) == 1
+    monkeypatch.setenv("HOME", str(here))
+    accept("predict", "r", "~/~x.npy", "--out", "o.npy")
+    assert "~nobody-here: no such folder" in refusal(
+        "data", "get", "mnist", "--from", "~nobody-here"
+    )
+
+
 # --- bugs ---------------------------------------------------------------------------------------
 
 

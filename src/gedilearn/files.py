@@ -77,6 +77,12 @@ def _in_words(size: float) -> str:
     return f"{size:.0f} bytes"
 
 
+def as_path(given: str | Path) -> Path:
+    """The path that a user means: ~/... is at home, another name with a ~ is that name."""
+    path = Path(given)
+    return Path(os.path.expanduser(path)) if path.parts[:1] == ("~",) else path
+
+
 # --- damage -------------------------------------------------------------------------------------
 
 

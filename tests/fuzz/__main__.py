@@ -32,16 +32,18 @@ def main() -> int:
     number = random.SystemRandom().randrange(10**9) if asked.seed == "random" else int(asked.seed)
     print(f"seed {number}", flush=True)
     hunt, began = Hunt(Player.start(), asked.out.resolve()), time.monotonic()
-    make_templates(hunt.player)
-    while not (asked.cases and hunt.cases >= asked.cases):
-        if time.monotonic() - began > 60 * asked.minutes:
-            break
-        for kind in asked.kinds.split(","):
-            hunt.round(kind, number)
-        number += 1
-        print(f"{hunt.cases} cases, {len(hunt.found)} distinct faults", flush=True)
-    hunt.player.stop()
-    print(hunt.summary(time.monotonic() - began))
+    try:
+        make_templates(hunt.player)
+        while time.monotonic() - began < 60 * asked.minutes:
+            for kind in asked.kinds.split(","):
+                hunt.round(kind, number)
+            number += 1
+            print(f"{hunt.cases} cases, {len(hunt.found)} distinct faults", flush=True)
+            if asked.cases and hunt.cases >= asked.cases:
+                break
+    finally:
+        hunt.player.stop()
+        print(hunt.summary(time.monotonic() - began))
     return 1 if hunt.found else 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,10 +19,11 @@ ROUND = 10
 
 @dataclass(frozen=True)
 class Kind:
-    """What is drawn, and how it is played: a function that gives the faults of a case."""
+    """What is drawn, how it is played (the faults of a case), and how many in a round."""
 
     cases: Callable[[], SearchStrategy[Any]]
     play: Callable[[Player, Any], list[str]] = Player.faults
+    number: int = ROUND
 
 
 KINDS = {
@@ -31,8 +32,8 @@ KINDS = {
     "settings": Kind(settings_values.cases),
     "runs": Kind(run_folders.cases),
     "api": Kind(api.cases),
-    "interruptions": Kind(partial(interruptions.cases, 1), interruptions.play),
-    "ranks": Kind(partial(interruptions.cases, 2), interruptions.play),
+    "interruptions": Kind(partial(interruptions.cases, 1), interruptions.play, 6),
+    "ranks": Kind(partial(interruptions.cases, 2), interruptions.play, 3),
 }
 
 
@@ -41,16 +42,15 @@ def play_round(
     kind: str,
     number: int,
     tell: Callable[[Any, list[str]], None],
-    most: int = ROUND,
-    phases: Collection[Phase] = (Phase.generate,),
+    most: int | None = None,
 ) -> None:
     """Play cases of a kind, drawn from the seed `number`; `tell` is given those that have faults.
 
     Every round begins with the simplest case of all: what was played before is left out.
     """
     drawn = settings(
-        max_examples=most,
-        phases=phases,
+        max_examples=most or KINDS[kind].number,
+        phases=[Phase.generate],  # a case is small, and making it smaller takes long
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 LIMITS = (10.0, 2 * 2**30)  # of one process: seconds, and bytes of resident memory
-PATIENCE = 4.0  # seconds until Ctrl-C, where a case may rightly train for long
+PATIENCE = 2.0  # seconds until Ctrl-C, where a case may rightly train for long
 HERE = Path(__file__).parent
 HASHED = 2**22  # bytes; of larger files the time of the last change is compared
 
@@ -96,7 +96,8 @@ class Player:
         root = Path(tempfile.mkdtemp(prefix="gedi-fuzz-")).resolve()
         threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
         others = {"PYTHONIOENCODING": "utf-8:strict", "PYTHONHASHSEED": "0", "COLUMNS": "200"}
-        home = {"GEDI_CACHE": "cache", "PYTHONDONTWRITEBYTECODE": "1"}
+        # No thread may run in the server when it forks: pyarrow would have one.
+        home = {"GEDI_CACHE": "cache", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
         server = subprocess.Popen(
             [sys.executable, str(HERE / "server.py")],
             stdin=subprocess.PIPE,
@@ -229,7 +230,7 @@ def judge_end(end: End, most: int = LIMITS[1]) -> list[str]:
     """What holds for every process: time, memory, no traceback, no crash."""
     faults = []
     if end.late:
-        faults.append(f"a hang: {end.seconds:.1f} s")
+        faults.append(f"a hang: {end.seconds:.1f} s{asleep(end.err)}")
     elif end.code in (-4, -6, -7, -8, -11):
         faults.append(f"a crash: signal {-end.code}")
     if end.memory > most:
@@ -252,6 +253,12 @@ def not_finite(out: str, folder: Path) -> list[str]:
 def last_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[-1][:300] if lines else ""
+
+
+def asleep(text: str) -> str:
+    """Where a process was that waited for something."""
+    frames = re.findall(r"^  File .*", text.partition("(most recent call first)")[2], re.MULTILINE)
+    return f" ({'; '.join(frame.strip() for frame in frames[:6])})" if frames else ""
 
 
 def last_frame(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import functools
 import gc
 import importlib
@@ -149,6 +150,8 @@ def run_child(request: dict[str, Any], rank: int, environment: dict[str, str], t
         os.environ.update(environment)
         os.chdir(request["folder"])
         limit(request["seconds"])
+        # Where a process sleeps that is about to be ended is worth knowing.
+        faulthandler.dump_traceback_later(0.9 * LONGEST * request["seconds"])
         if request["interruption"]:
             announce(told)
         code = run_script(request["script"]) if request["script"] else run_command(request)

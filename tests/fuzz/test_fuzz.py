@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase
 
 from fuzz.entries import File
 from fuzz.interruptions import X, fit_or_resume
-from fuzz.kinds import ROUND, play_round
+from fuzz.kinds import play_round
 from fuzz.player import LIMITS, Case, Interruption, Player
 from fuzz.server import PHASES
 from fuzz.tiny import make_templates
@@ -32,7 +31,7 @@ def fail(case: Any, faults: list[str]) -> None:
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("kind", ["files", "commands", "settings", "runs", "api"])
 def test_a_case_ends_well_or_is_refused_in_one_line(player: Player, kind: str, number: int) -> None:
-    play_round(player, kind, number, fail, ROUND, (Phase.generate, Phase.shrink))
+    play_round(player, kind, number, fail)
 
 
 @pytest.mark.parametrize("kind, most", [("interruptions", 4), ("ranks", 1)])

@@ -20,7 +20,7 @@ from gedilearn.data.load import is_folder, is_name, load
 from gedilearn.data.sources import split_for_testing
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.files import YAML, check_size
+from gedilearn.files import YAML, as_path, check_size
 from gedilearn.training.config import Config, read_config
 from gedilearn.training.model_file import open_model
 from gedilearn.training.run_directory import RunDirectory
@@ -97,7 +97,7 @@ def load_source(
 
 def lasting(data: str) -> str:
     """What finds the data again from another folder."""
-    return data if is_name(data) else str(Path(data).expanduser().absolute())
+    return data if is_name(data) else str(as_path(data).absolute())
 
 
 # --- run directories ----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from gedilearn.data.published_formats import IDX_ENDINGS, labels_beside, read_pu
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.data.tables import TABLE_SUFFIXES, read_table
 from gedilearn.errors import InputError, closest
-from gedilearn.files import check_file, reading
+from gedilearn.files import as_path, check_file, reading
 from gedilearn.registry import DATA_SETS
 
 _SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
@@ -40,11 +40,7 @@ def is_name(source: str | Path) -> bool:
 
 def is_folder(source: str | Path) -> bool:
     """Whether `load` takes this for a folder of images."""
-    return not is_name(source) and _path(source).is_dir()
-
-
-def _path(source: str | Path) -> Path:
-    return Path(source).expanduser() if str(source).startswith("~/") else Path(source)
+    return not is_name(source) and as_path(source).is_dir()
 
 
 def load(
@@ -69,7 +65,7 @@ def load(
     """
     if not isinstance(source, str | Path) or not str(source):
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
-    path = _path(source)
+    path = as_path(source)
     suffix = path.suffix.lower()
     named = is_name(source)
     if label_column is not None and (named or suffix not in TABLE_SUFFIXES):

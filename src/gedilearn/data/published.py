@@ -31,7 +31,7 @@ from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published_formats import read_published
 from gedilearn.data.sources import Source, find
 from gedilearn.errors import InputError
-from gedilearn.files import MAPPED, check_file, read_text, reading
+from gedilearn.files import MAPPED, as_path, check_file, read_text, reading
 from gedilearn.writing import replacing, write_json
 
 FORMAT = 1
@@ -46,7 +46,7 @@ Files = Mapping[str, Path]  # by published name
 def cache_root() -> Path:
     """The folder of all cached sets; it need not exist yet."""
     if named := os.environ.get("GEDI_CACHE"):
-        return Path(named).expanduser().absolute()
+        return as_path(named).absolute()
     shared = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(shared):  # the standard says to ignore a relative one
         return Path(shared) / "gedi-learn"
@@ -117,7 +117,7 @@ def _build(
     scratch.mkdir()
     if directory is not None:
         tell(f"reading {source.name} from {directory}")
-        folder = Path(directory).expanduser()
+        folder = as_path(directory)
         origin = str(folder.absolute())
     else:
         for file in source.downloads:
