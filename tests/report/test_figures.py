@@ -279,6 +279,6 @@ def test_a_run_whose_model_is_damaged_gets_no_figure_at_all(run: Path, tmp_path:
     shutil.copytree(run, copied)
     shutil.rmtree(copied / "figures", ignore_errors=True)
     (copied / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(InputError, match="model.safetensors"):
+    with pytest.raises(InputError, match=r"model\.safetensors"):
         draw_all(copied)
     assert not (copied / "figures").exists()
