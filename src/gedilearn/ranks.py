@@ -18,6 +18,14 @@ def n_ranks() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def deal(items: Tensor) -> Tensor:
+    """This rank's share of a vector; all have equally many, so a few at the end may be left out."""
+    ranks = n_ranks()
+    if ranks == 1:
+        return items
+    return items[: max(len(items) // ranks, 1) * ranks][dist.get_rank() % len(items) :: ranks]
+
+
 def gather(x: Tensor) -> Tensor:
     """Join all ranks' batches: (members, batch, ...) -> (members, ranks * batch, ...)."""
     if n_ranks() == 1:

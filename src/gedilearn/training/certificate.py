@@ -18,6 +18,7 @@ from gedilearn.methods.method import share
 from gedilearn.methods.priors import Fixed, Prior
 from gedilearn.methods.terms import bound_gap
 from gedilearn.models.energy import EnergyModel
+from gedilearn.ranks import deal, gather
 from gedilearn.training.monitor import Diagnosis, diagnose
 
 # Points looked at: for vectors a look then costs about one training step; images cost more each.
@@ -53,16 +54,20 @@ def measure(
     generator: Generator,
     progress: float | None = None,
     repeats: int = 1,
+    shared: bool = False,
 ) -> Measurement:
     """The gap of every member on `data`, or on evenly spaced points of a large set.
 
     `data` is (groups, n, ...), with the views of each group: one for all results, or one each.
 
     Under the certifying views the gap is the certificate; `progress` asks for the training's views
-    at that moment instead. With `repeats`, every point is looked at with that many views.
+    at that moment instead. With `repeats`, every point is looked at with that many views. Ranks
+    that measure at the same time may have the points `shared` out among them.
     """
     most = MOST_VECTORS if data.dim() == 3 else MOST_IMAGES
     index = torch.from_numpy(evenly_spaced(data.shape[1], most)).to(data.device).repeat(repeats)
+    if shared:
+        index = deal(index)
     was_training = model.training
     model.eval()
     parts = []
@@ -73,7 +78,8 @@ def measure(
         n = len(chunk)
         parts.append((features[:, :n], logits[:, :n], logits[:, n:]))
     model.train(was_training)
-    features, logits, logits_view = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+    joined = [torch.cat(part, dim=1) for part in zip(*parts, strict=True)]
+    features, logits, logits_view = map(gather, joined) if shared else joined
     target = prior.final(logits)
     gap = bound_gap(logits, logits_view, target).nan_to_num(nan=torch.inf)
     return Measurement(gap, features, logits, logits_view, target)

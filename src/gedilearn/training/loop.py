@@ -163,11 +163,11 @@ def check(
 def look(
     setup: Setup, state: TrainState, progress: float | None = None, repeats: int = 1
 ) -> Measurement:
-    """What rank 0 measures, on every rank, so that all decide alike."""
+    """What the ranks measure together; all have rank 0's gap, so that all decide alike."""
     data, views = setup.seen_by(state.results)
     judged = state.method.judged(state.model)
     generator = state.generators.device
-    seen = measure(judged, data, views, state.prior, generator, progress, repeats)
+    seen = measure(judged, data, views, state.prior, generator, progress, repeats, shared=True)
     return seen._replace(gap=setup.fabric.broadcast(seen.gap))
 
 
