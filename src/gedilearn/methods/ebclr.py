@@ -6,7 +6,7 @@ Symbols, and where they are here:
     z, z'       their embeddings, of length 1          `Output.embedding`
     tau         the temperature                        `Options.temperature`
     q(v, v')    exp(-|z - z'|^2 / tau) / Z             `closeness` is its logarithm up to a constant
-    q(v)        sum of q(v, v'_n) over the batch of v' `log_marginal`, without Z
+    q(v)        mean of q(v, v') over the batch of v'  `log_marginal`, without Z
     q(v'|v)     q(v, v') / q(v)                        `contrast`
     lambda      weight of log q(v)                     `Options.generative`
 
