@@ -141,6 +141,7 @@ FITS: dict[str, Callable[[], GEDI | list[GEDI]]] = {
     "barlow": baseline("barlow", **{"barlow.assign": "kmeans"}),
     "dino": baseline("dino"),
     "deepcluster": baseline("deepcluster"),
+    "ebclr": baseline("ebclr"),
     "digits": lambda: fitted(DIGITS, SMALL_IMAGES | {"n_clusters": 10}),
     "resnet8, colours": lambda: fitted(
         COLOURS,

@@ -59,7 +59,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         training, at the risk that clusters of any size count as right.
     method : str, default None
         The objective, 'gedi' by default. 'no-gen', 'no-inv' and 'no-unif' leave out one of its
-        terms, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino' and 'deepcluster' are baselines.
+        terms, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino', 'deepcluster', 'ebclr': baselines.
     preset : str, default None
         A named set of settings, for instance 'paper/toy'; `gedi presets` lists them.
     w_gen, w_inv, w_prior : float or list of (progress, weight) points, default None

@@ -39,7 +39,8 @@ _PAPER_TOY_LITERAL: Values = {
 #   Sinkhorn and the weight of redundancy the paper is silent, so they are as first published.
 # - no gen: the paper's table gives it a sampler and a weight of GEN, which it cannot use.
 # - no inv, no unif: the paper lists them nowhere; ablations differ from GEDI in the term alone.
-# - DINO, DeepCluster: not in the paper's experiments; they share network, views and optimiser.
+# - DINO, DeepCluster, EBCLR: not in the paper's experiments; they share network, views, optimiser
+#   and sampler.
 _PAPER_TOY_METHODS: dict[str, Values] = {
     "jem": {"sampler": {"steps": 10}},  # its own list in the paper; the rest of it is GEDI's
 }
@@ -146,11 +147,13 @@ def small_iterations(method: str) -> tuple[int, int]:
     """Iterations of a method in the scaled-down presets: of the first stage, and of GEN after it.
 
     An iteration trains on two batches (an image and a view, or data and samples), GEDI's with GEN
-    on three, and draws samples in SMALL_STEPS steps where there is GEN.
+    and EBCLR's on three, and draws samples in SMALL_STEPS steps where there is GEN.
     """
     training, sampling = 3, 2 * SMALL_STEPS
     if method == "jem":
         return SMALL_PASSES // (2 * training + sampling), 0
+    if method == "ebclr":
+        return SMALL_PASSES // (3 * training + sampling), 0
     if method != "gedi":
         return SMALL_PASSES // (2 * training), 0
     density = int(SMALL_DENSITY * SMALL_PASSES)
@@ -161,6 +164,7 @@ def _small_image_methods() -> dict[str, Values]:
     others = [method for method in METHODS if method != "gedi"]
     changes = {one: {"training": {"max_iter": small_iterations(one)[0]}} for one in others}
     changes["jem"] |= _PAPER_IMAGE_METHODS["jem"]
+    changes["ebclr"]["ebclr"] = {"embedding": SMALL_WIDTH}  # as SwAV's
     return changes
 
 
@@ -204,8 +208,8 @@ ABOUT: dict[str, str] = {
     "GEN after the clusters (from the start, fewer runs arrived), under noise of 0.03 again (more "
     "softens the predictions) and with a penalty on energies (chains that hardly move let them run "
     "away); of three initialisations, the one with the smallest gap, where it can tell: JEM, no "
-    "unif, no inv and Barlow have one. JEM keeps the paper's rate, the baselines its rate and its "
-    "noise.",
+    "unif, no inv, Barlow and EBCLR have one. JEM keeps the paper's rate, the baselines its rate "
+    "and its noise.",
     **{f"paper/{data}": "The paper's table for images, value by value." for data in _IMAGE_SETS},
     **{
         f"small/{data}": "Scaled down for 2 cores: a narrower network, few iterations, as many "
@@ -240,7 +244,7 @@ CHANGES: dict[str, dict[str, Values]] = {
     "paper/toy": {
         "jem": _PAPER_TOY_METHODS["jem"]
         | {"optimizer": _PAPER_TOY_UNCHANGED["optimizer"], "training": {"n_init": 1}},
-        "barlow": _PAPER_TOY_UNCHANGED | {"training": {"n_init": 1}},
+        **{one: _PAPER_TOY_UNCHANGED | {"training": {"n_init": 1}} for one in ("barlow", "ebclr")},
         **{one: {"training": {"n_init": 1}} for one in ("no-unif", "no-inv")},
         **{one: _PAPER_TOY_UNCHANGED for one in ("swav", "dino", "deepcluster")},
     },

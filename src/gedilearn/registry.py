@@ -68,6 +68,7 @@ METHODS = Registry(
     barlow="gedilearn.methods.barlow:BarlowTwins",
     dino="gedilearn.methods.dino:DINO",
     deepcluster="gedilearn.methods.deepcluster:DeepCluster",
+    ebclr="gedilearn.methods.ebclr:EBCLR",
 )
 # The settings that a method has of its own: subclasses of `sections.Section`, under its name.
 OPTIONS = Registry(
@@ -76,6 +77,7 @@ OPTIONS = Registry(
     barlow="gedilearn.methods.options:Barlow",
     dino="gedilearn.methods.options:Dino",
     deepcluster="gedilearn.methods.options:DeepCluster",
+    ebclr="gedilearn.methods.options:Ebclr",
 )
 # Functions (settings, data, n_clusters, seed) -> `data.views.Views`.
 VIEWS = Registry(

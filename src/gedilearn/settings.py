@@ -35,8 +35,8 @@ class Settings(Section):
     method: str = Field(
         "gedi",
         description="The objective. 'gedi': GEN + INV + PRIOR; 'no-gen', 'no-inv' and 'no-unif' "
-        "leave out one of these, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino' and 'deepcluster' "
-        "are baselines with settings of their own.",
+        "leave out one of these, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino', 'deepcluster' "
+        "and 'ebclr' are baselines with settings of their own.",
     )
 
     n_clusters: Width = Field(

@@ -96,7 +96,7 @@ def test_methods_under_the_papers_preset_differ_in_what_the_gap_can_choose():
     base = as_stated(preset("paper/toy"))
     for method in METHODS:
         expected = {"method": method}
-        if method in ("jem", "no-unif", "no-inv", "barlow"):
+        if method in ("jem", "no-unif", "no-inv", "barlow", "ebclr"):
             expected["training"] = base.training.model_copy(update={"n_init": 1})
         if method not in ("gedi", "no-gen", "no-inv", "no-unif"):
             expected["optimizer"] = as_stated(preset("paper/toy-literal")).optimizer

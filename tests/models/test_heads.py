@@ -84,7 +84,7 @@ def test_gradients_of_prototypes_count_and_are_scaled_member_by_member() -> None
         torch.testing.assert_close(parameter.grad, old * factors[:, None, None])
 
 
-@pytest.mark.parametrize("method", ["gedi", "swav", "barlow", "dino", "deepcluster"])
+@pytest.mark.parametrize("method", ["gedi", "swav", "barlow", "dino", "deepcluster", "ebclr"])
 def test_joined_models_give_what_each_gives(method: str) -> None:
     models = [model_of(method, members) for members in (1, 2, 1)]
     joined = EnergyModel.join(models).eval()

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Generator, Tensor
 
+from gedilearn.ranks import deal, n_ranks
+from gedilearn.registry import SAMPLERS
+from gedilearn.sampling.langevin import LogDensity, value_and_gradient
 from gedilearn.settings import resolve
 from gedilearn.training import loop
 from gedilearn.training.environment import launch
@@ -35,6 +38,25 @@ class TwoViews:
         return next(self.turns)(x)
 
 
+class Climbing:
+    """Draws by a step uphill, without chance, from the same points however many ranks share them.
+
+    Like chains it needs the density of a point alone, on each rank that of the joined batch.
+    """
+
+    def __init__(self, n_members: int, n_chains: int) -> None:
+        generator = torch.Generator().manual_seed(5)
+        own = deal(torch.randn(n_chains * n_ranks(), 3, generator=generator))
+        self.positions = own.expand(n_members, -1, -1).clone()
+
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:
+        assert batch == self.positions.shape[1]
+        return self.positions + 0.05 * value_and_gradient(log_density, self.positions)[1]
+
+
+SAMPLERS.register("climbing", lambda settings, box, members, n, *_: Climbing(members, n))
+
+
 def step(method: str, devices: int) -> tuple[bool, TrainState, dict[str, Tensor]]:
     """Whether this is rank 0, the state of two members after one step, and its terms."""
     torch.manual_seed(0)
@@ -45,6 +67,7 @@ def step(method: str, devices: int) -> tuple[bool, TrainState, dict[str, Tensor]
             "n_clusters": 3,
             "network": {"head": (20,)},
             "weights": {"inv": 1.0, "prior": 2.0},
+            "sampler": {"kind": "climbing"},
             "optimizer": {"batch_size": 32},
             "training": {"n_init": 2},
             "device": {"accelerator": "cpu", "devices": devices},

@@ -20,7 +20,7 @@ def test_gradients_and_terms_of_two_ranks_equal_those_of_one(tmp_path: Path) -> 
     script = str(HERE / "ranks.py")
     one, two = tmp_path / "one.safetensors", tmp_path / "two.safetensors"
     # All methods in one start of the ranks, which takes longer than their steps.
-    methods = ["no-gen", "swav", "barlow", "dino", "deepcluster"]
+    methods = ["no-gen", "swav", "barlow", "dino", "deepcluster", "ebclr"]
     for command in (
         [sys.executable, script, str(one), "1", *methods],
         [*TORCHRUN, script, str(two), "2", *methods],
@@ -39,6 +39,7 @@ def test_gradients_and_terms_of_two_ranks_equal_those_of_one(tmp_path: Path) -> 
         assert float(expected[f"{method}/encoder.weights.0"].abs().max()) > 1e-4
     assert "swav/encoder.norms.0.mean" in got and "barlow/head.norms.0.mean" in got
     assert "dino/centre" in got and "deepcluster/labels" in got
+    assert abs(float(got["ebclr/term.marginal"][0])) > 1e-4
     # A thread of the process group that outlives it aborts the process now and then.
     left = list(tmp_path.glob("*.threads"))
     assert left

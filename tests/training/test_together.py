@@ -245,6 +245,7 @@ def test_a_model_in_double_precision_can_do_all_that_others_can(
         ("swav", {"swav.queue": 90, "swav.queue_from": 0.0}),
         ("dino", {"dino.momentum": 0.9}),
         ("deepcluster", {"deepcluster.period": 15}),
+        ("ebclr", {"sampler.steps": 2}),
     ],
 )
 def test_a_crash_and_a_resume_end_in_the_same_weights(
@@ -313,7 +314,7 @@ def test_members_of_one_group_have_its_data() -> None:
     assert shared.flatten().tolist() == [0, 0, 0, 1, 1, 1]
 
 
-@pytest.mark.parametrize("method", ["no-gen", "no-inv", "swav", "barlow", "dino"])
+@pytest.mark.parametrize("method", ["no-gen", "no-inv", "swav", "barlow", "dino", "ebclr"])
 @pytest.mark.parametrize("prior", [None, "auto"])
 def test_results_that_remain_go_on_as_if_none_had_left(method: str, prior: str | None) -> None:
     """No chance is left, so that those who stay must not notice: optimiser, teacher, queue."""
@@ -323,6 +324,7 @@ def test_results_that_remain_go_on_as_if_none_had_left(method: str, prior: str |
         prior=prior,
         weights={"gen": 0.0},
         swav={"queue": 100, "queue_from": 0.0},
+        ebclr={"generative": 0.0},
         views={"kind": "noise", "noise": 0.0},
         training={"max_iter": 100, "tol": 1e-9, "n_init": 2},
     )

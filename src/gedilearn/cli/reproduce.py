@@ -42,7 +42,7 @@ Methods = Annotated[
     str | None,
     Names(
         help="Only these of jem,barlow,swav,no-unif,no-inv,no-gen,gedi (which are all) and "
-        "dino,deepcluster (which are not in the paper)."
+        "dino,deepcluster,ebclr (which are not in the paper)."
     ),
 ]
 Iterations = Annotated[

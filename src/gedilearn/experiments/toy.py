@@ -45,13 +45,13 @@ SETS: dict[str, Callable[[int, int], Dataset]] = {
     "circles": lambda n, seed: sets.circles(n, noise=0.05, factor=0.5, random_state=seed),
 }
 METHODS = ("jem", "barlow", "swav", "no-unif", "no-inv", "no-gen", "gedi")
-OTHERS = ("dino", "deepcluster")  # not in the paper's table: run when asked for
+OTHERS = ("dino", "deepcluster", "ebclr")  # not in the paper's table: run when asked for
 KMEANS = "barlow k-means"
 ROWS = {"barlow": ("barlow", KMEANS)}  # a method that has more rows than one
 NAMES = {
     "jem": "JEM", "barlow": "Barlow", KMEANS: "Barlow k-means", "swav": "SwAV",
     "no-unif": "no unif", "no-inv": "no inv", "no-gen": "no gen", "gedi": "GEDI",
-    "dino": "DINO", "deepcluster": "DeepCluster",
+    "dino": "DINO", "deepcluster": "DeepCluster", "ebclr": "EBCLR",
 }  # fmt: skip
 PRESETS = ("default", "paper/toy", "paper/toy-literal")  # others are for images
 TOGETHER = 10

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from gedilearn.methods import terms
-from gedilearn.methods.method import Batch, Context, Forward, Method, share
+from gedilearn.methods.method import Batch, Context, Forward, Method, make_chains, share
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Reading, read
 from gedilearn.ranks import gather, n_ranks
-from gedilearn.registry import SAMPLERS
 from gedilearn.sampling.langevin import Sampler
 from gedilearn.sections import Weights, at
 
@@ -48,13 +47,7 @@ class GEDI(Method):
 
     @classmethod
     def make(cls, context: Context) -> GEDI:
-        sampler, ranks = context.settings.sampler, n_ranks()
-        n_chains = max(min(context.batch_size, sampler.chains or context.batch_size) // ranks, 1)
-        chains = None
-        if context.weights.gen:
-            make_sampler = SAMPLERS[sampler.kind]
-            size = (context.n_members, n_chains)
-            chains = make_sampler(sampler, context.box, *size, context.calm, context.generator)
+        chains, n_chains = make_chains(context) if context.weights.gen else (None, None)
         return cls(context.weights, context.prior, chains, n_chains, context.factors)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:

@@ -12,6 +12,8 @@ from torch import Generator, Tensor
 from gedilearn.methods.priors import Prior
 from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, Output
+from gedilearn.ranks import n_ranks
+from gedilearn.registry import SAMPLERS
 from gedilearn.sampling.langevin import Box, Sampler
 from gedilearn.sections import Weights
 from gedilearn.settings import Settings
@@ -117,6 +119,15 @@ class Method:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from what `state` gave."""
+
+
+def make_chains(context: Context) -> tuple[Sampler, int]:
+    """What draws x~ on this rank, and how many of them in an iteration."""
+    settings = context.settings.sampler
+    n_chains = min(context.batch_size, settings.chains or context.batch_size)
+    n_chains = max(n_chains // n_ranks(), 1)
+    make, size = SAMPLERS[settings.kind], (context.n_members, n_chains)
+    return make(settings, context.box, *size, context.calm, context.generator), n_chains
 
 
 def share(x: Tensor, model: EnergyModel) -> Tensor:

@@ -106,3 +106,32 @@ class DeepCluster(Section):
     def resolved(self, settings: Settings, shape: tuple[int, ...]) -> DeepCluster:
         passes = math.ceil(shape[0] / min(settings.optimizer.batch_size, shape[0]))
         return self.model_copy(update={"period": self.period or max(passes, LEAST_PERIOD)})
+
+
+class Ebclr(Section):
+    """The baseline EBCLR: contrastive learning as a joint density of two views."""
+
+    temperature: float = Field(
+        0.1, gt=0, description="EBCLR: temperature tau that divides squared distances."
+    )
+    generative: float = Field(
+        0.1,
+        ge=0,
+        description="EBCLR: weight lambda of the generative term log q(v); 0 draws no samples and "
+        "leaves contrastive learning alone.",
+    )
+    length: float = Field(
+        0.128,
+        ge=0,
+        description="EBCLR: weight, within the generative term, of the mean squared length of "
+        "projections of data and samples before they are normalised (0.001 a point in batches of "
+        "128 in the published code).",
+    )
+    embedding: Width | None = Field(
+        None,
+        description="EBCLR: width of the embedding; None is the number of clusters, but at least "
+        "2 (the published experiments: 128).",
+    )
+
+    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> Ebclr:
+        return self.model_copy(update={"embedding": self.embedding or max(settings.n_clusters, 2)})

@@ -62,6 +62,7 @@ class Output(NamedTuple):
     features: Tensor  # (members, batch, h): enc(x)
     logits: Tensor  # (members, batch, clusters): f(enc(x)) / tau
     embedding: Tensor | None = None  # (members, batch, d): of a head with prototypes
+    projection: Tensor | None = None  # (members, batch, d): the same before it has length 1
 
 
 class EnergyModel(nn.Module):
@@ -88,15 +89,16 @@ class EnergyModel(nn.Module):
 
     def forward(self, x: Tensor) -> Output:
         features = self.encoder(x)
-        embedding = None
+        embedding = projection = None
         if isinstance(self.head, PrototypeHead):
-            embedding = self.head.embed(features)
+            projection = self.head.projector(features)
+            embedding = self.head.unit(projection)
             logits = self.head.compare(embedding)
         else:
             logits = self.head(features)
         if self.temperature != 1.0:
             logits = logits / self.temperature
-        return Output(features, logits, embedding)
+        return Output(features, logits, embedding, projection)
 
     def log_density(self, x: Tensor) -> Tensor:
         """log p(x) up to a constant.  x: (members, batch, ...) -> (members, batch)."""

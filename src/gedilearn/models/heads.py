@@ -1,4 +1,4 @@
-"""Heads that compare an embedding with prototypes, one for each cluster (SwAV, DINO)."""
+"""Heads that compare an embedding with prototypes, one for each cluster (SwAV, DINO, EBCLR)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ class PrototypeHead(MemberModule):
 
     def embed(self, features: Tensor) -> Tensor:
         """Unit vectors: (members, batch, h) -> (members, batch, d)."""
-        return F.normalize(self.projector(features), dim=-1)
+        return self.unit(self.projector(features))
+
+    def unit(self, projection: Tensor) -> Tensor:
+        """What the projector gives, brought to length 1: (members, batch, d) -> the same."""
+        return F.normalize(projection, dim=-1)
 
     def compare(self, embedding: Tensor) -> Tensor:
         """Cosines with the prototypes: (members, batch, d) -> (members, batch, clusters)."""
