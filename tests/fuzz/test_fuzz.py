@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,9 @@ from fuzz.tiny import make_templates
 
 @pytest.fixture(scope="module")
 def player() -> Iterator[Player]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does it in the background
     player = Player.start()
+    signal.signal(signal.SIGINT, before)
     make_templates(player)
     yield player
     player.stop()
@@ -44,6 +47,12 @@ def test_a_fit_goes_through_every_phase(player: Player) -> None:
     never = Interruption("labels", 2, 0.0, 0)
     (end,) = fit_or_resume(player, player.root / "case", 1, never)
     assert (end.code, set(end.entered)) == (0, set(PHASES)), end.err
+
+
+def test_a_case_hears_ctrl_c_however_the_fuzzer_was_started(player: Player) -> None:
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('deaf')"
+    (end,) = player.play(player.empty_folder("case"), script=script)
+    assert (end.code, end.out) == (130, "")
 
 
 @pytest.mark.parametrize(
