@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import signal
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from fuzz.contents import FORMS, MODES, picture
 from fuzz.entries import File
 from fuzz.interruptions import X, fit_or_resume
 from fuzz.kinds import play_round
@@ -47,6 +50,13 @@ def test_a_fit_goes_through_every_phase(player: Player) -> None:
     never = Interruption("labels", 2, 0.0, 0)
     (end,) = fit_or_resume(player, player.root / "case", 1, never)
     assert (end.code, set(end.entered)) == (0, set(PHASES)), end.err
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_picture_of_every_mode_and_form_can_be_drawn(mode: str, form: str) -> None:
+    with Image.open(io.BytesIO(picture(mode, (7, 9), form))) as image:
+        assert image.size == (7, 9)
 
 
 def test_a_case_hears_ctrl_c_however_the_fuzzer_was_started(player: Player) -> None:
