@@ -6,6 +6,7 @@ import json
 import math
 import struct
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any, Protocol
 
 import yaml
@@ -29,6 +30,8 @@ STRANGE: list[Any] = [
     *([[[[[[]]]]]], [0] * 10_000, {}, {"a": 1}, {"tensor": "a"}, {"list": []}, {"value": None}),
 ]
 strange = st.sampled_from(STRANGE)
+# What YAML knows and JSON does not.
+IN_YAML: list[Any] = [date(2020, 1, 1), datetime(2020, 1, 1, 12), b"a", {"a"}, {1: 2}, {None: 1}]
 
 
 class Damage(Protocol):
@@ -194,8 +197,8 @@ class InTensor:
             header = json.loads(content[8 : 8 + length])
             tensors = [v for v in header.values() if v.get("dtype") in ("F32", "F64", "I64")]
             chosen = tensors[int(self.share * len(tensors)) % len(tensors)]
-            begin, end = (8 + length + at for at in chosen["data_offsets"])
-        except (ValueError, struct.error, AttributeError, ZeroDivisionError, KeyError):
+            begin, end = (min(8 + length + at, len(content)) for at in chosen["data_offsets"])
+        except (ValueError, TypeError, struct.error, AttributeError, ZeroDivisionError, KeyError):
             return content
         whole = (
             int(max(-(2.0**62), min(2.0**62, self.value))) if self.value == self.value else 2**62
@@ -217,7 +220,11 @@ BY_ENDING: dict[str, st.SearchStrategy[Damage]] = {
     ".safetensors": header_damages | tensor_damages,
     ".json": st.builds(InText, st.just("json"), edits),
     ".jsonl": st.builds(InText, st.just("jsonl"), edits),
-    ".yaml": st.builds(InText, st.just("yaml"), edits),
+    ".yaml": st.builds(
+        InText,
+        st.just("yaml"),
+        edits | edits | st.builds(Edited, shares, st.sampled_from(IN_YAML)),
+    ),
 }
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import signal
+import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,12 @@ import pytest
 from PIL import Image
 
 from fuzz.contents import FORMS, MODES, picture
-from fuzz.entries import File
+from fuzz.damage import Doubled, InTensor
+from fuzz.entries import Damaged, File, Sparse
 from fuzz.interruptions import X, fit_or_resume
 from fuzz.kinds import play_round
 from fuzz.player import LIMITS, Case, Interruption, Player
+from fuzz.run_folders import Copied
 from fuzz.server import PHASES
 from fuzz.tiny import make_templates
 
@@ -57,6 +62,16 @@ def test_a_fit_goes_through_every_phase(player: Player) -> None:
 def test_a_picture_of_every_mode_and_form_can_be_drawn(mode: str, form: str) -> None:
     with Image.open(io.BytesIO(picture(mode, (7, 9), form))) as image:
         assert image.size == (7, 9)
+
+
+def test_damage_is_done_to_no_more_than_memory_holds(tmp_path: Path) -> None:
+    Sparse("x", b"", 2**34).put(tmp_path)
+    Damaged("x", Doubled()).put(tmp_path)
+    Copied("y", "x").put(tmp_path)
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [2**34]
+    header = json.dumps({"a": {"dtype": "F32", "data_offsets": [0, 10**12]}}).encode()
+    content = struct.pack("<Q", len(header)) + header + bytes(8)
+    assert len(InTensor(0.0, 1.0, True).apply(content)) == len(content)
 
 
 def test_a_case_hears_ctrl_c_however_the_fuzzer_was_started(player: Player) -> None:
