@@ -614,6 +614,7 @@ def test_wrong_options_are_refused(run):
     assert "n_samples=0" in refusal("sample", run, "-n", 0)
     assert "choose smaller n_samples" in refusal("sample", run, "-n", 10**12)
     assert "steps=-1" in refusal("sample", run, "--steps", -1)
+    assert "from 0 to 100000000" in refusal("sample", run, "--steps", 10**15)
     assert "--seed -1" in refusal("sample", run, "--seed", -1)
 
 

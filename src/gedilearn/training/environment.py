@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model
-from gedilearn.sections import Device
+from gedilearn.sections import MOST, Device
 from gedilearn.settings import Settings
 
 if TYPE_CHECKING:
@@ -90,6 +90,12 @@ def check_memory(words: str, needed: int, remedy: str) -> None:
             f"{words} would need {needed / 1e9:,.1f} GB, and this machine has "
             f"{there / 1e9:,.1f} GB: choose smaller {remedy}"
         )
+
+
+def check_steps(steps: int) -> None:
+    """Refuse a length of Langevin chains that no setting may have, and nobody would wait for."""
+    if not 0 <= steps <= MOST:
+        raise InputError(f"steps={steps}: give a number from 0 to {MOST}")
 
 
 def _leave() -> None:
