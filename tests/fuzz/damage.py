@@ -100,6 +100,12 @@ byte_damages: st.SearchStrategy[Damage] = st.one_of(
 
 # --- values -------------------------------------------------------------------------------------
 
+# What reading raises where earlier damage has left nothing to change.
+DAMAGED_BEFORE = (
+    *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError),
+    *(struct.error, yaml.YAMLError),
+)
+
 
 @dataclass(frozen=True)
 class Edited:
@@ -156,8 +162,8 @@ class InText:
                 return json.dumps(self.edit.change(json.loads(text))).encode()
             changed = self.edit.change(yaml.safe_load(text))
             return yaml.safe_dump(changed, sort_keys=False).encode(errors="surrogatepass")
-        except (ValueError, IndexError, yaml.YAMLError):
-            return content  # damaged before, so that there is nothing to edit
+        except DAMAGED_BEFORE:
+            return content
 
 
 @dataclass(frozen=True)
@@ -177,7 +183,7 @@ class InHeader:
                 notes[key] = json.dumps(self.edit.change(json.loads(notes[key])))
             else:
                 header = self.edit.change(header)
-        except (ValueError, struct.error, AttributeError):
+        except DAMAGED_BEFORE:
             return content
         text = json.dumps(header).encode()
         return struct.pack("<Q", len(text)) + text + content[8 + length :]
@@ -197,8 +203,9 @@ class InTensor:
             header = json.loads(content[8 : 8 + length])
             tensors = [v for v in header.values() if v.get("dtype") in ("F32", "F64", "I64")]
             chosen = tensors[int(self.share * len(tensors)) % len(tensors)]
-            begin, end = (min(8 + length + at, len(content)) for at in chosen["data_offsets"])
-        except (ValueError, TypeError, struct.error, AttributeError, ZeroDivisionError, KeyError):
+            claimed = (8 + length + int(at) for at in chosen["data_offsets"])
+            begin, end = sorted(max(0, min(at, len(content))) for at in claimed)
+        except DAMAGED_BEFORE:
             return content
         whole = (
             int(max(-(2.0**62), min(2.0**62, self.value))) if self.value == self.value else 2**62

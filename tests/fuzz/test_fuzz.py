@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import signal
 import struct
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from PIL import Image
 
 from fuzz.contents import FORMS, MODES, picture
-from fuzz.damage import Doubled, InTensor
+from fuzz.damage import Doubled, Edited, InHeader, InTensor, InText
 from fuzz.entries import Damaged, File, Sparse
 from fuzz.interruptions import X, fit_or_resume
 from fuzz.kinds import play_round
@@ -69,9 +70,20 @@ def test_damage_is_done_to_no_more_than_memory_holds(tmp_path: Path) -> None:
     Damaged("x", Doubled()).put(tmp_path)
     Copied("y", "x").put(tmp_path)
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [2**34]
-    header = json.dumps({"a": {"dtype": "F32", "data_offsets": [0, 10**12]}}).encode()
-    content = struct.pack("<Q", len(header)) + header + bytes(8)
-    assert len(InTensor(0.0, 1.0, True).apply(content)) == len(content)
+    for claims in ([0, 10**12], [-0.5, 8], [8, -(10**12)], [0, math.nan], ["a"]):
+        header = json.dumps({"a": {"dtype": "F32", "data_offsets": claims}}).encode()
+        content = struct.pack("<Q", len(header)) + header + bytes(8)
+        assert len(InTensor(0.0, 1.0, True).apply(content)) == len(content)
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "yaml", "header", "tensor"])
+@pytest.mark.parametrize("before", [b"", b"[" * 100_000, b"\xff", b"[]", b'{"a": 1}'])
+def test_damage_leaves_alone_what_is_damaged_already(form: str, before: bytes) -> None:
+    edit = Edited(0.5, None)
+    damage = {"header": InHeader(edit, True), "tensor": InTensor(0.0, 1.0, True)}.get(form)
+    if damage is not None:
+        before = struct.pack("<Q", len(before)) + before
+    assert isinstance((damage or InText(form, edit)).apply(before), bytes)
 
 
 def test_a_case_hears_ctrl_c_however_the_fuzzer_was_started(player: Player) -> None:
