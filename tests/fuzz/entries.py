@@ -134,8 +134,8 @@ class Damaged:
 
 
 def is_small(path: Path) -> bool:
-    """Whether this is a file that can be copied; an earlier change may have made a sparse one."""
-    return path.is_file() and path.stat().st_size < 2**28
+    """Whether this is a file as runs have them: an earlier change may have made a large one."""
+    return path.is_file() and path.stat().st_size < 2**20
 
 
 @dataclass(frozen=True)

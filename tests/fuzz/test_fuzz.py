@@ -17,7 +17,7 @@ from PIL import Image
 
 from fuzz.contents import FORMS, MODES, picture
 from fuzz.damage import Doubled, Edited, InHeader, InTensor, InText
-from fuzz.entries import Damaged, File, Sparse
+from fuzz.entries import Damaged, File, Repeated, Sparse
 from fuzz.interruptions import X, fit_or_resume
 from fuzz.kinds import play_round
 from fuzz.player import LIMITS, Case, Interruption, Player
@@ -66,10 +66,12 @@ def test_a_picture_of_every_mode_and_form_can_be_drawn(mode: str, form: str) -> 
 
 
 def test_damage_is_done_to_no_more_than_memory_holds(tmp_path: Path) -> None:
-    Sparse("x", b"", 2**34).put(tmp_path)
-    Damaged("x", Doubled()).put(tmp_path)
-    Copied("y", "x").put(tmp_path)
-    assert [path.stat().st_size for path in tmp_path.iterdir()] == [2**34]
+    for large in (Sparse("x", b"", 2**34), Repeated("x", b"[", b"0,", 10**6)):
+        large.put(tmp_path)
+        size = (tmp_path / "x").stat().st_size
+        Damaged("x", Doubled()).put(tmp_path)
+        Copied("y", "x").put(tmp_path)
+        assert [path.stat().st_size for path in tmp_path.iterdir()] == [size]
     for claims in ([0, 10**12], [-0.5, 8], [8, -(10**12)], [0, math.nan], ["a"]):
         header = json.dumps({"a": {"dtype": "F32", "data_offsets": claims}}).encode()
         content = struct.pack("<Q", len(header)) + header + bytes(8)
