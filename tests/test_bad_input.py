@@ -587,7 +587,7 @@ def test_an_unknown_preset_is_refused_with_the_nearest():
         ("optimizer.betas=[0.9]", "optimizer.betas=[0.9]: an entry is missing"),
         ("network.hidden=[0]", "network.hidden=[0]: should be greater than or equal to 1"),
         ("network.hidden=[]", "give at least one hidden layer"),
-        ("network.hidden=[300000,300000]", "would need 1,440.0 GB"),
+        ("network.hidden=[300000,300000]", "would need 2,880.1 GB"),
         ("network.features=1000000000000", "network.features=1000000000000: should be less"),
         ("sampler.buffer=1000000000000", "sampler.buffer=1000000000000: should be less"),
         ("training.n_init=1000000", "the network and its optimiser would need"),
@@ -614,6 +614,7 @@ def test_wrong_options_are_refused(run):
     assert "n_samples=0" in refusal("sample", run, "-n", 0)
     assert "choose smaller n_samples" in refusal("sample", run, "-n", 10**12)
     assert "steps=-1" in refusal("sample", run, "--steps", -1)
+    assert "from 0 to 100000000" in refusal("sample", run, "--steps", 10**15)
     assert "--seed -1" in refusal("sample", run, "--seed", -1)
 
 

@@ -146,7 +146,8 @@ def test_yaml_nested_deeply_is_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2024-99-99", "!!int ''", "!!bool x", "!!python/name:os.system ''"]
+    "text",
+    ["!!int ''", "!!bool x", "!!python/name:os.system ''", "!!binary AA==", "!!set {a}"],
 )
 def test_yaml_that_names_no_value_is_a_yaml_error(text: str) -> None:
     with pytest.raises(yaml.YAMLError):
@@ -156,6 +157,53 @@ def test_yaml_that_names_no_value_is_a_yaml_error(text: str) -> None:
 def test_yaml_says_what_the_safe_loader_says() -> None:
     values = {"a": [1, 2.5, None, True, "x"], "b": {"c": [[0.0, 1.0]], "d": "2"}, "e": []}
     assert yaml_value(yaml.safe_dump(values)) == values
+
+
+@pytest.mark.parametrize("text", ["2024-01-02", "2024-99-99", "2024-01-02 12:00:00"])
+def test_a_date_in_yaml_is_text_as_it_is_in_json(text: str) -> None:
+    assert yaml_value(text) == text
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("[" + "0," * 300 + "]", "more than 200 values"),
+        ("{" + "a," * 300 + "}", "more than 200 values"),
+        ("1" + ":1" * 2000, "a number of more than 1000 characters"),
+        ("0x" + "1" * 2000, "a number of more than 1000 characters"),
+    ],
+)
+def test_yaml_that_is_short_for_what_it_says_is_refused(
+    tmp_path: Path, monkeypatch, text: str, words: str
+) -> None:
+    monkeypatch.setenv("GEDI_MAX_GB", "0.002" if "number" not in words else "2")
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    assert f"{path} is damaged (it has {words})" in refusal(read_yaml, path)
+    assert len(yaml_value("[" + "0," * 199 + "]")) == 199
+    assert yaml_value(f"1{'0' * 400}") == 10**400
+
+
+@pytest.mark.parametrize(
+    "read, content, words",
+    [
+        (read_json, b"[" + b"[]," * 6_000, "12001 values, more than the 10000"),
+        (read_json, b"[" + b"{}," * 6_000, "12001 values, more than the 10000"),
+        (read_json_lines, b"{}\n" * 300, "300 lines, more than the 200"),
+        (read_json_lines, b"\n" * 300, "300 lines, more than the 200"),
+        (read_json_lines, (b"[" + b"[]," * 60 + b"\n") * 100, "12100 values, more than"),
+        (TensorFile.open, b"[" + b"[]," * 6_000, "12001 values, more than the 10000"),
+    ],
+)
+def test_json_that_is_short_for_what_it_says_is_refused_unread(
+    tmp_path: Path, monkeypatch, read: object, content: bytes, words: str
+) -> None:
+    monkeypatch.setenv("GEDI_MAX_GB", "0.002")  # of which text may take 100 KB
+    path = tmp_path / "file"
+    length = len(content).to_bytes(8, "little") if read == TensorFile.open else b""
+    path.write_bytes(length + content)
+    message = refusal(read, path)
+    assert message.startswith(f"{path}: {words}") and message.endswith("set GEDI_MAX_GB=1")
 
 
 def test_long_yaml_is_refused_unread(tmp_path: Path, monkeypatch) -> None:

@@ -25,7 +25,7 @@ from gedilearn.errors import InputError
 from gedilearn.files import RESTORE, reading
 from gedilearn.settings import Settings
 from gedilearn.training.config import read_config, settings_of
-from gedilearn.training.environment import check_machine, check_memory
+from gedilearn.training.environment import check_machine, check_memory, check_steps
 from gedilearn.training.loop import train
 from gedilearn.training.model_file import open_model, read_tensors, save_model, settings_in
 from gedilearn.training.monitor import Diagnosis
@@ -280,8 +280,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         check_is_fitted(self)
         if n_samples < 1:
             raise InputError(f"n_samples={n_samples}: at least 1 is needed")
-        if steps < 0:
-            raise InputError(f"steps={steps}: at least 0 are needed")
+        check_steps(steps)
         # The points, their gradients and noise; in double precision at the end.
         size = 24 * n_samples * math.prod(self.point_shape_)
         check_memory(f"{n_samples} points", size, "n_samples")

@@ -41,7 +41,8 @@ def _schedule(value: Any) -> Any:
 Schedule = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_schedule)]
 # The width of a layer, and a number of chains or past points: what is larger fits no machine.
 Width = Annotated[int, Field(ge=1, le=1_000_000)]
-Many = Annotated[int, Field(ge=1, le=100_000_000)]
+MOST = 100_000_000
+Many = Annotated[int, Field(ge=1, le=MOST)]
 SMALLEST, LARGEST = 1e-30, 1e30  # numbers whose products single precision mostly holds
 Share = Annotated[float, Field(ge=0, lt=1)]
 

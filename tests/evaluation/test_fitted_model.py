@@ -335,6 +335,7 @@ def test_names_stay_text_in_the_page(model, test, colour):
         ({"probe": "slow"}, "probe='slow'"),
         ({"n_samples": -1}, "n_samples=-1"),
         ({"steps": -1}, "steps=-1"),
+        ({"steps": 10**15}, "from 0 to 100000000"),
         ({"most": 1}, "most=1"),
         ({"test": unlabelled("wide", np.zeros((3, 1, 8, 9)))}, "wide has points of shape"),
         ({"train": unlabelled("flat", np.zeros((3, 64)))}, "flat has points of shape"),

@@ -178,18 +178,20 @@ def picture(mode: str, size: tuple[int, int], form: str) -> bytes:
     out = io.BytesIO()
     try:
         changed.save(out, form)
-    except OSError:
+    except (OSError, ValueError):  # 16 bits as GIF is a ValueError
         out = io.BytesIO()
         image.save(out, "PNG")
     return out.getvalue()
 
 
+MODES = ["L", "RGB", "1", "P", "I;16", "RGBA", "CMYK"]
+FORMS = ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"]
 plain_picture = st.just(picture("L", (8, 8), "PNG"))
 pictures = st.builds(
     picture,
-    st.sampled_from(["L", "RGB", "1", "P", "I;16", "RGBA", "CMYK"]),
+    st.sampled_from(MODES),
     mostly(st.just((8, 8)), st.sampled_from([(7, 9), (1, 1), (64, 2)])),
-    st.sampled_from(["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"]),
+    st.sampled_from(FORMS),
 )
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import struct
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any, Protocol
 
 import yaml
@@ -29,6 +30,8 @@ STRANGE: list[Any] = [
     *([[[[[[]]]]]], [0] * 10_000, {}, {"a": 1}, {"tensor": "a"}, {"list": []}, {"value": None}),
 ]
 strange = st.sampled_from(STRANGE)
+# What YAML knows and JSON does not.
+IN_YAML: list[Any] = [date(2020, 1, 1), datetime(2020, 1, 1, 12), b"a", {"a"}, {1: 2}, {None: 1}]
 
 
 class Damage(Protocol):
@@ -97,6 +100,12 @@ byte_damages: st.SearchStrategy[Damage] = st.one_of(
 
 # --- values -------------------------------------------------------------------------------------
 
+# What reading raises where earlier damage has left nothing to change.
+DAMAGED_BEFORE = (
+    *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError),
+    *(struct.error, yaml.YAMLError),
+)
+
 
 @dataclass(frozen=True)
 class Edited:
@@ -153,8 +162,8 @@ class InText:
                 return json.dumps(self.edit.change(json.loads(text))).encode()
             changed = self.edit.change(yaml.safe_load(text))
             return yaml.safe_dump(changed, sort_keys=False).encode(errors="surrogatepass")
-        except (ValueError, IndexError, yaml.YAMLError):
-            return content  # damaged before, so that there is nothing to edit
+        except DAMAGED_BEFORE:
+            return content
 
 
 @dataclass(frozen=True)
@@ -174,7 +183,7 @@ class InHeader:
                 notes[key] = json.dumps(self.edit.change(json.loads(notes[key])))
             else:
                 header = self.edit.change(header)
-        except (ValueError, struct.error, AttributeError):
+        except DAMAGED_BEFORE:
             return content
         text = json.dumps(header).encode()
         return struct.pack("<Q", len(text)) + text + content[8 + length :]
@@ -194,8 +203,9 @@ class InTensor:
             header = json.loads(content[8 : 8 + length])
             tensors = [v for v in header.values() if v.get("dtype") in ("F32", "F64", "I64")]
             chosen = tensors[int(self.share * len(tensors)) % len(tensors)]
-            begin, end = (8 + length + at for at in chosen["data_offsets"])
-        except (ValueError, struct.error, AttributeError, ZeroDivisionError, KeyError):
+            claimed = (8 + length + int(at) for at in chosen["data_offsets"])
+            begin, end = sorted(max(0, min(at, len(content))) for at in claimed)
+        except DAMAGED_BEFORE:
             return content
         whole = (
             int(max(-(2.0**62), min(2.0**62, self.value))) if self.value == self.value else 2**62
@@ -217,7 +227,11 @@ BY_ENDING: dict[str, st.SearchStrategy[Damage]] = {
     ".safetensors": header_damages | tensor_damages,
     ".json": st.builds(InText, st.just("json"), edits),
     ".jsonl": st.builds(InText, st.just("jsonl"), edits),
-    ".yaml": st.builds(InText, st.just("yaml"), edits),
+    ".yaml": st.builds(
+        InText,
+        st.just("yaml"),
+        edits | edits | st.builds(Edited, shares, st.sampled_from(IN_YAML)),
+    ),
 }
 
 

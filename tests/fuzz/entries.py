@@ -68,6 +68,19 @@ class Sparse:
 
 
 @dataclass(frozen=True)
+class Repeated:
+    """A file that begins with `head`, and then has the same piece so many times."""
+
+    name: str
+    head: bytes
+    piece: bytes
+    times: int
+
+    def put(self, folder: Path) -> None:
+        (folder / self.name).write_bytes(self.head + self.piece * self.times)
+
+
+@dataclass(frozen=True)
 class Bomb:
     """An .npz archive of some kilobytes, whose array x unpacks to `size` bytes of zeros."""
 
@@ -116,8 +129,13 @@ class Damaged:
 
     def put(self, folder: Path) -> None:
         path = folder / self.name
-        if path.is_file() and path.resolve() == path:  # and no link, from an earlier change
+        if is_small(path) and path.resolve() == path:  # and no link, from an earlier change
             path.write_bytes(self.damage.apply(path.read_bytes()))
+
+
+def is_small(path: Path) -> bool:
+    """Whether this is a file as runs have them: an earlier change may have made a large one."""
+    return path.is_file() and path.stat().st_size < 2**20
 
 
 @dataclass(frozen=True)

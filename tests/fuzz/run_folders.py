@@ -10,11 +10,28 @@ from hypothesis import strategies as st
 
 from fuzz import tiny
 from fuzz.damage import damages, mostly
-from fuzz.entries import Damaged, File, Folder, Link, Pipe, Replaced, Sparse, Template
+from fuzz.entries import (
+    Damaged,
+    File,
+    Folder,
+    Link,
+    Pipe,
+    Repeated,
+    Replaced,
+    Sparse,
+    Template,
+    is_small,
+)
 from fuzz.player import Case, Entry
 from fuzz.settings_values import BOMB
 
 RUN, DATA = "t/run", "t/x.npy"
+# Text that is short for what is in it: as long as may be read, of YAML and of JSON.
+YAML, JSON = 1_900_000, 95_000_000
+DENSE = [
+    *((b"[", b"0,", YAML), (b"format: 1", b":1", YAML), (b"{", b"a,", YAML), (b"", b"\n", YAML)),
+    *((b"[", b"[],", JSON), (b"[", b"{},", JSON), (b"", b"{}\n", JSON), (b"", b"\n", JSON)),
+]
 
 
 @dataclass(frozen=True)
@@ -26,7 +43,7 @@ class Copied:
 
     def put(self, folder: Path) -> None:
         other = folder / self.other
-        if other.is_file():
+        if is_small(other):
             (folder / self.name).write_bytes(other.read_bytes())
 
 
@@ -51,6 +68,7 @@ def changes(draw: Any, names: list[str]) -> Entry:
     instead = [
         *(Link(name, target) for target in ("/dev/zero", "nowhere", Path(name).name, data)),
         *(Pipe(name), Folder(name), File(name, b""), Sparse(name, b"", 2**34)),
+        *(Repeated(name, head, piece, size // len(piece)) for head, piece, size in DENSE),
         *(File(name, b"[" * 50_000), File(name, f"format: 1\nsettings: {BOMB}\n".encode())),
     ]
     return Replaced(name, draw(st.sampled_from(instead)))

@@ -59,6 +59,8 @@ def main() -> None:
     for module in MODULES:
         importlib.import_module(module)
     importlib.import_module("torch").set_num_threads(1)
+    # A shell lets what runs in the background ignore it, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.modules["__main__"].__spec__ = None  # or ranks would be started as this module
     gc.collect()
     gc.freeze()  # or the collector of every child would copy all pages

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import io
+import json
+import math
+import signal
+import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from fuzz.entries import File
+from fuzz.contents import FORMS, MODES, picture
+from fuzz.damage import Doubled, Edited, InHeader, InTensor, InText
+from fuzz.entries import Damaged, File, Repeated, Sparse
 from fuzz.interruptions import X, fit_or_resume
 from fuzz.kinds import play_round
 from fuzz.player import LIMITS, Case, Interruption, Player
+from fuzz.run_folders import Copied
 from fuzz.server import PHASES
 from fuzz.tiny import make_templates
 
 
 @pytest.fixture(scope="module")
 def player() -> Iterator[Player]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does it in the background
     player = Player.start()
+    signal.signal(signal.SIGINT, before)
     make_templates(player)
     yield player
     player.stop()
@@ -44,6 +56,42 @@ def test_a_fit_goes_through_every_phase(player: Player) -> None:
     never = Interruption("labels", 2, 0.0, 0)
     (end,) = fit_or_resume(player, player.root / "case", 1, never)
     assert (end.code, set(end.entered)) == (0, set(PHASES)), end.err
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_picture_of_every_mode_and_form_can_be_drawn(mode: str, form: str) -> None:
+    with Image.open(io.BytesIO(picture(mode, (7, 9), form))) as image:
+        assert image.size == (7, 9)
+
+
+def test_damage_is_done_to_no_more_than_memory_holds(tmp_path: Path) -> None:
+    for large in (Sparse("x", b"", 2**34), Repeated("x", b"[", b"0,", 10**6)):
+        large.put(tmp_path)
+        size = (tmp_path / "x").stat().st_size
+        Damaged("x", Doubled()).put(tmp_path)
+        Copied("y", "x").put(tmp_path)
+        assert [path.stat().st_size for path in tmp_path.iterdir()] == [size]
+    for claims in ([0, 10**12], [-0.5, 8], [8, -(10**12)], [0, math.nan], ["a"]):
+        header = json.dumps({"a": {"dtype": "F32", "data_offsets": claims}}).encode()
+        content = struct.pack("<Q", len(header)) + header + bytes(8)
+        assert len(InTensor(0.0, 1.0, True).apply(content)) == len(content)
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "yaml", "header", "tensor"])
+@pytest.mark.parametrize("before", [b"", b"[" * 100_000, b"\xff", b"[]", b'{"a": 1}'])
+def test_damage_leaves_alone_what_is_damaged_already(form: str, before: bytes) -> None:
+    edit = Edited(0.5, None)
+    damage = {"header": InHeader(edit, True), "tensor": InTensor(0.0, 1.0, True)}.get(form)
+    if damage is not None:
+        before = struct.pack("<Q", len(before)) + before
+    assert isinstance((damage or InText(form, edit)).apply(before), bytes)
+
+
+def test_a_case_hears_ctrl_c_however_the_fuzzer_was_started(player: Player) -> None:
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('deaf')"
+    (end,) = player.play(player.empty_folder("case"), script=script)
+    assert (end.code, end.out) == (130, "")
 
 
 @pytest.mark.parametrize(

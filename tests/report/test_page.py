@@ -214,6 +214,18 @@ def test_a_second_report_replaces_the_first_and_leaves_no_parts(run: Path) -> No
     assert not list(run.rglob("*.part"))
 
 
+@pytest.mark.parametrize("text", ["1" + "0" * 400, "2020-01-01", "{1: 2}", "[]", ".nan"])
+@pytest.mark.parametrize("name", ["tol", "max_iter"])
+def test_a_setting_that_is_none_is_shown_as_it_is(run: Path, name: str, text: str) -> None:
+    config = run / "config.yaml"
+    settings = yaml.safe_load(config.read_text())["settings"]["training"]
+    config.write_text(
+        config.read_text().replace(f"    {name}: {settings[name]}\n", f"    {name}: {text}\n")
+    )
+    page = write_report(run).read_text()
+    assert f"training.{name}" in page
+
+
 def test_a_run_without_a_result_is_refused_in_one_line(run: Path, tmp_path: Path) -> None:
     (run / "summary.json").unlink()
     with pytest.raises(InputError, match="gedi resume") as caught:

@@ -271,6 +271,45 @@ def test_a_pointer_names_a_checkpoint_beside_it_and_nothing_else(
     assert "/etc" not in message and "remove" not in message
 
 
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("checkpoint", "file"),
+        ("checkpoint", "link"),
+        ("checkpoint/step-000000005", "file"),
+        ("checkpoint/step-000000005/shared.json", "folder"),
+        ("summary.json", "folder"),
+        ("labels.csv", "folder"),
+        ("events.jsonl", "folder"),
+    ],
+)
+def test_what_a_fit_could_not_write_is_noticed_before_it_begins(
+    copied: Callable[[str], Path], name: str, kind: str
+) -> None:
+    run = copied("clusters")
+    shutil.rmtree(run / "checkpoint")  # so that it would begin anew, and log anew
+    path = run / name
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "file":
+        path.touch()
+    else:
+        path.symlink_to("nowhere")
+    assert resume_refusal(run).startswith(f"{path} is damaged (it is ")
+
+
+def test_what_was_logged_is_read_whole_before_any_of_it_is_dropped(
+    copied: Callable[[str], Path],
+) -> None:
+    run = copied("clusters")
+    shutil.rmtree(run / "checkpoint")
+    (run / "events.jsonl").unlink()
+    os.mkfifo(run / "events.jsonl")
+    assert resume_refusal(run).startswith(f"{run / 'events.jsonl'}: not a regular file")
+
+
 # --- config -------------------------------------------------------------------------------------
 
 

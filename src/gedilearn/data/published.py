@@ -12,7 +12,6 @@ its name when everything in it is written, so a set is there as a whole or not a
 from __future__ import annotations
 
 import errno
-import json
 import os
 import secrets
 import shutil
@@ -31,7 +30,7 @@ from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published_formats import read_published
 from gedilearn.data.sources import Source, find
 from gedilearn.errors import InputError
-from gedilearn.files import MAPPED, as_path, check_file, read_text, reading
+from gedilearn.files import MAPPED, as_path, check_file, read_json, reading
 from gedilearn.writing import replacing, write_json
 
 FORMAT = 1
@@ -177,8 +176,9 @@ def _open(source: Source, split: str) -> tuple[np.ndarray, np.ndarray]:
     folder = cache_root() / name
     if not folder.exists():
         raise InputError(f"{name} is not on this machine: gedi data get {name}")
-    with reading(folder, f"gedi data get {name} makes it anew"):
-        described = json.loads(read_text(folder / "set.json"))
+    remedy = f"gedi data get {name} makes it anew"
+    described = read_json(folder / "set.json", remedy)
+    with reading(folder, remedy):
         images = folder / f"{split}-x.npy"
         check_file(images, MAPPED)
         x = np.load(images, mmap_mode="r", allow_pickle=False)

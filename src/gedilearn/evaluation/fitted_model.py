@@ -24,6 +24,7 @@ from gedilearn.evaluation.network import Seen, Tell, every_score, read
 from gedilearn.evaluation.ood import Roc, compare, converted_for
 from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
 from gedilearn.evaluation.result_page import SHOWN, Clustered, write_result
+from gedilearn.training.environment import check_steps
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]
@@ -87,9 +88,10 @@ def evaluate(
     """
     begin = time.perf_counter()
     # What would fail in the end is refused before any work.
-    for name, value, least in (("n_samples", n_samples, 0), ("steps", steps, 0), ("most", most, 2)):
+    for name, value, least in (("n_samples", n_samples, 0), ("most", most, 2)):
         if value < least:
             raise InputError(f"{name}={value}: give at least {least}")
+    check_steps(steps)
     if probe not in get_args(Probe):
         raise InputError(f"probe={probe!r}: expected one of {', '.join(get_args(Probe))}")
     for data in (test, train):

@@ -127,7 +127,7 @@ def number(value: Any) -> float:
     """A number as a run directory writes it ('inf' and 'nan' by name); NaN for anything else."""
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model
-from gedilearn.sections import Device
+from gedilearn.sections import MOST, Device
 from gedilearn.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,10 +72,12 @@ def _check_training(settings: Settings, point_shape: tuple[int, ...]) -> None:
     with torch.device("meta"):  # shapes without values
         model = build_model(settings, point_shape, 1, generator=None)
     size, members = data_type(settings.device).itemsize, settings.training.n_init
-    # Weights, their gradients and the two moments of Adam.
-    weights = 4 * members * size * sum(p.numel() for p in model.parameters())
+    # Weights, their gradients and the two moments of Adam; of the state to go back to all but the
+    # gradients; and the weights that are kept.
+    weights = 8 * members * size * sum(p.numel() for p in model.parameters())
     chains = members * size * settings.sampler.buffer * math.prod(point_shape)
-    remedy = "network.hidden, network.features or n_init"
+    sizes = "width" if settings.network.width and len(point_shape) == 3 else "hidden"
+    remedy = f"network.{sizes}, network.features or n_init"
     check_memory("the network and its optimiser", weights, remedy)
     check_memory("the chains", chains, "sampler.buffer or n_init")
 
@@ -88,6 +90,12 @@ def check_memory(words: str, needed: int, remedy: str) -> None:
             f"{words} would need {needed / 1e9:,.1f} GB, and this machine has "
             f"{there / 1e9:,.1f} GB: choose smaller {remedy}"
         )
+
+
+def check_steps(steps: int) -> None:
+    """Refuse a length of Langevin chains that no setting may have, and nobody would wait for."""
+    if not 0 <= steps <= MOST:
+        raise InputError(f"steps={steps}: give a number from 0 to {MOST}")
 
 
 def _leave() -> None:

@@ -35,7 +35,7 @@ from filelock import FileLock, Timeout
 from gedilearn import __version__
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
-from gedilearn.files import read_json_lines
+from gedilearn.files import RESTORE, damaged, read_json_lines
 from gedilearn.writing import (
     is_first_process,
     is_leftover,
@@ -107,6 +107,7 @@ class RunDirectory:
             return
         try:
             with FileLock(self.lock, timeout=0):
+                self._refuse_misplaced()
                 self._tidy()
                 yield
         except Timeout:
@@ -115,12 +116,32 @@ class RunDirectory:
                 "another folder"
             ) from None
 
+    def _written(self) -> tuple[Path, ...]:
+        """The files that a fit writes, but for those of its checkpoints."""
+        logs = (self.config, self.metrics, self.events)
+        return (*logs, self.model, self.preview, self.summary, self.labels)
+
+    def _checkpoint_folders(self) -> tuple[Path, ...]:
+        return (self.checkpoints, *self.checkpoints.glob("step-*"))
+
+    def _refuse_misplaced(self) -> None:
+        """Refuse a folder in the place of a file, or a file in that of a folder.
+
+        A fit would find out in the end, when it has written all else.
+        """
+        for folder in self._checkpoint_folders():
+            if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
+                raise damaged(folder, "it is not a folder", RESTORE)
+        inside = (file for folder in self._checkpoint_folders() for file in folder.glob("*.*"))
+        for file in (*self._written(), *inside):
+            if file.is_dir():
+                raise damaged(file, "it is a folder", RESTORE)
+
     def _tidy(self) -> None:
         """Remove what a killed fit left behind in the middle of a write."""
-        written = (self.config, self.metrics, self.events, self.model, self.preview, self.summary)
-        for file in (*written, self.labels):
+        for file in self._written():
             remove_leftovers(self.path, file.name)
-        for folder in (self.checkpoints, *self.checkpoints.glob("step-*")):
+        for folder in self._checkpoint_folders():
             remove_leftovers(folder)
 
     def refuse_used(self) -> None:
@@ -178,8 +199,9 @@ class RunDirectory:
 
     def rewind(self, iteration: int) -> None:
         """Drop what was logged after `iteration`, and a line that a crash cut short."""
-        for path in (self.metrics, self.events):
-            kept = [row for row in read_json_lines(path) if _is_until(row, iteration)]
+        read = {path: read_json_lines(path) for path in (self.metrics, self.events)}
+        for path, rows in read.items():
+            kept = [row for row in rows if _is_until(row, iteration)]
             write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
 
 
