@@ -1,0 +1,189 @@
+"""x~ from a generator that is trained beside the model: no chains.
+
+Grathwohl, Kelly, Hashemi, Norouzi, Swersky and Duvenaud, "No MCMC for me: Amortized sampling for
+fast and stable training of energy-based models" (VERA), ICLR 2021. Its symbols:
+
+    z0 ~ N(0, I), eps ~ N(0, I)    the noise that a point is made of
+    x = g(z0) + sigma eps          a point of q(x), the integral of q(x|z) N(z; 0, I) over z
+    xi(z|z0) = N(z0, eta^2)        where to look for other z that x could have been made of; an
+                                   eta for each coordinate of z
+    lambda                         the weight of the entropy H
+
+g and sigma maximise E log p(x) + lambda H(q) over the points of q. For lambda = 1 this is largest
+where q is the model p; for others, where q is p^(1/lambda), normalised. The gradient of H needs
+d log q(x) / dx, which is the mean of d log q(x|z) / dx over the posterior of z given x. Candidates
+z ~ xi, k for each x, weighted by q(x, z) / xi(z|z0), stand for that posterior.
+
+With few candidates the weighted mean leans towards g(z0), and the gradient of the entropy is too
+small: draws are narrower than the model and lose its smaller parts. This is worst where xi is
+narrower than the posterior. So eta has a choice of two aims here. "bound" is the paper's: the lower
+bound E_xi log q(x, z) + H(xi) of log q(x), which would rather have xi too narrow than too wide.
+"posterior", the default, is E log xi(z|z0) over the weighted candidates, which would rather have
+it too wide, and needs no further passes of g.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+
+from gedilearn.models.mlp import MLP
+from gedilearn.sampling.langevin import value_and_gradient
+
+Aim = Literal["posterior", "bound"]
+
+SIGMA = (0.01, 1.0)  # its bounds: the lower one of the authors' code, and the data's deviation
+FIRST_SIGMA = 0.3
+FIRST_ETA: dict[Aim, float] = {"posterior": 1.0, "bound": 0.1}  # that of z itself; the authors'
+ETA_RATE = 0.02  # of Adam: the authors'
+BETAS = (0.0, 0.9)  # of Adam for g and sigma: the authors'
+
+
+class Network(nn.Module):
+    """g: a perceptron beside a linear map that begins as the identity.
+
+    So the first points are about standard normal, as standardised data are.
+
+    (..., noise) -> (..., d).
+    """
+
+    def __init__(self, d: int, noise: int, width: int, generator: Generator) -> None:
+        super().__init__()
+        self.linear = nn.Parameter(torch.eye(noise, d))
+        self.layers = MLP((noise, width, width, d), activation="silu", generator=generator)
+
+    def forward(self, z: Tensor) -> Tensor:
+        flat = z.reshape(1, -1, z.shape[-1])
+        out: Tensor = self.layers(flat)[0] + flat[0] @ self.linear
+        return out.view(*z.shape[:-1], -1)
+
+
+class Points(NamedTuple):
+    x: Tensor  # (n, d), with gradients to g and sigma
+    z: Tensor  # (n, noise): z0 of each
+
+
+class Posterior(NamedTuple):
+    """Weighted candidates for what each of n points was made of."""
+
+    z: Tensor  # (k, n, noise)
+    weights: Tensor  # (k, n), which sum to 1 over the candidates of a point
+    score: Tensor  # (n, d): d log q(x) / dx
+
+
+class Latent(nn.Module):
+    """q(x) and xi: all that is trained."""
+
+    def __init__(self, g: nn.Module, noise: int, eta: float) -> None:
+        super().__init__()
+        self.g = g
+        self.log_sigma = nn.Parameter(torch.tensor(FIRST_SIGMA).log())
+        self.log_eta = nn.Parameter(torch.full((noise,), eta).log())
+
+    def sample(self, n: int, generator: Generator) -> Points:
+        z = self.log_eta.new_empty(n, len(self.log_eta)).normal_(generator=generator)
+        mean = self.g(z)
+        eps = torch.empty_like(mean).normal_(generator=generator)
+        return Points(mean + self.log_sigma.exp() * eps, z)
+
+    def log_joint(self, x: Tensor, z: Tensor, mean: Tensor) -> Tensor:
+        """log q(x, z), where mean is g(z): (n, d), (..., n, noise), (..., n, d) -> (..., n)."""
+        return log_normal(x - mean, self.log_sigma.expand(x.shape[-1])) + log_normal(
+            z, torch.zeros_like(self.log_eta)
+        )
+
+    def log_xi(self, z: Tensor, z0: Tensor) -> Tensor:
+        """log xi(z|z0): (..., n, noise), (n, noise) -> (..., n)."""
+        return log_normal(z - z0, self.log_eta)
+
+    @torch.no_grad()
+    def posterior(self, points: Points, k: int, generator: Generator) -> Posterior:
+        """What the points may have been made of, seen from k candidates each."""
+        x, z0 = points
+        z = self._propose(z0.expand(k, -1, -1), generator)
+        mean = self.g(z)
+        weights = (self.log_joint(x, z, mean) - self.log_xi(z, z0)).softmax(0)
+        expected = (weights[..., None] * mean).sum(0)
+        return Posterior(z, weights, (expected - x) / (2 * self.log_sigma).exp())
+
+    def bound(self, points: Points, generator: Generator) -> Tensor:
+        """A lower bound of log q(x), from one z ~ xi each, up to a constant: (n,)."""
+        z = self._propose(points.z, generator)
+        return self.log_joint(points.x, z, self.g(z)) + self.log_eta.sum()
+
+    def _propose(self, z0: Tensor, generator: Generator) -> Tensor:
+        return z0 + self.log_eta.exp() * torch.empty_like(z0).normal_(generator=generator)
+
+
+def log_normal(away: Tensor, log_deviation: Tensor) -> Tensor:
+    """The log-density of independent normal coordinates: (..., d), (d,) -> (...)."""
+    squares = (away * (-log_deviation).exp()).square().sum(-1)
+    return -squares / 2 - log_deviation.sum() - len(log_deviation) / 2 * math.log(2 * math.pi)
+
+
+class Amortised:
+    """x~ from a generator that is trained beside the model.
+
+    d: coordinates of a point, about standardised. noise: coordinates of z, as many as d if not
+    given. batch: points of a training step. candidates: k. entropy: lambda. eta: its aim.
+
+    A model that changes faster than the generator follows leaves it behind, and both diverge. The
+    authors' settings for CIFAR-10 add 0.1 |d log p(x) / dx|^2 / 2 at the data to the model's loss,
+    and give the model half the generator's learning rate.
+    """
+
+    def __init__(
+        self,
+        d: int,
+        generator: Generator,
+        *,
+        noise: int | None = None,
+        width: int = 64,
+        learning_rate: float = 3e-3,
+        batch: int = 128,
+        candidates: int = 40,
+        entropy: float = 1.0,
+        eta: Aim = "posterior",
+    ) -> None:
+        noise = d if noise is None else noise
+        self.latent = Latent(Network(d, noise, width, generator), noise, FIRST_ETA[eta])
+        self.batch, self.candidates = batch, candidates
+        self.entropy, self.aim = entropy, eta
+        self.made_by = [*self.latent.g.parameters(), self.latent.log_sigma]
+        self.adam = torch.optim.Adam(self.made_by, learning_rate, BETAS)
+        self.eta_adam = torch.optim.Adam([self.latent.log_eta], ETA_RATE)
+
+    def draw(self, model: Callable[[Tensor], Tensor], n: int, generator: Generator) -> Tensor:
+        """One training step against the model, then n fresh points: (n, d), detached.
+
+        `model` gives log p(x) up to a constant, (m, d) -> (m,); its parameters get no gradients.
+        """
+        self._train(model, generator)
+        with torch.no_grad():
+            return self.latent.sample(n, generator).x
+
+    @torch.enable_grad()
+    def _train(self, model: Callable[[Tensor], Tensor], generator: Generator) -> None:
+        made = self.latent.sample(self.batch, generator)
+        points = Points(made.x.detach(), made.z)
+        found = self.latent.posterior(points, self.candidates, generator)
+        # How each point is to move. That log q changes with its parameters too adds nothing: the
+        # mean of that derivative over the points of q is 0.
+        uphill = value_and_gradient(model, points.x)[1] - self.entropy * found.score
+        loss = -(uphill * made.x).sum(-1).mean()
+        gradients = torch.autograd.grad(loss, self.made_by)
+        for parameter, gradient in zip(self.made_by, gradients, strict=True):
+            parameter.grad = gradient
+        if self.aim == "bound":
+            aim = self.latent.bound(points, generator)
+        else:
+            aim = (found.weights * self.latent.log_xi(found.z, points.z)).sum(0)
+        (self.latent.log_eta.grad,) = torch.autograd.grad(-aim.mean(), [self.latent.log_eta])
+        self.adam.step()
+        self.eta_adam.step()
+        with torch.no_grad():
+            self.latent.log_sigma.clamp_(math.log(SIGMA[0]), math.log(SIGMA[1]))

@@ -1,0 +1,140 @@
+"""GEN by chains that start from the base, for images and vectors with many columns.
+
+The samples of GEN are short runs: a chain starts at the base, near the data, and makes `steps`
+Langevin steps in the coordinates of the base, where it moves equally fast in all directions. The
+network g learns to make the ends of such runs like the data. Nijkamp, Hill, Zhu and Wu (2019) call
+this a generator that is read off an energy: its samples are good at the length that it was trained
+with. It is no estimate of maximum likelihood, so what g says of log p(x) is measured and counts
+only where that can be known (`fit.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Generator, Tensor, nn
+
+from gedilearn.density.amortised import Amortised
+from gedilearn.density.annealing import Path, move
+from gedilearn.density.density import Density
+from gedilearn.sampling.langevin import LogDensity
+from gedilearn.sections import at
+from gedilearn.settings import Settings
+
+CHAINS = 1_000  # that are kept
+FIRST_LENGTH = 0.3
+LARGEST_GRADIENT = 5.0
+CHECK_EVERY = 25
+MOST_ENERGY = 1e4  # nats of g, which no data asks for
+
+
+class Drawer(Protocol):
+    """What draws x~ while g is learnt, and what it asks of the learning."""
+
+    @property
+    def run(self) -> tuple[int, float]:
+        """Steps of the short runs that it makes, and their length; 0 for none."""
+        ...
+
+    most_rate: float  # the largest learning rate that it can follow
+    smoothness: float  # weight of |d log p(x) / dx|^2 / 2 at the data
+
+    def draw(self, path: Path, n: int, generator: Generator) -> Tensor:
+        """(n, d)."""
+        ...
+
+
+class BaseChains:
+    """Chains from the base: a share `restart` begins anew each time, the others go on."""
+
+    most_rate, smoothness = math.inf, 0.0
+
+    def __init__(self, path: Path, steps: int, restart: float, generator: Generator) -> None:
+        self.steps, self.restart = steps, restart
+        self.positions = path.proposal.sample(CHAINS, generator)
+        self.length = FIRST_LENGTH
+
+    @property
+    def run(self) -> tuple[int, float]:
+        return self.steps, self.length
+
+    def draw(self, path: Path, n: int, generator: Generator) -> Tensor:
+        device = self.positions.device
+        slots = torch.randperm(CHAINS, generator=generator, device=device)[:n]
+        fresh = torch.empty(len(slots), 1, device=device).uniform_(generator=generator)
+        begin = path.proposal.sample(len(slots), generator)
+        begin = torch.where(fresh < self.restart, begin, self.positions[slots])
+        end, self.length = move(
+            path, begin, 1.0, self.steps, self.length, generator, corrected=False
+        )
+        self.positions[slots] = end
+        return end
+
+
+class AmortisedDraws:
+    """The points of a generator that is trained beside the model (`amortised.py`)."""
+
+    run = (0, 0.0)
+    most_rate, smoothness = 3e-4, 0.1  # with less, or without, model and generator part
+
+    def __init__(self, d: int, generator: Generator) -> None:
+        self.amortised = Amortised(d, generator)
+
+    def draw(self, path: Path, n: int, generator: Generator) -> Tensor:
+        return self.amortised.draw(path.model, n, generator)
+
+
+class Learnt(NamedTuple):
+    iterations: int
+    diverged: bool  # training then ended with the last good state
+
+
+def learn_by_chains(
+    density: Density,
+    y: Tensor,
+    drawer: Drawer,
+    settings: Settings,
+    generator: Generator,
+    pause: Callable[[], None],
+) -> Learnt:
+    """Correct the base of `density`, in place, by points y (n, d); `pause` is called each time."""
+    length = settings.density.iterations
+    rate = min(settings.density.learning_rate, drawer.most_rate)
+    batch = min(settings.sampler.chains or settings.optimizer.batch_size, CHAINS)
+    adam = torch.optim.Adam(density.energy.parameters(), rate, betas=(0.9, 0.99), fused=True)
+    good = _copy(density.energy)
+    for iteration in range(1, length + 1):
+        pause()
+        for group in adam.param_groups:
+            group["lr"] = rate * (1 + math.cos(math.pi * iteration / length)) / 2
+        drawn = drawer.draw(density.path, batch, generator)
+        index = torch.randint(len(y), (batch,), generator=generator, device=y.device)
+        g = density.correction(torch.cat([y[index], drawn]))
+        penalty = at(settings.weights.energy, iteration / length) * g.square().mean()
+        loss = g[batch:].mean() - g[:batch].mean() + penalty
+        if drawer.smoothness:
+            loss = loss + drawer.smoothness * steepness(density.corrected, y[index])
+        adam.zero_grad()
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(density.energy.parameters(), LARGEST_GRADIENT)
+        adam.step()
+        if iteration % CHECK_EVERY == 0 or iteration == length:
+            if not float(g.detach().abs().max()) < MOST_ENERGY:
+                density.energy.load_state_dict(good)
+                return Learnt(iteration, True)
+            good = _copy(density.energy)
+    return Learnt(length, False)
+
+
+def steepness(log_density: LogDensity, y: Tensor) -> Tensor:
+    """The mean of |d log p / dy|^2 / 2, with gradients to the parameters.  y: (n, d)."""
+    y = y.detach().requires_grad_()
+    (slopes,) = torch.autograd.grad(log_density(y).sum(), y, create_graph=True)
+    return slopes.square().sum(-1).mean() / 2
+
+
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}

@@ -1,0 +1,310 @@
+"""Learn the density of data: choose a base, correct it, and say how far to trust the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+from torch import Generator, Tensor
+
+from gedilearn.data.arrays import evenly_spaced
+from gedilearn.density.base import (
+    FLOOR,
+    Candidate,
+    kernels,
+    mixing_weights,
+    weighted,
+    wide,
+    wide_gaussian,
+)
+from gedilearn.density.chains import AmortisedDraws, BaseChains, Drawer, learn_by_chains
+from gedilearn.density.density import Density, Sizes, bits_per_dimension
+from gedilearn.density.gaussians import Gaussians
+from gedilearn.density.importance import Learnt, learn
+from gedilearn.density.principal import Principal, fit_principal
+from gedilearn.density.stein import stein_test
+from gedilearn.sampling.langevin import value_and_gradient
+from gedilearn.settings import Settings
+from gedilearn.threads import ONE_AT_A_TIME
+
+FOLDS = 3
+MOST_HELD_OUT = 1_000  # rows of a fold
+MOST_FOR_WIDE = 4  # columns; in more, no proposals cover what a wide Gaussian leaves to the network
+NEAR = 1.0  # width of the kernels among the proposals
+MOST_IN_STEIN = 500
+REFUTED = 0.01  # a p-value below it
+KNOWN = 0.3  # nats of error in log Gamma, of a network that was learnt by chains,
+KNOWN_SHARE = 0.05  # and the share of its proposals that counts: beyond them it has no say in p(x)
+UNSURE = 0.1  # of what the network adds: an error of log Gamma beyond it is worth a word
+
+
+@dataclass(frozen=True)
+class Findings:
+    """How far to trust a density."""
+
+    base: str  # in words
+    estimator: str  # of GEN: 'importance', 'chains' or 'amortised'
+    weight: float  # w, of the network
+    held_out: float  # mean log p(x), in the network's units, of rows that it was learnt without
+    gain: float  # what of it the network adds to the base
+    gain_error: float  # the standard error of that
+    log_normaliser: float
+    log_normaliser_error: float
+    effective: float  # share of the proposals that counts
+    stein: float  # p-value of a goodness-of-fit test that needs no normaliser
+    iterations: int
+    diverged: bool = False
+    bits: float | None = None  # per dimension, of images; of rows that it was learnt without
+
+    @property
+    def verdict(self) -> str:
+        """In a few words."""
+        words = "the base alone, to which the network adds nothing"
+        if self.estimator != "importance":
+            words = (
+                "log p(x) is the base's; the normaliser of the network, which draws samples, is "
+                f"not known well enough for it to count ({self.log_normaliser:.1f} ± "
+                f"{self.log_normaliser_error:.1f} nats)"
+            )
+        if self.weight > 0:
+            words = f"the network adds {self.gain:.3f} ± {self.gain_error:.3f} nats to its base"
+            if not self.log_normaliser_error < UNSURE * max(self.gain, 1):
+                words += f"; its normaliser is unsure by {self.log_normaliser_error:.2g} nats"
+        if self.diverged:
+            words += f"; its training diverged, and ended after {self.iterations} iterations"
+        if self.stein < REFUTED:
+            words += f"; a test of its fit refutes it (p = {self.stein:.3f})"
+        return f"density: {words}"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"verdict": self.verdict}
+
+
+def fit_density(
+    data: Tensor,
+    labels: np.ndarray,
+    settings: Settings,
+    pause: Callable[[], None] = lambda: None,
+) -> tuple[Density, Findings]:
+    """The density of data (n, *point) in clusters, labels (n,), and how far to trust it.
+
+    `pause` is called in every iteration, and may raise. The same seed gives the same density.
+    """
+    seed, estimator = settings.training.seed, settings.density.estimator
+    if estimator in ("chains", "amortised"):
+        generator = Generator(data.device).manual_seed(seed)
+        return _in_principal_directions(data, labels, settings, generator, pause)
+    return _in_columns(data, labels, settings, Generator().manual_seed(seed), pause)
+
+
+# --- images, and vectors with many columns: chains from a mixture in principal directions --------
+
+
+def _in_principal_directions(
+    data: Tensor,
+    labels: np.ndarray,
+    settings: Settings,
+    generator: Generator,
+    pause: Callable[[], None],
+) -> tuple[Density, Findings]:
+    n, seed, estimator = len(data), settings.training.seed, settings.density.estimator
+    order = torch.randperm(n, generator=generator, device=data.device)
+    held = order[: max(1, min(MOST_HELD_OUT, n // 10))]
+    found = fit_principal(data, labels, held, seed, generator)
+    density = _on_principal_base(found, tuple(data.shape[1:]), generator)
+    coordinates, squash = density.coordinates, density.coordinates.squash
+    y, volume = (
+        torch.cat(parts)
+        for parts in zip(
+            *(
+                coordinates(squash.spread(part, generator))
+                for part in torch.split(coordinates.taken(data[order]), density.effort.batch)
+            ),
+            strict=True,
+        )
+    )
+    fresh, volume = y[: len(held)], volume[: len(held)]
+    drawer: Drawer
+    if settings.density.estimator == "amortised":
+        drawer = AmortisedDraws(y.shape[1], _on_processor(generator))
+    else:
+        steps, restart = settings.sampler.steps, settings.density.restart
+        drawer = BaseChains(density.path, steps, restart, generator)
+    learnt = learn_by_chains(density, y[len(held) :], drawer, settings, generator, pause)
+    density.run = torch.tensor(drawer.run).to(density.run)
+    density.normalise(generator)
+    with torch.no_grad():
+        base = density.base.log_density(fresh)
+        own = density.corrected(fresh) - density.log_normaliser
+    parts = torch.stack([base, own], -1).double()
+    known = float(density.error) < KNOWN and float(density.effective) > KNOWN_SHARE
+    weights = mixing_weights(parts) if known else torch.tensor([0.0, -math.inf]).to(parts)
+    density.weight = weights[1].exp().to(density.weight)
+    together = torch.logsumexp(parts + weights, -1)
+    held_out = float((together + volume).mean())
+    bits = bits_per_dimension(held_out, y.shape[1], squash.cell) if data.dim() > 2 else None
+    ended = (learnt.iterations, learnt.diverged, bits)
+    gain = together - parts[:, 0]
+    some = fresh[:MOST_IN_STEIN]
+    return density, _findings(
+        density, found.name, estimator, held_out, gain, some, generator, ended
+    )
+
+
+def _on_principal_base(found: Principal, point: tuple[int, ...], generator: Generator) -> Density:
+    coordinates, base = found.coordinates, found.base
+    sizes = Sizes(
+        point,
+        len(coordinates.used),
+        len(coordinates.directions),
+        len(base.frame),
+        len(base.mixture),
+        *(0, 0, 0, 0, 0),
+        1,
+    )
+    made = Density(sizes, _on_processor(generator)).to(coordinates.centre.device)
+    made.coordinates, made.base = coordinates, base
+    return made
+
+
+def _on_processor(generator: Generator) -> Generator:
+    """Networks are made there."""
+    return Generator().manual_seed(generator.initial_seed())
+
+
+# --- vectors with few columns: importance weights ------------------------------------------------
+
+
+def _in_columns(
+    data: Tensor,
+    labels: np.ndarray,
+    settings: Settings,
+    generator: Generator,
+    pause: Callable[[], None],
+) -> tuple[Density, Findings]:
+    seed = settings.training.seed
+    whole = data.double().cpu().numpy()
+    used = np.flatnonzero(whole.max(0) > whole.min(0))
+    if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
+        used = np.arange(whole.shape[1])
+    x = _spread_out(whole[:, used], np.random.default_rng(seed))
+    mixture, proposal, learnt = _learn(x, labels, settings, generator, pause)
+    parts = torch.stack([mixture.held_out, learnt.held_out], -1)
+    weights = mixing_weights(parts.flatten(0, 1))
+    together = torch.logsumexp(parts + weights, -1)
+    density = _assemble(mixture.base, proposal, learnt, used, whole[0])
+    density.weight = (
+        weights[1].exp() if bool((learnt.gain != 0).any()) else torch.zeros(()).double()
+    )
+    density.normalise(generator)
+    gain = (together - mixture.held_out).flatten()
+    some = torch.from_numpy(x[evenly_spaced(len(x), MOST_IN_STEIN)])
+    ended = (learnt.iterations, False, None)
+    held_out, words = float(together.mean()), mixture.name
+    return density, _findings(density, words, "importance", held_out, gain, some, generator, ended)
+
+
+def _findings(
+    density: Density,
+    base: str,
+    estimator: str,
+    held_out: float,
+    gain: Tensor,
+    y: Tensor,
+    generator: Generator,
+    ended: tuple[int, bool, float | None],
+) -> Findings:
+    """What was found; y (n, d) are points that the fit is tested with."""
+    slopes = torch.cat([value_and_gradient(density.both, p)[1] for p in torch.split(y, 100)])
+    sampling = gain.double().var() / max(len(gain), 1) if len(gain) > 1 else torch.tensor(math.inf)
+    error = float((sampling + (density.weight * density.error).double() ** 2).sqrt())
+    return Findings(
+        base=base,
+        estimator=estimator,
+        weight=float(density.weight),
+        held_out=held_out,
+        gain=float(gain.mean()),
+        gain_error=error,
+        log_normaliser=float(density.log_normaliser),
+        log_normaliser_error=float(density.error),
+        effective=float(density.effective),
+        stein=stein_test(y.double(), slopes.double(), generator)[1],
+        iterations=ended[0],
+        diverged=ended[1],
+        bits=ended[2],
+    )
+
+
+def _learn(
+    x: np.ndarray,
+    labels: np.ndarray,
+    settings: Settings,
+    generator: Generator,
+    pause: Callable[[], None],
+) -> tuple[Candidate, Gaussians, Learnt]:
+    """The mixture, what proposes points, and the network on its base.
+
+    Where data are shapes in few columns, a wide Gaussian leaves all of them to the network, which
+    cannot undo the roughness of a mixture; in many columns it needs the mixture to begin with.
+    """
+    n, seed = len(x), settings.training.seed
+    order = np.random.default_rng(seed).permutation(n)
+    each = min(n // FOLDS, MOST_HELD_OUT)
+    held = order[: FOLDS * each].reshape(FOLDS, each)
+    # More threads than one only wait for each other here; the limit is the whole process's.
+    with ONE_AT_A_TIME, threadpool_limits(1):
+        mixture = weighted(x, labels, held, seed)
+        proposal = _proposals(x, mixture.base)
+    start, asked = mixture, settings.density.base
+    few = x.shape[1] <= MOST_FOR_WIDE
+    if asked == "gaussian" or (asked == "auto" and few):
+        start = wide(x, held)
+    points, index = torch.from_numpy(x).float(), torch.from_numpy(held)
+    return (
+        mixture,
+        proposal,
+        learn(points, index, start, proposal, settings.density, generator, pause),
+    )
+
+
+def _proposals(x: np.ndarray, base: Gaussians) -> Gaussians:
+    """Where to look for the model's mass: at the base, a little beyond it, and near the data."""
+    shares = {"base": 0.4, "near": 0.4, "wide": 0.2}
+    if x.shape[1] > MOST_FOR_WIDE:  # near the data is no place of its own any more
+        shares = {"base": 0.9, "wide": 0.1}
+    parts = {"base": base, "wide": wide_gaussian(x)}
+    if "near" in shares:
+        (parts["near"],) = kernels(x, NEAR)
+    weights = torch.tensor(list(shares.values()), dtype=torch.float64)
+    return Gaussians.mixed([parts[name] for name in shares], weights.log())
+
+
+def _spread_out(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Move each value by up to half the distance of two neighbouring values of its column.
+
+    Values that repeat have no density; spread over their own cell of the scale, they have the one
+    that a histogram shows. Of columns with any value, this moves the last digits alone.
+    """
+    steps = (np.diff(np.unique(column)) for column in x.T)
+    gaps = [float(np.median(own)) if len(own) else FLOOR**0.5 for own in steps]
+    return np.asarray(x + rng.uniform(-0.5, 0.5, x.shape) * gaps)
+
+
+def _assemble(
+    mixture: Gaussians, proposal: Gaussians, learnt: Learnt, used: np.ndarray, resting: np.ndarray
+) -> Density:
+    parts = {"base": mixture, "start": learnt.start.base, "proposal": proposal}
+    counts = [len(m) for part in parts.values() for m in (part.full_means, part.round_means)]
+    sizes = (len(used), 0, 0, *counts, len(learnt.energy.phases))
+    density = Density(Sizes(resting.shape, *sizes))
+    for name, part in parts.items():
+        setattr(density, name, part)
+    density.energy.load_state_dict(learnt.energy.state_dict())
+    density.coordinates.used = torch.from_numpy(used)
+    density.coordinates.resting = torch.from_numpy(resting.copy())
+    return density
