@@ -135,7 +135,8 @@ def uniform(
 def test_a_sampler(added: list[Any], tmp_path: Path) -> None:
     SAMPLERS.register("uniform", uniform)
     added.append((SAMPLERS, "uniform"))
-    model = gedi(**SHORT, **{"sampler.kind": "uniform"}, run_dir=tmp_path / "run").fit(X)
+    own = {"sampler.kind": "uniform", "density.base": "none"}
+    model = gedi(**SHORT, **own, run_dir=tmp_path / "run").fit(X)
     assert UniformSampler.drawn == 6  # once in each iteration of the density
     assert np.isfinite(model.score_samples(X)).all()
     with pytest.raises(InputError, match="unknown sampler 'unifrom'"):

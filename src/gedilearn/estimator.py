@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +24,7 @@ from gedilearn.errors import InputError
 from gedilearn.files import RESTORE, reading
 from gedilearn.settings import Settings
 from gedilearn.training.config import read_config, settings_of
-from gedilearn.training.environment import check_machine, check_memory, check_steps
+from gedilearn.training.environment import check_machine
 from gedilearn.training.loop import train
 from gedilearn.training.model_file import open_model, read_tensors, save_model, settings_in
 from gedilearn.training.monitor import Diagnosis
@@ -46,7 +45,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     fitted network clusters new points, scores how likely they are, and generates more.
 
     Data of any scale and offset will do: it is standardised inside, and samples mapped back.
-
     Arguments left at None have the value of the preset, or the default for data of its kind; an
     argument goes before the same setting in `settings`, and that before the preset.
 
@@ -108,13 +106,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     diagnosis_ : Diagnosis
         The findings of the triad monitor behind the verdict.
     n_iter_ : int
-        Iterations done.
+        Iterations of the clusters' network.
     seconds_ : float
         Time taken by training.
     stopped_ : {'certified', 'budget', 'diverged'}
         Why training ended.
     n_recoveries_ : int
         How often training went back to a good state because energies diverged.
+    density_ : Findings or None
+        How far to trust the density, measured on held-out rows. None without a base.
+    log_normaliser_ : float or None
+        log Gamma; its standard error is ``density_.log_normaliser_error``.
     prior_ : ndarray of shape (n_clusters,)
         The proportions that the clusters were held against, cluster by cluster.
     model_ : EnergyModel
@@ -237,6 +239,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         self.stopped_ = result.stopped
         self.n_recoveries_ = result.recoveries
         self.prior_ = result.prior.numpy()
+        self.density_ = found = result.density_findings
+        self.log_normaliser_ = None if found is None else found.log_normaliser
         self._n_features_out = result.model.n_features
 
     # --- using a fitted model ----------------------------------------------------------------
@@ -259,32 +263,40 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     def score_samples(self, X: Any, kind: Score = "log_density") -> np.ndarray:
         """How typical each point is, higher for more: (n_samples,).
 
-        'log_density': log p(x) up to a constant. 'gradient_norm': -||d log p(x) / dx||, in the
-        network's units, the out-of-distribution score of the paper. 'confidence': the largest
-        p(y|x).
+        'log_density': log p(x), in nats and the data's units; without a base, up to a constant.
+        'gradient_norm': -||d log p(x) / dx|| in the network's units, the score of the paper for
+        points from elsewhere. 'confidence': the largest p(y|x). 'energy': logsumexp of the
+        clusters' logits, the paper's log p(x) up to a constant.
         """
         x = self.prepare(X)
-        return self.result_.scores(x, kind)
+        scores, density = self.result_.scores(x, kind), self.result_.density
+        if density is None or kind != "log_density":
+            return scores
+        return scores - density.volume(self.scaling_.scale)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Minus the certificate's gap on `X`: 0 at best, no labels needed; for model selection."""
-        return -self.diagnose(X).gap
+        """The mean of log p(x) on `X`; without a normalised density, minus the gap there."""
+        check_is_fitted(self)
+        if self.log_normaliser_ is None:
+            return -self.diagnose(X).gap
+        return float(self.score_samples(X).mean())
 
     def sample(
-        self, n_samples: int = 1, *, steps: int = 500, random_state: Any = None
+        self,
+        n_samples: int = 1,
+        *,
+        cluster: int | None = None,
+        steps: int | None = None,
+        random_state: Any = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """New points, in the data's units, and their clusters.
+        """New points, in the data's units, and their clusters; of one `cluster`, if it is given.
 
-        Langevin chains of `steps` steps from uniform points of the data's bounding box.
+        Vectors are drawn by their weights near the data and moved by `steps` Langevin steps (20)
+        that Metropolis's rule corrects; images are short runs from the base, as in training.
+        Without a base: chains of `steps` steps (500) from uniform points of the data's box.
         """
         check_is_fitted(self)
-        if n_samples < 1:
-            raise InputError(f"n_samples={n_samples}: at least 1 is needed")
-        check_steps(steps)
-        # The points, their gradients and noise; in double precision at the end.
-        size = 24 * n_samples * math.prod(self.point_shape_)
-        check_memory(f"{n_samples} points", size, "n_samples")
-        position = self.result_.sample(n_samples, steps, seed_of(random_state))[0]
+        position = self.result_.sample(n_samples, steps, seed_of(random_state), cluster)
         return self.scaling_.undo(position.numpy()), self.result_.labels(position)
 
     def diagnose(self, X: Any) -> Diagnosis:

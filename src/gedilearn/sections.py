@@ -71,6 +71,7 @@ def raised(
 
 Self = TypeVar("Self", bound="Section")
 AUTO = "auto"
+MOST_COLUMNS = 64  # with a density that importance weights can learn
 
 
 class Section(BaseModel):
@@ -270,22 +271,60 @@ class Optimizer(Section):
 class Density(Section):
     """The second stage: GEN, once the clusters stand."""
 
+    base: Literal["auto", "gaussian", "mixture", "none"] = Field(
+        "auto",
+        description="The density that a network of its own corrects: 'gaussian', a wide Gaussian; "
+        "'mixture', mixtures of Gaussians and kernels at the points; 'auto', whichever makes "
+        "held-out rows likelier. Images and vectors of more than 64 columns have a mixture in "
+        "principal directions. 'none': the clusters' network itself learns the density, by chains, "
+        "as in the paper.",
+    )
+    estimator: Literal["auto", "importance", "chains", "amortised"] = Field(
+        "auto",
+        description="How GEN compares the model with the data on a base. 'importance': points near "
+        "the data, weighted; 'chains': short Langevin runs from the base; 'amortised': a generator "
+        "with an entropy bound (VERA). 'auto': weights for vectors of up to 64 columns, else "
+        "chains.",
+    )
     iterations: int = Field(
-        260,
+        800,
         ge=0,
         le=100_000_000,
-        description="Iterations of GEN after the clusters, for the kept initialisation; 0 trains "
-        "all three terms together from the start, as in the paper.",
+        description="Most iterations of GEN after the clusters, for the kept initialisation; 0 "
+        "trains all three terms together from the start, as in the paper.",
     )
     learning_rate: float = Field(
         5e-3, gt=0, description="Adam's learning rate there; it falls to 0."
     )
     inv: Schedule = Field(
         ((0.0, 50.0), (0.5, 50.0), (1.0, 150.0)),
-        description="Weight of INV there, which holds the clusters: the harder towards the end, so "
-        "that a certificate survives.",
+        description="Weight of INV there without a base, which holds the clusters: the harder "
+        "towards the end, so that a certificate survives.",
     )
-    prior: Schedule = Field(50.0, description="Weight of PRIOR there.")
+    prior: Schedule = Field(50.0, description="Weight of PRIOR there without a base.")
+    restart: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="Share of the chains that start anew from the base in each iteration, where "
+        "the density of images is learnt by chains; the others go on.",
+    )
+
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Density:
+        many = is_images(shape) or shape[1] > MOST_COLUMNS
+        if many and self.estimator == "importance":
+            raise InputError(
+                f"density.estimator='importance' needs at most {MOST_COLUMNS} columns, got data of "
+                f"shape {shape}"
+            )
+        if many and self.base == "gaussian":
+            raise InputError(
+                f"density.base='gaussian' needs at most {MOST_COLUMNS} columns, got data of shape "
+                f"{shape}"
+            )
+        if self.estimator != AUTO:
+            return self
+        return self.model_copy(update={"estimator": "chains" if many else "importance"})
 
 
 class Training(Section):

@@ -76,7 +76,7 @@ def test_test_data_outside_data_and_samples_end_up_in_one_folder(
     assert content["ood"]["random"]["changes"] == "grey, resized 10x10 -> 8x8"
     assert content["probe"]["linear"]["n_train"] == 120 and content["samples"]["n"] == 12
     assert content["frechet"] == {"skipped": "no network for features"}
-    assert {"samples.png", "nearest.png", "buffer.png", "roc.png"} < set(content["files"])
+    assert {"samples.png", "nearest.png", "roc.png"} < set(content["files"])
     assert sorted(content["files"]) == sorted(path.name for path in out.iterdir())
 
 

@@ -67,6 +67,7 @@ def run(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def model(train, run) -> GEDI:
     short = {"max_iter": 20, "density.iterations": 5, "training.check_every": 10, "n_init": 1}
+    short["density.base"] = "none"  # so that there is a buffer
     small = {"network.width": 8, "network.features": 8, "optimizer.batch_size": 32}
     chains = {"sampler.steps": 2, "sampler.buffer": 60}
     return gedi(4, random_state=0, run_dir=run, **short, **small, **chains).fit(train.x)
@@ -122,7 +123,7 @@ def test_points_outside_are_told_apart_as_by_looking_at_every_pair(model, train,
         assert numbers["auroc"] == pytest.approx(pairs(inside, outside), abs=1e-4)
         passing = np.sort(inside)[::-1][int(np.ceil(0.95 * 150)) - 1]
         assert numbers["fpr95"] == pytest.approx((outside >= passing).mean(), abs=0.02)
-    assert set(part["scores"]) == {"log_density", "gradient_norm", "confidence"}
+    assert set(part["scores"]) == {"log_density", "gradient_norm", "confidence", "energy"}
 
 
 def test_trivial_scores_take_the_better_direction_and_say_which(model, train, test):

@@ -196,6 +196,7 @@ def arguments(draw: Any) -> dict[str, str]:
     return found
 
 
+KINDS = ["'log_density'", "'gradient_norm'", "'confidence'", "'energy'", "'no'", "None"]
 SMALL = ["0", "1", "3", "-1", "None", "2.5", "nan", "'a'", "10**15", "True", "[3]", "np.int64(2)"]
 
 
@@ -204,9 +205,7 @@ def calls(draw: Any) -> str:
     """A use of the estimator `model`, as a line."""
     x, small, other = draw(data()), draw(st.sampled_from(SMALL)), draw(st.sampled_from(SMALL))
     x = draw(mostly(st.sampled_from(["sound", "sound[:1]", "frame"]), st.just(x)))
-    kind = draw(
-        st.sampled_from(["'log_density'", "'gradient_norm'", "'confidence'", "'no'", "None"])
-    )
+    kind = draw(st.sampled_from(KINDS))
     path = draw(
         st.sampled_from(["'m.safetensors'", "'file'", "'full'", "'r'", "''", "'no/m'", "5", "None"])
     )
@@ -223,6 +222,7 @@ def calls(draw: Any) -> str:
                 f"attempt(lambda: model.score({x}))",
                 f"attempt(lambda: model.diagnose({x}))",
                 f"attempt(lambda: model.sample({small}, steps={other}))",
+                f"attempt(lambda: model.sample(2, cluster={other}))",
                 f"attempt(lambda: model.sample(2, steps=2, random_state={small}))",
                 "attempt(lambda: model.summary())",
                 "attempt(lambda: model.get_feature_names_out())",

@@ -38,12 +38,12 @@ LARGEST_FILE = 2**30
 # Time is that of the processor, for the machine may have other work. Who sleeps is late as well.
 LONGEST = 3  # times as long by the clock
 TICK = 0.001
-# Where each phase of `gedi fit` begins; an iteration says itself in which stage it is.
+# Where each phase of `gedi fit` begins; an iteration of the clusters says itself that it is one.
 PHASES = {
     "reading": "gedilearn.cli.runs.load",
     "neighbours": "gedilearn.data.views.walk_tables",
     "clusters": "gedilearn.training.loop.step",
-    "density": "gedilearn.training.loop.step",
+    "density": "gedilearn.density.importance.log_mean_exp",
     "checkpoint": "gedilearn.training.journal.Journal.save",
     "model": "gedilearn.estimator.GEDI.save",
     "preview": "gedilearn.training.run_directory.RunDirectory.write_preview",
@@ -220,7 +220,7 @@ def _announced(function: Callable[..., Any], phase: str, told: int) -> Callable[
     @functools.wraps(function)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         stage = getattr(arguments[1], "stage", None) if len(arguments) > 1 else None
-        if phase not in ("clusters", "density") or (stage and stage.name == phase):
+        if phase != "clusters" or (stage and stage.name == phase):
             os.write(told, f"{phase}\n".encode())
         return function(*arguments, **options)
 

@@ -22,6 +22,7 @@ from helpers import gedi
 TINY = {
     "max_iter": 20,
     "training.check_every": 5,
+    "density.base": "none",
     "density.iterations": 10,
     "network.hidden": (16,),
     "random_state": 0,

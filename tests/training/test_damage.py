@@ -32,6 +32,7 @@ TINY = {
     "network.hidden": (6,),
     "training.check_every": 5,
     "training.tol": 0.0,
+    "density.base": "none",
     "density.iterations": 10,
     "optimizer.batch_size": 16,
     "sampler.buffer": 32,

@@ -121,7 +121,8 @@ def test_chains_far_outside_the_data_are_counted() -> None:
 
 
 def test_a_healthy_run_is_left_alone() -> None:
-    model = gedi(2, random_state=0, max_iter=100, n_init=2, **{"density.iterations": 100}).fit(X)
+    papers = {"density.base": "none", "density.iterations": 100}
+    model = gedi(2, random_state=0, max_iter=100, n_init=2, **papers).fit(X)
     assert model.n_recoveries_ == 0
 
 

@@ -18,6 +18,7 @@ SMALL = {
     "random_state": 1,
     "max_iter": 60,
 }
+PAPERS = {"density.base": "none"}  # the clusters' own network learns the density, by chains
 
 
 def rows(run: Path) -> list[dict]:
@@ -25,7 +26,7 @@ def rows(run: Path) -> list[dict]:
 
 
 def test_gen_waits_for_the_clusters_and_then_trains_the_kept_member_alone(tmp_path: Path) -> None:
-    gedi(**SMALL, n_init=3, run_dir=tmp_path / "run", **{"density.iterations": 40}).fit(X)
+    gedi(**SMALL, n_init=3, run_dir=tmp_path / "run", **PAPERS, **{"density.iterations": 40}).fit(X)
     first, second = rows(tmp_path / "run")[:3], rows(tmp_path / "run")[3:]
     assert {row["stage"] for row in first} == {"clusters"}
     assert {row["stage"] for row in second} == {"density"}
@@ -50,7 +51,8 @@ def test_metrics_can_be_read_by_tensorboard(tmp_path: Path) -> None:
 
 
 def test_the_learning_rate_of_the_density_falls_to_zero() -> None:
-    settings = resolve({"density": {"iterations": 10, "learning_rate": 0.5}}, X.shape)
+    values = {"base": "none", "iterations": 10, "learning_rate": 0.5}
+    settings = resolve({"density": values}, X.shape)
     stage = density_stage(settings, begin=100)
     assert stage is not None
     rates = [stage.rate(i) for i in range(101, 111)]

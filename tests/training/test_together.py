@@ -32,6 +32,7 @@ from helpers import SEEDED, gedi
 
 SETS = [make_moons(120, noise=0.05, random_state=seed)[0] for seed in (0, 1)]
 BASELINES = list(OPTIONS)
+PAPERS = {"base": "none", "iterations": 10}  # the clusters' own network learns the density
 
 
 def make_settings(**sections: Any) -> Settings:
@@ -163,6 +164,7 @@ def test_a_certificate_does_not_hide_a_later_divergence(monkeypatch: pytest.Monk
         "training.tol": 10.0,
         "max_iter": 20,
         "training.check_every": 10,
+        "density.base": "none",
         "density.iterations": 10,
         "training.on_divergence": "stop",
     }
@@ -400,7 +402,8 @@ def test_results_end_their_training_when_they_are_certified() -> None:
 @pytest.mark.parametrize("prior", ["auto", (0.25, 0.75)])
 def test_the_density_is_learnt_under_the_prior_of_the_kept_clusters(prior: Any) -> None:
     data = torch.stack([torch.from_numpy(x).float() for x in SETS])
-    settings = make_settings(prior=prior, training={"max_iter": 60, "n_init": 3, "tol": 0.0})
+    training = {"max_iter": 60, "n_init": 3, "tol": 0.0}
+    settings = make_settings(prior=prior, training=training, density=PAPERS)
     setup, state = begun(data, settings, n_results=2)
     journal = Journal(settings.training, setup.fabric, run=None)
     while state.stage.name == "clusters":
@@ -430,7 +433,8 @@ def test_a_recovery_after_some_have_left_keeps_the_factors_of_those_who_stay() -
 @pytest.mark.parametrize("method", ["gedi", "no-gen", "no-inv", "no-unif", "jem"])
 def test_a_gap_ends_the_search_only_where_both_its_terms_are_trained(method: str) -> None:
     """With this tolerance every state would do."""
-    settings = make_settings(method=method, training={"max_iter": 60, "check_every": 20, "tol": 99})
+    training = {"max_iter": 60, "check_every": 20, "tol": 99}
+    settings = make_settings(method=method, training=training, density=PAPERS)
     data = torch.stack([torch.from_numpy(x).float() for x in SETS])
     results = train(data, settings, n_results=2)
     whole = {"gedi": 20 + 10, "no-gen": 20, "no-inv": 60 + 10, "no-unif": 60 + 10, "jem": 60}

@@ -33,6 +33,7 @@ class Kind(str, Enum):
     log_density = "log_density"
     gradient_norm = "gradient_norm"
     confidence = "confidence"
+    energy = "energy"
 
 
 @app.command()
@@ -110,7 +111,13 @@ def sample(
     number: Annotated[
         int, typer.Option("--number", "-n", metavar="N", help="How many points.")
     ] = 64,
-    steps: Annotated[int, typer.Option(metavar="N", help="Langevin steps for each point.")] = 500,
+    cluster: Annotated[
+        int | None, typer.Option(metavar="K", help="Points of this cluster alone.")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Langevin steps for each point; 20, or 500 without a base."),
+    ] = None,
     seed: Seed = 0,
     out: OutFile = None,
     as_json: AsJson = False,
@@ -121,6 +128,7 @@ def sample(
 
     \b
     gedi sample gedi-runs/points-1 -n 1000 --out new.csv
+    gedi sample gedi-runs/points-1 -n 10 --cluster 2
     """
     from gedilearn.cli.runs import Fitted
 
@@ -128,7 +136,7 @@ def sample(
     is_image = len(fitted.shape) > 1
     if is_image and (out is None or out.suffix.lower() != ".npy"):
         raise InputError("samples of images need a file: --out FILE.npy")
-    points, labels = fitted.model.sample(number, steps=steps, random_state=seed)
+    points, labels = fitted.model.sample(number, cluster=cluster, steps=steps, random_state=seed)
     table = {}
     if not is_image:
         names = fitted.columns or [f"x{k + 1}" for k in range(points.shape[1])]
@@ -199,8 +207,13 @@ def evaluate(
         typer.Option(metavar="N", min=0, help="How many points to generate; 0 for none."),
     ] = 500,
     steps: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Langevin steps for each point, from noise.")
-    ] = 500,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Langevin steps for each sample; 20, or 500 without a base.",
+        ),
+    ] = None,
     inception: Annotated[
         Path | None,
         typer.Option(

@@ -42,7 +42,7 @@ def evaluate(
     *,
     others: Mapping[str, Dataset] | None = None,
     n_samples: int = 500,
-    steps: int = 500,
+    steps: int | None = None,
     probe: Probe = "fast",
     frechet: bool = True,
     weights: Path | None = None,
@@ -75,7 +75,7 @@ def evaluate(
     train: what the model was fitted to; needed for the probe and for nearest training images
     test: the data measured; may be `train` itself, and the result says so
     others: data outside, by name; images are brought to the model's channels, size and range
-    n_samples, steps: Langevin chains from noise, and their length; 0 samples skip all that needs
+    n_samples, steps: how many samples, and Langevin steps for each; 0 samples skip all that needs
         them
     probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
     frechet: whether to compare samples with real images; weights: a file of Inception, for FID
@@ -91,7 +91,8 @@ def evaluate(
     for name, value, least in (("n_samples", n_samples, 0), ("most", most, 2)):
         if value < least:
             raise InputError(f"{name}={value}: give at least {least}")
-    check_steps(steps)
+    if steps is not None:
+        check_steps(steps)
     if probe not in get_args(Probe):
         raise InputError(f"probe={probe!r}: expected one of {', '.join(get_args(Probe))}")
     for data in (test, train):
@@ -207,7 +208,7 @@ def _probe(
     return {"linear": linear | n_test, "knn": knn | n_test}
 
 
-def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[Clustered, Part]:
+def _draw(model: GEDI, n: int, steps: int | None, tell: Tell) -> tuple[Clustered, Part]:
     """Samples in the data's units, those that are finite, and their clusters."""
     if n == 0:
         return NOTHING, _skipped("not asked")
@@ -215,7 +216,7 @@ def _draw(model: GEDI, n: int, steps: int, tell: Tell) -> tuple[Clustered, Part]
     size = CHAINS_AT_ONCE if len(model.point_shape_) == 3 else n
     drawn = []
     for k, start in enumerate(range(0, n, size)):
-        tell(f"samples: {start} of {n} drawn, {steps} steps each")
+        tell(f"samples: {start} of {n} drawn")
         drawn.append(model.sample(min(size, n - start), steps=steps, random_state=k))
     x, y = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     finite = np.isfinite(x).all(axis=tuple(range(1, x.ndim)))

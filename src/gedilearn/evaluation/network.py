@@ -37,12 +37,16 @@ def read(model: GEDI, x: np.ndarray) -> Seen:
     """
     parts = [outputs(model.model_, model.prepare(x[piece])) for piece in _pieces(x)]
     logits = torch.cat([part.logits for part in parts])
-    scores = {"log_density": log_density(logits), "confidence": posterior(logits).amax(-1)}
-    return Seen(
-        torch.cat([part.features for part in parts]).numpy(),
-        logits.argmax(-1).numpy(),
-        {name: values.numpy() for name, values in scores.items()},
-    )
+    scores = {
+        "energy": log_density(logits).numpy(),
+        "confidence": posterior(logits).amax(-1).numpy(),
+    }
+    scores["log_density"] = scores["energy"]
+    if model.log_normaliser_ is not None:
+        found = [model.score_samples(x[piece]) for piece in _pieces(x)]
+        scores["log_density"] = np.concatenate(found)
+    features = torch.cat([part.features for part in parts]).numpy()
+    return Seen(features, logits.argmax(-1).numpy(), scores)
 
 
 def every_score(model: GEDI, x: np.ndarray, known: Scores) -> Scores:

@@ -19,6 +19,7 @@ TITLES = {
     "log_density": "log p(x)",
     "gradient_norm": "-||grad log p(x)||",
     "confidence": "max p(y|x)",
+    "energy": "logsumexp of the logits",
     "mean_pixel": "mean pixel",
     "nonzero_share": "share of non-zero pixels",
     "distance_from_mean": "distance from the mean",
@@ -65,7 +66,7 @@ def table(result: Mapping[str, Any]) -> list[Line]:
         for name, kind in (("linear probe", "linear"), ("nearest neighbours", "knn")):
             beside = "{method}; {n_train} training points"
             lines.append(_line(f"{name}, accuracy", probe[kind], "{accuracy:.3f}", beside))
-    beside = "{finite} finite, {steps} steps from noise, in clusters: {clusters_used}"
+    beside = "{finite} finite, in clusters: {clusters_used}"
     lines.append(_line("samples", result["samples"], "{n}", beside))
     distance = result["frechet"]
     beside = "real against real {floor:.2f}; {n} images on each side"

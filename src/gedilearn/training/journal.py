@@ -157,7 +157,7 @@ class Journal:
     def event(self, state: TrainState, kind: str, message: str, **details: Any) -> None:
         """Write an event to the run directory."""
         if self.run is not None and self.first:
-            self.run.add_event(kind, message, iteration=state.iteration, **details)
+            self.run.add_event(kind, message, **({"iteration": state.iteration} | details))
 
 
 def _progress_bar() -> Progress:

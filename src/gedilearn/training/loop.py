@@ -13,20 +13,31 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gedilearn.density.density import Density
+from gedilearn.density.fit import Findings, fit_density
 from gedilearn.models.build import spend
+from gedilearn.models.energy import EnergyModel, outputs
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
-from gedilearn.training.environment import launch, others_alive, reuse_freed_memory, working
+from gedilearn.training.environment import (
+    Interrupt,
+    launch,
+    others_alive,
+    reuse_freed_memory,
+    working,
+)
 from gedilearn.training.generators import Generators
 from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import divergence
 from gedilearn.training.result import Result
 from gedilearn.training.run_directory import RunDirectory
-from gedilearn.training.setup import Setup, density_stage
+from gedilearn.training.setup import Setup, density_stage, learns_density_later
 from gedilearn.training.state import TrainState, Tree
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+Learnt = tuple[Density, Findings]
 
 
 def train(
@@ -67,7 +78,7 @@ def train(
                 journal.save(state, good)
                 raise KeyboardInterrupt
         journal.save(state, good)
-        return [conclude(setup, state, k, journal.seconds()) for k in range(setup.n_results)]
+        return [conclude(setup, state, k, journal, interrupt) for k in range(setup.n_results)]
 
 
 def begin(
@@ -291,8 +302,40 @@ def all_agree(setup: Setup, state: TrainState, asked: bool) -> bool:
     return bool(votes > 0)  # type: ignore[operator]
 
 
-def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
-    """What came of a result: its network, measured once more."""
+def learn_density(
+    setup: Setup,
+    state: TrainState,
+    k: int,
+    model: EnergyModel,
+    journal: Journal,
+    interrupt: Interrupt,
+) -> Learnt | None:
+    """The density of a result's data on a base, if one is asked for.
+
+    It depends on the data, the clusters and the seed alone: a run that is interrupted here begins
+    with it anew.
+    """
+    settings = setup.settings
+    if not learns_density_later(settings) or settings.density.base == "none":
+        return None
+
+    def pause() -> None:
+        if interrupt.asked:
+            raise KeyboardInterrupt
+
+    data = setup.seen_by([k])[0][0]
+    labels = outputs(model, data).logits.argmax(-1).cpu().numpy()
+    density, findings = fit_density(data, labels, settings, pause)
+    # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
+    done = state.iteration + max(findings.iterations, 1)
+    journal.event(state, "density", findings.verdict, result=k, iteration=done)
+    return density.cpu(), findings
+
+
+def conclude(
+    setup: Setup, state: TrainState, k: int, journal: Journal, interrupt: Interrupt
+) -> Result:
+    """What came of a result: its network, measured once more, and the density."""
     assert state.stopped is not None
     kept, tol = state.kept[k], setup.settings.training.tol
     data, views = setup.seen_by([k])
@@ -314,6 +357,9 @@ def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
             f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
             f"{kept.trouble}"
         )
+    density = learn_density(setup, state, k, model, journal, interrupt)
+    if density is not None:
+        verdict += f"; {density[1].verdict}"
     c = setup.settings.n_clusters
     prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
     return Result(
@@ -326,5 +372,7 @@ def conclude(setup: Setup, state: TrainState, k: int, seconds: float) -> Result:
         stopped=stopped,
         recoveries=state.recoveries,
         iterations=state.iteration,
-        seconds=seconds,
+        seconds=journal.seconds(),
+        density=None if density is None else density[0],
+        density_findings=None if density is None else density[1],
     )

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, Positiv
 from torch import Tensor, nn
 
 from gedilearn import __version__
+from gedilearn.density.density import Density, Sizes
+from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError
 from gedilearn.files import RESTORE, Form, TensorFile, forms, reading
 from gedilearn.models.build import build_model
@@ -26,6 +28,7 @@ from gedilearn.writing import write_tensors
 FORMAT = 1
 KEY = "gedi-learn"
 MODEL = "model."  # prefix of the network's tensors
+DENSITY = "density."  # prefix of those of a density on a base
 
 
 class Summary(BaseModel):
@@ -42,6 +45,7 @@ class Summary(BaseModel):
     iterations: NonNegativeInt
     seconds: FiniteFloat
     diagnosis: Diagnosis
+    density: Findings | None = None
 
 
 class Header(BaseModel):
@@ -115,6 +119,17 @@ def read_tensors(
     return tensors
 
 
+def read_density(tensors: dict[str, Tensor]) -> Density | None:
+    """The density on a base, if the file has one."""
+    own = {k.removeprefix(DENSITY): t for k, t in tensors.items() if k.startswith(DENSITY)}
+    if not own:
+        return None
+    point = tuple(tensors["box.low"].shape)
+    density = Density(Sizes.of(point, {name: tuple(t.shape) for name, t in own.items()}))
+    density.load_state_dict(own)
+    return density.eval()
+
+
 def _expected(file: TensorFile, settings: Settings, encoder: nn.Module | None) -> dict[str, Form]:
     """The forms of all tensors of a model with these settings; nothing large is built."""
     kind, points = file.forms["box.low"]
@@ -127,6 +142,15 @@ def _expected(file: TensorFile, settings: Settings, encoder: nn.Module | None) -
         network = build_model(settings, points, 1, encoder, generator=None)
     network.to(torch.float32 if kind == "F32" else torch.float64)
     expected = {f"{MODEL}{name}": form for name, form in forms(network.state_dict()).items()}
+    shapes = {
+        name.removeprefix(DENSITY): shape
+        for name, (_, shape) in file.forms.items()
+        if name.startswith(DENSITY)
+    }
+    if shapes:
+        with torch.device("meta"):
+            density = Density(Sizes.of(points, shapes))
+        expected |= {f"{DENSITY}{name}": form for name, form in forms(density.state_dict()).items()}
     return expected | {
         "box.low": (kind, points),
         "box.high": (kind, points),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from torch import Tensor, nn
+import torch
+from torch import Generator, Tensor, nn
 
 from gedilearn.data.views import draws_globally, make_views
+from gedilearn.density.density import Density
+from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model, has_foreign_encoder
 from gedilearn.models.energy import (
@@ -23,11 +27,14 @@ from gedilearn.models.energy import (
 from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import examine
+from gedilearn.training.environment import check_memory, check_steps
 from gedilearn.training.generators import drawing
-from gedilearn.training.model_file import MODEL, Summary
+from gedilearn.training.model_file import DENSITY, MODEL, Summary, read_density
 from gedilearn.training.monitor import Diagnosis
 
-Score = Literal["log_density", "gradient_norm", "confidence"]
+Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
+CHAIN_STEPS = 500  # of a sample where there is no base
+MOST_TRIES = 1_000  # draws of a whole sample, until it has enough points of a cluster
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +51,8 @@ class Result:
     recoveries: int
     iterations: int
     seconds: float
+    density: Density | None = None  # with its findings, where it was learnt on a base
+    density_findings: Findings | None = None
 
     def labels(self, x: Tensor) -> np.ndarray:
         """The most likely cluster of each point: (n, ...) -> (n,)."""
@@ -59,21 +68,57 @@ class Result:
 
     def scores(self, x: Tensor, kind: Score) -> np.ndarray:
         """How typical each point is, higher for more: (n, ...) -> (n,)."""
+        if kind == "gradient_norm" and self.density is not None:
+            return np.asarray(-self.density.slopes(x).norm(dim=1))
         if kind == "gradient_norm":
             return -gradient_norms(self.model, x).numpy()
         if kind == "confidence":
             return np.asarray(self.probabilities(x).max(-1))
-        if kind != "log_density":
+        if kind not in get_args(Score):
             raise InputError(f"kind={kind!r}: expected one of {', '.join(get_args(Score))}")
+        if kind == "log_density" and self.density is not None:
+            return self.density.log_density(x).numpy()
         return log_density(outputs(self.model, x).logits).numpy()
 
-    def sample(self, n: int, steps: int, seed: int) -> Tensor:
-        """Ends of Langevin chains of `steps` steps from uniform points of the box: (1, n, ...)."""
+    def sample(self, n: int, steps: int | None, seed: int, cluster: int | None = None) -> Tensor:
+        """Points of p(x), or of p(x|y) for a cluster y: (n, ...).
+
+        A point of p(x) is one of p(x|y) if it is kept with the chance p(y|x).
+        """
+        if n < 1:
+            raise InputError(f"n_samples={n}: at least 1 is needed")
+        if steps is not None:
+            check_steps(steps)
+        if cluster is not None and not 0 <= operator.index(cluster) < self.settings.n_clusters:
+            raise InputError(f"cluster={cluster}: there are {self.settings.n_clusters}, from 0")
+        # The points, their gradients and noise; in double precision at the end.
+        check_memory(f"{n} points", 24 * n * self.box.low.numel(), "n_samples")
         # A copy: chains change the mode of a network, which other threads may be using.
-        kernel, model = Kernel.of(self.settings.sampler, self.box), copy.deepcopy(self.model)
-        with drawing(seed, has_foreign_encoder(model)) as generator, model.fixed():
+        model = copy.deepcopy(self.model)
+        with drawing(seed, has_foreign_encoder(model)) as generator:
+            if cluster is None:
+                return self._draw(model, n, steps, generator)
+            kept: list[Tensor] = []
+            for _ in range(MOST_TRIES):
+                points = self._draw(model, n, steps, generator)
+                chance = posterior(outputs(model, points).logits)[:, cluster]
+                kept.append(points[torch.rand(n, generator=generator) < chance])
+                if sum(map(len, kept)) >= n:
+                    return torch.cat(kept)[:n]
+        raise InputError(
+            f"cluster={cluster}: too few of the model's points are of it; "
+            f"{sum(map(len, kept))} of {MOST_TRIES * n}"
+        )
+
+    def _draw(self, model: EnergyModel, n: int, steps: int | None, generator: Generator) -> Tensor:
+        """Points of p(x): (n, ...)."""
+        if self.density is not None:
+            return self.density.sample(n, steps, generator).to(self.box.low.dtype)
+        kernel = Kernel.of(self.settings.sampler, self.box)
+        with model.fixed():
             position = self.box.uniform(1, n, generator=generator)
-            return run(position, model.log_density, kernel, steps, generator)
+            steps = CHAIN_STEPS if steps is None else steps
+            return run(position, model.log_density, kernel, steps, generator)[0]
 
     def diagnose(self, x: Tensor, views: Callable[..., Tensor] | None) -> Diagnosis:
         """Certificate and findings on data, which may be new; `views` replace the settings'."""
@@ -86,8 +131,10 @@ class Result:
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file keeps of it, beside the summary."""
-        network = {f"{MODEL}{name}": t for name, t in self.model.state_dict().items()}
-        return network | {"box.low": self.box.low, "box.high": self.box.high, "prior": self.prior}
+        kept = {f"{MODEL}{name}": t for name, t in self.model.state_dict().items()}
+        if self.density is not None:
+            kept |= {f"{DENSITY}{name}": t for name, t in self.density.state_dict().items()}
+        return kept | {"box.low": self.box.low, "box.high": self.box.high, "prior": self.prior}
 
     def summary(self) -> dict[str, Any]:
         """How it ended, in plain numbers and words."""
@@ -100,6 +147,7 @@ class Result:
             "iterations": self.iterations,
             "seconds": round(self.seconds, 3),
             "diagnosis": self.diagnosis.to_json(),
+            "density": self.density_findings and self.density_findings.to_json(),
         }
 
     @classmethod
@@ -118,4 +166,6 @@ class Result:
         model.load_state_dict(own)
         names = ("diagnosis", "verdict", "stopped", "recoveries", "iterations", "seconds")
         ended = {name: getattr(summary, name) for name in names}
+        density = read_density(tensors)
+        ended |= {"density": density, "density_findings": summary.density if density else None}
         return cls(settings, model.eval(), tensors["prior"], box, **ended)

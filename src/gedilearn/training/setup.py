@@ -3,8 +3,8 @@
 First come the clusters, then the density. GEN pulls the network towards the data's density while
 INV and PRIOR are still looking for the clusters; together they need longer for both. So by default
 GEN waits until the clusters stand, and then the kept member learns the density while INV and PRIOR
-hold the clusters. With `density.iterations=0` there is one stage with all three terms, as in the
-paper.
+hold the clusters; or, on a base, a network of its own learns it (`density/`), and this one is left
+as it is. With `density.iterations=0` there is one stage with all three terms, as in the paper.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Stage:
 def first_stage(settings: Settings) -> Stage:
     """Clusters; with GEN, if no stage of its own follows for it."""
     weights = _weights(settings, settings.weights)
-    if _has_density_stage(settings):
+    if learns_density_later(settings):
         weights = weights.model_copy(update={"gen": 0.0, "energy": 0.0})
     return Stage(
         "clusters",
@@ -84,8 +84,8 @@ def first_stage(settings: Settings) -> Stage:
 
 
 def density_stage(settings: Settings, begin: int) -> Stage | None:
-    """The stage after `begin` iterations of the first, if there is one."""
-    if not _has_density_stage(settings):
+    """The stage after `begin` iterations of the first, if the same network has one."""
+    if not learns_density_later(settings) or settings.density.base != "none":
         return None
     density = settings.density
     held = settings.weights.model_copy(update={"inv": density.inv, "prior": density.prior})
@@ -107,7 +107,7 @@ def _weights(settings: Settings, weights: Weights) -> Weights:
     return weights.model_copy(update=dict.fromkeys(left_out, 0.0))
 
 
-def _has_density_stage(settings: Settings) -> bool:
+def learns_density_later(settings: Settings) -> bool:
     """Whether there is a density to learn, and clusters to be found before it."""
     weights = _weights(settings, settings.weights)
     clusters = bool(weights.inv or weights.prior)
