@@ -27,7 +27,7 @@ _PAPER_TOY_LITERAL: Values = {
     "views": {"kind": "noise", "noise": 0.03},
     "weights": {"gen": 1.0, "inv": 50.0, "prior": 10.0, "energy": 0.0},
     "sampler": {"steps": 1, "step_size": 0.01**2 / 2} | _PAPER_SAMPLER,
-    "density": {"iterations": 0},
+    "density": {"base": "none", "iterations": 0},
     "optimizer": {"learning_rate": 1e-3, "betas": _PAPER_BETAS, "batch_size": 400},
     # The paper knows no stopping rule and no guard.
     "training": {"max_iter": 20_000, "early_stopping": False, "on_divergence": "ignore"},
@@ -90,7 +90,13 @@ def _paper_images(data: str) -> Values:
         "optimizer": {"learning_rate": 1e-4, "betas": _PAPER_BETAS, "batch_size": _IMAGE_BATCH}
         | {"schedule": "constant", "warmup": 0, "grad_clip": None},
         # All terms from the start, so that the rest of this section has no use.
-        "density": {"iterations": 0, "learning_rate": 1e-4, "inv": 50.0, "prior": prior},
+        "density": {
+            "base": "none",
+            "iterations": 0,
+            "learning_rate": 1e-4,
+            "inv": 50.0,
+            "prior": prior,
+        },
         "swav": {"embedding": width},  # the head's F outputs; silent: as many prototypes
         "training": {
             "max_iter": epochs * images // _IMAGE_BATCH,
@@ -113,7 +119,7 @@ _PAPER_IMAGE_METHODS: dict[str, Values] = {"jem": {"views": {"kind": "noise", "d
 SMALL_PASSES = 24_000
 SMALL_WIDTH = 32
 SMALL_STEPS = 10  # Langevin steps in an iteration
-SMALL_DENSITY = 0.5  # the share of GEDI's passes that is left for GEN, after the clusters
+SMALL_DENSITY = 0.1  # the share of GEDI's passes that is left for GEN, after the clusters
 SMALL_RATE = 1e-3
 
 
@@ -146,8 +152,8 @@ def _small_images(data: str) -> Values:
 def small_iterations(method: str) -> tuple[int, int]:
     """Iterations of a method in the scaled-down presets: of the first stage, and of GEN after it.
 
-    An iteration trains on two batches (an image and a view, or data and samples), GEDI's with GEN
-    and EBCLR's on three, and draws samples in SMALL_STEPS steps where there is GEN.
+    An iteration trains on two batches (an image and a view, or data and samples), EBCLR's on three,
+    and draws samples in SMALL_STEPS steps where there is GEN.
     """
     training, sampling = 3, 2 * SMALL_STEPS
     if method == "jem":
@@ -157,7 +163,8 @@ def small_iterations(method: str) -> tuple[int, int]:
     if method != "gedi":
         return SMALL_PASSES // (2 * training), 0
     density = int(SMALL_DENSITY * SMALL_PASSES)
-    return (SMALL_PASSES - density) // (2 * training), density // (3 * training + sampling)
+    # Its runs look at their start too.
+    return (SMALL_PASSES - density) // (2 * training), density // (2 * training + sampling + 2)
 
 
 def _small_image_methods() -> dict[str, Values]:
@@ -188,7 +195,13 @@ PRESETS: dict[str, Values] = {
         # Chains that hardly move let energies run away.
         "weights": _PAPER_TOY_LITERAL["weights"] | {"energy": 0.01},
         # With GEN from the start fewer runs arrived: it waits for the clusters.
-        "density": {"iterations": 5_000, "learning_rate": 1e-3, "inv": 50.0, "prior": 10.0},
+        "density": {
+            "base": "none",
+            "iterations": 5_000,
+            "learning_rate": 1e-3,
+            "inv": 50.0,
+            "prior": 10.0,
+        },
         # Of three initialisations the gap, which knows no labels, keeps the best one. Looks at it
         # are rare, since they cost time and 20,000 iterations have room for them.
         "training": {"max_iter": 20_000, "n_init": 3, "check_every": 200},
