@@ -105,5 +105,5 @@ EXPERIMENTS = Registry(
     images="gedilearn.experiments.image_tables:EXPERIMENT",
     landscape="gedilearn.experiments.landscape:EXPERIMENT",
     shapes="gedilearn.experiments.shapes:EXPERIMENT",
-    gen="gedilearn.experiments.density_table:EXPERIMENT",
+    density="gedilearn.experiments.density_table:EXPERIMENT",
 )

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.special import ive
 from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import make_moons
 
@@ -16,14 +17,21 @@ from gedilearn.data.toy import (
     ANISOTROPIC,
     BLOBS_4,
     BLOBS_7,
+    NOISE,
+    SPIRAL_NOISE,
     Blobs,
+    circle_curves,
     circles,
     digits,
+    log_density_near,
+    moon_curves,
     moons,
     most_likely_moon,
     moved,
+    ring_curves,
     rings,
     rotated,
+    spiral_curves,
     spirals,
     stretched,
 )
@@ -163,6 +171,53 @@ def test_moved_rotated_and_stretched_sets_keep_their_labels_and_shape():
     np.testing.assert_allclose(long.x / [1, 100], data.x)
     for changed in (far, turned, long):
         np.testing.assert_array_equal(changed.y, data.y)
+
+
+@pytest.mark.parametrize("blobs", [BLOBS_7, ANISOTROPIC], ids=lambda b: b.name)
+def test_the_density_of_blobs_is_that_of_equally_likely_gaussians(blobs):
+    x = np.random.default_rng(0).uniform(-5, 5, (50, 2))
+    each = [multivariate_normal(c, blobs.covariance).logpdf(x) for c in blobs.centres]
+    expected = np.transpose(each) - np.log(len(blobs.centres))
+    np.testing.assert_allclose(blobs.joint_log_density(x), expected, rtol=1e-9)
+
+
+def log_density_of_ring(x, radius, noise):
+    """In closed form, with a Bessel function."""
+    r = np.hypot(*x.T)
+    bessel = np.log(ive(0, r * radius / noise**2))
+    return bessel - (r - radius) ** 2 / (2 * noise**2) - np.log(2 * np.pi * noise**2)
+
+
+@pytest.mark.parametrize(("curves", "radii"), [(ring_curves, (1, 2, 3)), (circle_curves, (1, 0.5))])
+def test_the_density_near_a_circle_is_that_of_the_closed_form(curves, radii):
+    x = np.random.default_rng(0).uniform(-3.2, 3.2, (200, 2))
+    found = log_density_near(x, curves(), NOISE)
+    near = [log_density_of_ring(x, radius, NOISE) for radius in radii]
+    # Far away the nearest node counts alone, and lies a little further off than the circle.
+    close = np.exp(np.transpose(near)) > 1e-9
+    assert close.sum() > 20
+    np.testing.assert_allclose(found[close], np.transpose(near)[close], atol=1e-6)
+
+
+SMEARED = [(moons, moon_curves, NOISE), (spirals, spiral_curves, SPIRAL_NOISE)]
+
+
+@pytest.mark.parametrize(("draw", "curves", "noise"), SMEARED)
+def test_the_density_near_a_curve_integrates_to_one_and_is_that_of_the_points(draw, curves, noise):
+    x = np.concatenate(curves())
+    low, high = x.min(0) - 5 * noise, x.max(0) + 5 * noise
+    axes = [np.arange(a, b, noise) for a, b in zip(low, high, strict=True)]
+    grid = np.stack(np.meshgrid(*axes), -1).reshape(-1, 2)
+    density = np.exp(log_density_near(grid, curves(), noise))
+    np.testing.assert_allclose(density.sum(0) * noise**2, 1, rtol=1e-5)
+    data = draw(4000, random_state=7)
+    for k, mean in enumerate(np.transpose(density) @ grid * noise**2):
+        points = data.x[data.y == k]
+        np.testing.assert_allclose(points.mean(0), mean, atol=0.05)
+        # The mean log density of points is minus its entropy.
+        entropy = -(density[:, k] * np.log(density[:, k] + 1e-300)).sum() * noise**2
+        found = log_density_near(points, curves(), noise)[:, k].mean()
+        assert found == pytest.approx(-entropy, abs=0.05)
 
 
 def test_digits_are_1797_vectors_of_64_pixels():

@@ -88,8 +88,7 @@ def test_every_method_and_kmeans_have_a_row_of_plain_values(rows, out):
     assert len({tuple(r) for r in rows}) == 1
     for row in rows[1:]:
         assert row["scale"] == "small" and row["shortened_to"] == 6 and row["n_clusters"] == 3
-        # GEDI has two stages, each cut to as many
-        assert row["iterations"] == (12 if row["method"] == "gedi" else 6)
+        assert row["iterations"] == 6
         assert row["seconds"] > 0 and row["evaluation_seconds"] > 0
         name = f"cifar10-{row['method']}-0"
         assert (out / "evaluations" / name / "samples.png").exists()
@@ -118,7 +117,7 @@ def test_kmeans_on_pixels_is_fitted_to_training_and_scored_on_test_images(rows):
 def test_sets_outside_have_an_area_for_every_score(rows):
     areas = dict(row_of(rows, "gedi")["ood"]["svhn, first 30"])
     assert areas.pop("n") == 30
-    names = {"log_density", "gradient_norm", "confidence", "mean_pixel", "nonzero_share"}
+    names = {"log_density", "gradient_norm", "confidence", "energy", "mean_pixel", "nonzero_share"}
     assert set(areas) == names and all(0 <= area <= 1 for area in areas.values())
 
 

@@ -38,6 +38,9 @@ Preset = Annotated[
     str, typer.Option(metavar="NAME", help="One of default, paper/toy, paper/toy-literal.")
 ]
 Sets = Annotated[str | None, Names(help="Only these of moons,circles; both otherwise.")]
+SomeSets = Annotated[
+    str | None, Names(help="Only these sets, as moons,circles,rings; all otherwise.")
+]
 Methods = Annotated[
     str | None,
     Names(
@@ -242,7 +245,9 @@ def images(
     samples: Annotated[
         int | None, Number(min=0, help="Images to generate; 5000 at paper scale, else 500.")
     ] = None,
-    steps: Annotated[int | None, Number(help="Langevin steps of each; 500.")] = None,
+    steps: Annotated[
+        int | None, Number(help="Langevin steps of each; 20, or 500 without a base.")
+    ] = None,
     probe: Annotated[
         Probe | None,
         typer.Option(help="The linear classifier; the paper's at paper scale, else the fast one."),
@@ -305,9 +310,7 @@ def landscape(
 @reproduce.command()
 def shapes(
     seeds: Seeds = 20,
-    data: Annotated[
-        str | None, Names(help="Only these sets, as moons,circles,rings; all otherwise.")
-    ] = None,
+    data: SomeSets = None,
     methods: Annotated[
         str | None, Names(help="Only these of gedi,kmeans,gmm,spectral,hdbscan.")
     ] = None,
@@ -327,20 +330,17 @@ def shapes(
 
 
 @reproduce.command()
-def gen(
-    seeds: Seeds = 3,
-    data: Annotated[str | None, Names(help="Only these of mixture,moons,circles,digits.")] = None,
-    out: Out = None,
-) -> None:
-    """What GEN buys: GEDI with and without it.
+@reproduce.command("gen", hidden=True)  # its earlier name
+def density(seeds: Seeds = 5, data: SomeSets = None, workers: Workers = 1, out: Out = None) -> None:
+    """How good the density is that GEDI learns.
 
-    Clusters, density, detection of outliers and samples, beside two density estimators of
-    scikit-learn.
+    The likelihood of fresh points beside two density estimators of scikit-learn and the true
+    density; detection of outliers, samples, normaliser and clusters.
 
     \b
-    gedi reproduce gen --seeds 1 --data mixture
+    gedi reproduce density --seeds 1 --data mixture,moons
     """
-    _table("gen", out or ROOT / "gen", range(seeds), _names(data))
+    _table("density", out or ROOT / "density", range(seeds), _names(data), workers=workers)
 
 
 # --- what they do -------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
-"""Built-in sets whose true clusters are known: points in the plane, and small digits."""
+"""Built-in sets whose true clusters are known: points in the plane, and small digits.
+
+The density of the points in the plane is known too, exactly or as a sum over a curve.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,9 +18,15 @@ from gedilearn.errors import InputError
 Floats = npt.NDArray[np.floating[Any]]
 
 SPIRAL_TURNS = 1.5
+SPIRAL_NOISE = 0.015
+NOISE = 0.05  # of the other curves
+NODES = 1000  # points of a curve that a density is summed over
+_CHUNK = 1000  # rows whose distances to a curve are in memory at once
 
 
-def moons(n: int = 1000, noise: float = 0.05, random_state: int = 0, share: float = 0.5) -> Dataset:
+def moons(
+    n: int = 1000, noise: float = NOISE, random_state: int = 0, share: float = 0.5
+) -> Dataset:
     """Two interleaved half circles; ``y`` says which. The first holds this ``share`` of points."""
     _check(n, noise)
     first = int(n * share + 1e-9) if 0 < share < 1 else 0  # 0.29 * 100 is 28.999...
@@ -29,21 +39,13 @@ def moons(n: int = 1000, noise: float = 0.05, random_state: int = 0, share: floa
 
 
 def most_likely_moon(x: Floats, noise: float, share: float = 0.5) -> npt.NDArray[np.intp]:
-    """The moon of highest posterior probability, from the true density: (n, 2) -> (n,).
-
-    A moon is a normal density of deviation ``noise`` smeared along its half circle.
-    """
-    curves = moons(1000, 0.0)
-    squares = ((x[:, None] - curves.x) ** 2).sum(-1)
-    squares -= squares.min(1, keepdims=True)  # the nearest curve point never underflows
-    density = np.exp(-squares / (2 * noise**2))
-    assert curves.y is not None
-    first = share * density[:, curves.y == 0].sum(1)
-    return np.asarray(first < (1 - share) * density[:, curves.y == 1].sum(1), dtype=np.intp)
+    """The moon of highest posterior probability, from the true density: (n, 2) -> (n,)."""
+    joint = log_density_near(x, moon_curves(), noise) + np.log([share, 1 - share])
+    return np.asarray(joint.argmax(1))
 
 
 def circles(
-    n: int = 1000, noise: float = 0.05, factor: float = 0.5, random_state: int = 0
+    n: int = 1000, noise: float = NOISE, factor: float = 0.5, random_state: int = 0
 ) -> Dataset:
     """Two concentric circles, the inner one of radius ``factor``; ``y`` says which."""
     _check(n, noise)
@@ -55,7 +57,7 @@ def circles(
     return _dataset("circles", x, y)
 
 
-def rings(n: int = 1000, noise: float = 0.05, number: int = 3, random_state: int = 0) -> Dataset:
+def rings(n: int = 1000, noise: float = NOISE, number: int = 3, random_state: int = 0) -> Dataset:
     """Concentric rings of radius 1, 2, ..., ``number``, with equally many points each."""
     _check(n, noise)
     if not 2 <= number <= n:
@@ -66,7 +68,7 @@ def rings(n: int = 1000, noise: float = 0.05, number: int = 3, random_state: int
     return _dataset("rings", x + rng.normal(0, noise, x.shape), y)
 
 
-def spirals(n: int = 1000, noise: float = 0.015, random_state: int = 0) -> Dataset:
+def spirals(n: int = 1000, noise: float = SPIRAL_NOISE, random_state: int = 0) -> Dataset:
     """Two spiral arms of 1.5 turns that end at radius 1; ``y`` says which.
 
     The square root spreads the points evenly along the arms, whose inmost part is left out: the
@@ -76,7 +78,7 @@ def spirals(n: int = 1000, noise: float = 0.015, random_state: int = 0) -> Datas
     rng = np.random.default_rng(random_state)
     y = np.arange(n) % 2
     radius = np.sqrt(rng.uniform(0.04, 1, n))
-    x = _polar(radius, radius * SPIRAL_TURNS * 2 * np.pi + y * np.pi)
+    x = _arm(radius, y)
     return _dataset("spirals", x + rng.normal(0, noise, x.shape), y)
 
 
@@ -117,14 +119,14 @@ class Blobs:
         return _dataset(self.name, x, y)
 
     def most_likely(self, x: Floats) -> npt.NDArray[np.intp]:
-        """The cluster of highest posterior probability: (n, 2) -> (n,).
+        """The cluster of highest posterior probability: (n, 2) -> (n,)."""
+        return np.asarray(self.joint_log_density(x).argmax(1))
 
-        With equal shares and one covariance that is the nearest centre in Mahalanobis' distance.
-        """
-        away = x[:, None] - np.array(self.centres)
-        precision = np.linalg.inv(np.array(self.covariance))
-        distance = np.einsum("nki,ij,nkj->nk", away, precision, away)
-        return np.asarray(distance.argmin(1))
+    def joint_log_density(self, x: Floats) -> np.ndarray:
+        """log p(x, y) for each cluster y: (n, 2) -> (n, clusters)."""
+        centres = np.array(self.centres)
+        each = log_density_of_gaussians(x, centres, np.array([self.covariance] * len(centres)))
+        return np.asarray(each - np.log(len(centres)))
 
 
 BLOBS_4 = Blobs("blobs-4", ((0, 0), (6, 0), (0, 6), (6, 6)), ((0.36, 0), (0, 0.36)))
@@ -137,6 +139,67 @@ BLOBS_7 = Blobs(
 ANISOTROPIC = Blobs(
     "anisotropic", ((0, 0), (-1.2, -1.2), (5.4, -6.6)), ((0.52, -0.68), (-0.68, 1.0))
 )
+
+
+# --- densities ----------------------------------------------------------------------------------
+
+
+def log_density_of_gaussians(x: Floats, means: Floats, covariances: Floats) -> np.ndarray:
+    """Of each Gaussian: (n, d), (k, d), (k, d, d) -> (n, k)."""
+    away = x[:, None] - means
+    squares = np.einsum("nki,kij,nkj->nk", away, np.linalg.inv(covariances), away)
+    volume = np.linalg.slogdet(2 * np.pi * covariances)[1]
+    return np.asarray(-(squares + volume) / 2)
+
+
+def log_density_near(x: Floats, curves: Sequence[Floats], noise: float) -> np.ndarray:
+    """Of the points of each curve, moved by normal noise of this deviation: (n, 2) -> (n, curves).
+
+    A curve is points (m, 2) that are equally likely.
+    """
+    found = np.empty((len(x), len(curves)))
+    for start in range(0, len(x), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        for k, curve in enumerate(curves):
+            squares = ((x[rows, None] - curve) ** 2).sum(-1) / (2 * noise**2)
+            nearest = squares.min(1)  # which never underflows
+            mean = np.exp(nearest[:, None] - squares).mean(1)
+            found[rows, k] = np.log(mean) - nearest - np.log(2 * np.pi * noise**2)
+    return found
+
+
+def moon_curves() -> list[np.ndarray]:
+    """Where `moons` of 1000 points lie without noise, moon by moon."""
+    return _by_cluster(moons(noise=0.0))
+
+
+def circle_curves() -> list[np.ndarray]:
+    """Where `circles` of 1000 points lie without noise, circle by circle."""
+    return _by_cluster(circles(noise=0.0))
+
+
+def ring_curves(number: int = 3) -> list[np.ndarray]:
+    """The rings of `rings`, at equal angles."""
+    angle = 2 * np.pi * _quantiles()
+    return [_polar(np.full(NODES, 1.0 + y), angle) for y in range(number)]
+
+
+def spiral_curves() -> list[np.ndarray]:
+    """The arms of `spirals`, at equal steps of probability."""
+    radius = np.sqrt(0.04 + 0.96 * _quantiles())
+    return [_arm(radius, np.full(NODES, y)) for y in range(2)]
+
+
+def _quantiles() -> np.ndarray:
+    return np.asarray((np.arange(NODES) + 0.5) / NODES)
+
+
+def _by_cluster(data: Dataset) -> list[np.ndarray]:
+    assert data.y is not None
+    return [data.x[data.y == k] for k in np.unique(data.y)]
+
+
+# --- other units --------------------------------------------------------------------------------
 
 
 def moved(data: Dataset, scale: float, shift: float) -> Dataset:
@@ -153,6 +216,10 @@ def rotated(data: Dataset, angle: float) -> Dataset:
 def stretched(data: Dataset, factor: float) -> Dataset:
     """The second axis ``factor`` times as long, as when columns come in different units."""
     return replace(data, x=data.x * np.array([1.0, factor]))
+
+
+def _arm(radius: Floats, y: npt.NDArray[np.integer[Any]]) -> np.ndarray:
+    return _polar(radius, radius * SPIRAL_TURNS * 2 * np.pi + y * np.pi)
 
 
 def _polar(radius: Floats, angle: Floats) -> np.ndarray:

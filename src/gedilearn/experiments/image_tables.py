@@ -27,7 +27,7 @@ from gedilearn.presets import CHOSEN, CHOSEN_FOR_IMAGES
 NAMES = TOY_NAMES | {KMEANS: "k-means, pixels"}
 ORDER = (KMEANS, *METHODS)
 PICTURES = {  # what they show, and for which methods they are on the page
-    "samples": ("samples after Langevin steps from noise, sorted by cluster", METHODS),
+    "samples": ("samples, sorted by cluster", METHODS),
     "nearest": ("samples beside the training images nearest to them", ("gedi",)),
 }
 
@@ -326,7 +326,8 @@ def made(kept: Kept) -> str:
     """The command, seeds and versions behind a run."""
     settings, rows = kept.config["settings"], kept.rows
     data, scale = rows[0]["data"], rows[0]["scale"]
-    more = "".join(f" --{name} {settings[name]}" for name in ("samples", "steps", "probe"))
+    given = [name for name in ("samples", "steps", "probe") if settings[name] is not None]
+    more = "".join(f" --{name} {settings[name]}" for name in given)
     for name in settings["others"]:
         if name != SHUFFLED and name not in TITLES:
             more += f" --ood {shlex.quote(name)}=DATA"

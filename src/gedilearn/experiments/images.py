@@ -49,7 +49,7 @@ class Measuring:
     """How a trained model is measured, see `evaluation.evaluate`."""
 
     samples: int = 500
-    steps: int = 500
+    steps: int | None = None
     probe: evaluation.Probe = "fast"
     weights: Path | None = None
 

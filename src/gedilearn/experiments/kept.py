@@ -47,6 +47,10 @@ class Kept(NamedTuple):
     def seeds(self) -> list[int]:
         return sorted({row["seed"] for row in self.rows})
 
+    @property
+    def sets(self) -> set[str]:
+        return {row["data"] for row in self.rows}
+
     def picture(self, file: str, name: str) -> Path:
         """A file of the run that a page shows under this name."""
         return self.folder / file if self.shown is None else self.shown / name
