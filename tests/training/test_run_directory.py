@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from filelock import FileLock
 
 from gedilearn.errors import InputError
 from gedilearn.files import read_json_lines
+from gedilearn.training import run_directory
 from gedilearn.training.config import read_config
 from gedilearn.training.run_directory import RunDirectory
 
@@ -128,3 +133,22 @@ def test_what_is_no_run_directory_is_named(tmp_path: Path, text: str | None, wor
         (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(InputError, match=words):
         read_config(tmp_path)
+
+
+def test_a_lock_is_not_cleared_away_when_it_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Ctrl-C that comes while Python clears one away is lost, with a traceback."""
+    made: list[weakref.ref[FileLock]] = []
+
+    class Watched(FileLock):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(run_directory, "FileLock", Watched)
+    with RunDirectory(tmp_path).held():
+        pass
+    gc.collect()
+    (lock,) = (reference() for reference in made)
+    assert lock is not None and not lock.is_locked

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,10 @@ from gedilearn.writing import (
     write_tensors,
     write_text,
 )
+
+# Locks are kept when they are released: Python loses a Ctrl-C that comes while it clears one away,
+# and shows a traceback instead.
+_RELEASED: deque[FileLock] = deque(maxlen=100)
 
 FORMAT = 1
 MOST_PREVIEWED = 2_000
@@ -105,8 +110,10 @@ class RunDirectory:
         if not is_first_process():
             yield
             return
+        lock = FileLock(self.lock, timeout=0)
+        _RELEASED.append(lock)
         try:
-            with FileLock(self.lock, timeout=0):
+            with lock:
                 self._refuse_misplaced()
                 self._tidy()
                 yield
