@@ -274,10 +274,10 @@ class Density(Section):
     base: Literal["auto", "gaussian", "mixture", "none"] = Field(
         "auto",
         description="The density that a network of its own corrects: 'gaussian', a wide Gaussian; "
-        "'mixture', mixtures of Gaussians and kernels at the points; 'auto', whichever makes "
-        "held-out rows likelier. Images and vectors of more than 64 columns have a mixture in "
-        "principal directions. 'none': the clusters' network itself learns the density, by chains, "
-        "as in the paper.",
+        "'mixture', mixtures of Gaussians and kernels at the points; 'auto', the first in up to 4 "
+        "columns. Images and vectors of more than 64 columns have a mixture in principal "
+        "directions. 'none': the clusters' network itself learns the density, by chains, as in "
+        "the paper.",
     )
     estimator: Literal["auto", "importance", "chains", "amortised"] = Field(
         "auto",

@@ -131,7 +131,8 @@ def resampled(weights: Tensor, generator: Generator) -> Tensor:
     weights: (n,), logarithms -> (n,).
     """
     n = len(weights)
-    marks = (torch.arange(n).to(weights) + torch.rand((), generator=generator).item()) / n
+    turn = torch.rand((), generator=generator, device=weights.device).item()
+    marks = (torch.arange(n).to(weights) + turn) / n
     return torch.searchsorted(weights.softmax(0).cumsum(0), marks).clamp_max(n - 1)
 
 

@@ -80,8 +80,9 @@ class AmortisedDraws:
     run = (0, 0.0)
     most_rate, smoothness = 3e-4, 0.1  # with less, or without, model and generator part
 
-    def __init__(self, d: int, generator: Generator) -> None:
+    def __init__(self, d: int, generator: Generator, device: torch.device) -> None:
         self.amortised = Amortised(d, generator)
+        self.amortised.latent.to(device)  # in place: its optimisers go on
 
     def draw(self, path: Path, n: int, generator: Generator) -> Tensor:
         return self.amortised.draw(path.model, n, generator)

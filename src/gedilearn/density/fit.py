@@ -66,9 +66,10 @@ class Findings:
         """In a few words."""
         words = "the base alone, to which the network adds nothing"
         if self.estimator != "importance":
+            own = ", which draws samples," if self.estimator == "chains" else ""
             words = (
-                "log p(x) is the base's; the normaliser of the network, which draws samples, is "
-                f"not known well enough for it to count ({self.log_normaliser:.1f} ± "
+                f"log p(x) is the base's; the normaliser of the network{own} is not known well "
+                f"enough for it to count ({self.log_normaliser:.1f} ± "
                 f"{self.log_normaliser_error:.1f} nats)"
             )
         if self.weight > 0:
@@ -130,8 +131,8 @@ def _in_principal_directions(
     )
     fresh, volume = y[: len(held)], volume[: len(held)]
     drawer: Drawer
-    if settings.density.estimator == "amortised":
-        drawer = AmortisedDraws(y.shape[1], _on_processor(generator))
+    if estimator == "amortised":
+        drawer = AmortisedDraws(y.shape[1], _on_processor(generator), y.device)
     else:
         steps, restart = settings.sampler.steps, settings.density.restart
         drawer = BaseChains(density.path, steps, restart, generator)
@@ -188,7 +189,7 @@ def _in_columns(
     pause: Callable[[], None],
 ) -> tuple[Density, Findings]:
     seed = settings.training.seed
-    whole = data.double().cpu().numpy()
+    whole = data.cpu().double().numpy()
     used = np.flatnonzero(whole.max(0) > whole.min(0))
     if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
         used = np.arange(whole.shape[1])

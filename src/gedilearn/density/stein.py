@@ -24,7 +24,7 @@ def stein_kernel(x: Tensor, score: Tensor) -> Tensor:
     """
     d = x.shape[1]
     squares = torch.cdist(x, x).square()
-    off = ~torch.eye(len(x), dtype=torch.bool)
+    off = ~torch.eye(len(x), dtype=torch.bool, device=x.device)
     w = squares[off].median().clamp_min(1e-12)
     inner = 1 + squares / w
     k, slope = inner**-0.5, -(inner**-1.5) / w  # the kernel, and k_x = slope * (x - y)
@@ -42,7 +42,7 @@ def stein_test(x: Tensor, score: Tensor, generator: Generator) -> tuple[float, f
     h = stein_kernel(x, score)
     h.fill_diagonal_(0)
     n = len(x)
-    signs = torch.randint(2, (DRAWS, n), generator=generator).to(h) * 2 - 1
+    signs = torch.randint(2, (DRAWS, n), generator=generator, device=h.device).to(h) * 2 - 1
     null = ((signs @ h) * signs).sum(1) / (n * (n - 1))
     found = h.sum() / (n * (n - 1))
     return float(found), float((1 + (null >= found).sum()) / (1 + DRAWS))
