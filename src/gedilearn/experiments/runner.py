@@ -12,7 +12,7 @@ import subprocess
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -179,14 +179,24 @@ def key_of(row: Row) -> Key:
 # --- what is run --------------------------------------------------------------------------------
 
 
-def chosen(kind: str, asked: Collection[str] | None, known: Collection[str]) -> list[str]:
-    """Those of the known names that are asked for, in their own order; None stands for all."""
+def chosen(
+    kind: str,
+    asked: Collection[str] | None,
+    known: Collection[str],
+    groups: Mapping[str, Collection[str]] | None = None,
+) -> list[str]:
+    """Those of the known names that are asked for, in their own order; None stands for all.
+
+    The name of a group stands for all names in it.
+    """
     if asked is None:
         return list(known)
+    groups = groups or {}
     for name in asked:
-        if name not in known:
-            raise InputError(f"unknown {kind} {name!r}{suggestion(name, known)}")
-    return [name for name in known if name in asked]
+        if name not in known and name not in groups:
+            raise InputError(f"unknown {kind} {name!r}{suggestion(name, [*known, *groups])}")
+    wanted = {each for name in asked for each in groups.get(name, (name,))}
+    return [name for name in known if name in wanted]
 
 
 def timed(work: Callable[[], object]) -> float:
