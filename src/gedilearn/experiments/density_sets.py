@@ -17,7 +17,7 @@ from gedilearn.data import toy
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
 from gedilearn.experiments.runner import FRESH
-from gedilearn.experiments.shapes import SHAPES
+from gedilearn.experiments.shape_sets import SHAPES
 
 TRAINED_ON = 0.65  # share of a table's rows
 NOISE = 0.1  # deviations of a column; values of tables and pixels repeat, which have no density
