@@ -52,6 +52,7 @@ Iterations = Annotated[
     int | None,
     Number(help="Shorten the training to N iterations, for a quick look; the results say so."),
 ]
+RIVALS = "Only these of gedi,kmeans,gmm,spectral,spectral-local,hdbscan,genie (extra yardsticks)."
 # How large a run is; a test holds it against those of the experiment.
 Scale = Enum("Scale", {"paper": "paper", "small": "small", "default": "default"}, type=str)
 
@@ -310,19 +311,18 @@ def landscape(
 @reproduce.command()
 def shapes(
     seeds: Seeds = 20,
-    data: SomeSets = None,
-    methods: Annotated[
-        str | None, Names(help="Only these of gedi,kmeans,gmm,spectral,hdbscan.")
-    ] = None,
+    data: Annotated[str | None, Names(help="Only these sets or families; all otherwise.")] = None,
+    methods: Annotated[str | None, Names(help=RIVALS)] = None,
     workers: Workers = 1,
     out: Out = None,
 ) -> None:
-    """GEDI with its defaults beside methods of scikit-learn.
+    """GEDI with its defaults, without its density, beside methods of scikit-learn and Genie.
 
-    On moons, circles, rings, spirals, blobs and digits, seed by seed.
+    Families of sets: plain, unequal, thin, noise, touching, many, solid, wide, tables, real and
+    structureless, where a certificate is a false one.
 
     \b
-    gedi reproduce shapes --seeds 2 --data moons,rings
+    gedi reproduce shapes --seeds 2 --data moons,structureless
     gedi reproduce shapes --workers 2 --out tables/shapes
     """
     asked = (range(seeds), _names(data), _names(methods))
