@@ -52,9 +52,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     ----------
     n_clusters : int, default None
         Number of clusters c, 2 where nothing else is said; 1 trains the density alone.
-    prior : tuple of float or 'auto', default None
-        Proportions of the clusters, in any order; None is uniform. 'auto' estimates them while
-        training, at the risk that clusters of any size count as right.
+    prior : tuple of float, 'auto' or 'uniform', default None
+        Proportions of the clusters, in any order; 'uniform' is the paper's, and the default for
+        images. 'auto', the default for vectors, takes them from the clusters themselves.
     method : str, default None
         The objective, 'gedi' by default. 'no-gen', 'no-inv' and 'no-unif' leave out one of its
         terms, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino', 'deepcluster', 'ebclr': baselines.
@@ -100,7 +100,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         Distance in nats to the optimum of Proposition 1, measured on the training data without
         labels. 0 is reached only by confident, invariant clusterings in the prior's proportions.
     converged_ : bool
-        Whether the gap fell below `tol`: the clustering is certified.
+        Whether the clustering is certified.
+    grade_ : {'certified', 'supported', 'doubtful', 'no structure found'}
+        How far to trust it, in a word (docs/trust.md).
+    stability_, trust_ : float, ndarray of shape (n_samples,); None without a start
+        Agreement with clusterings of parts of the data; of each point, the share of parts in which
+        it kept its cluster, times its probability.
     verdict_ : str
         The result in one sentence, failure modes named.
     diagnosis_ : Diagnosis
@@ -233,6 +238,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         self.diagnosis_ = result.diagnosis
         self.certificate_gap_ = result.diagnosis.gap
         self.converged_ = result.diagnosis.certified
+        self.grade_ = result.diagnosis.grade
+        evidence = result.diagnosis.evidence
+        self.stability_ = None if evidence is None else evidence.stability
+        self.trust_ = None if result.trust is None else result.trust.prod(1).numpy()
         self.verdict_ = result.verdict
         self.n_iter_ = result.iterations
         self.seconds_ = result.seconds
@@ -245,10 +254,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
 
     # --- using a fitted model ----------------------------------------------------------------
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The most likely cluster of each point: (n_samples,)."""
+    def predict(self, X: Any, outliers: float | None = None) -> np.ndarray:
+        """The most likely cluster of each point: (n_samples,).
+
+        With `outliers`, -1 for points less likely than that share of the training points.
+        """
         x = self.prepare(X)
-        return self.result_.labels(x)
+        labels = self.result_.labels(x)
+        if outliers is None:
+            return labels
+        least = self.result_.level(outliers)
+        return np.where(self.result_.scores(x, "log_density") < least, -1, labels)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
@@ -310,7 +326,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         n_clusters = self.settings_.n_clusters
         sizes = np.bincount(self.labels_, minlength=n_clusters).tolist()
         counts = {"n_samples": len(self.labels_), "n_clusters": n_clusters, "cluster_sizes": sizes}
-        return counts | self.result_.summary()
+        clusters = {"clusters": self.result_.clusters(self.labels_)}
+        return counts | clusters | self.result_.summary()
 
     # --- saving ------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ _PAPER_BETAS = (0.9, 0.999)
 # The synthetic experiments of the paper (its appendix on hyperparameters for synthetic data). What
 # the tables leave silent: data in its own units.
 _PAPER_TOY_LITERAL: Values = {
+    "prior": "uniform",
     "scaling": "none",
     "network": {"hidden": (100, 100), "features": 2, "head": (4,), "activation": "relu"},
     "views": {"kind": "noise", "noise": 0.03},
@@ -74,6 +75,7 @@ def _paper_images(data: str) -> Values:
     images, epochs, _, width, prior = _IMAGE_SETS[data]
     return {
         "n_clusters": width,  # the head has F outputs, whatever the number of classes
+        "prior": "uniform",
         "scaling": "standard",  # to [-1, 1]
         "network": {
             "encoder": "resnet8",

@@ -71,7 +71,6 @@ def raised(
 
 Self = TypeVar("Self", bound="Section")
 AUTO = "auto"
-MOST_COLUMNS = 64  # with a density that importance weights can learn
 
 
 class Section(BaseModel):
@@ -167,9 +166,9 @@ class Views(Section):
         "its last neighbour.",
     )
     n_neighbors: Many = Field(
-        5,
-        description="Neighbours of a point in the graph of 'walk'; more are taken while the graph "
-        "has more components than there are clusters.",
+        10,
+        description="Neighbours of a point in the graph of 'walk'; fewer are taken where clusters "
+        "are then components of the graph.",
     )
 
     @field_validator("kind")
@@ -200,50 +199,16 @@ class Weights(Section):
         description="Weight of PRIOR, -L_PRIOR. A weight below that of INV makes the constant "
         "prediction unstable towards collapse, hence the default.",
     )
+    start: Schedule = Field(
+        50.0,
+        description="Weight of the cross-entropy with the labels of the start, where there is one "
+        "(not in the paper).",
+    )
     energy: Schedule = Field(
         0.01,
         description="Weight of the mean squared log-density of data and samples, which keeps "
         "energies from drifting (not in the paper; 0 turns it off).",
     )
-
-
-class Sampler(Section):
-    """How samples x~ of the model are drawn for GEN."""
-
-    kind: str = Field(
-        "langevin",
-        description="What draws them. 'langevin': stochastic gradient Langevin dynamics on a "
-        "replay buffer, as in the paper.",
-    )
-    steps: Many = Field(10, description="Langevin steps T in each iteration.")
-    step_size: float = Field(
-        0.01125, gt=0, description="SGLD step size: multiplies the gradient (noise squared over 2)."
-    )
-    noise: float = Field(0.15, ge=0, description="SGLD noise: standard deviation added in a step.")
-    buffer: Many = Field(1_000, description="Chains |B| in the replay buffer.")
-    chains: Many | None = Field(
-        128,
-        description="Most chains moved, and samples compared with the data, in each iteration: one "
-        "for each point of the batch up to this number; None sets no limit.",
-    )
-    restart: float = Field(
-        0.05, ge=0, le=1, description="Reinitialisation frequency: chance that a chain restarts."
-    )
-    margin: float = Field(
-        0.1,
-        ge=0,
-        description="Chains start in the data's bounding box, widened on every side by this share "
-        "of its width.",
-    )
-    clamp: bool = Field(True, description="Keep chains inside that box.")
-    max_move: float | None = Field(
-        None, gt=0, description="Largest move of a coordinate along the gradient in one step."
-    )
-
-    @field_validator("kind")
-    @classmethod
-    def _known(cls, kind: str) -> str:
-        return SAMPLERS.check(kind)
 
 
 class Optimizer(Section):
@@ -268,69 +233,17 @@ class Optimizer(Section):
     )
 
 
-class Density(Section):
-    """The second stage: GEN, once the clusters stand."""
-
-    base: Literal["auto", "gaussian", "mixture", "none"] = Field(
-        "auto",
-        description="The density that a network of its own corrects: 'gaussian', a wide Gaussian; "
-        "'mixture', mixtures of Gaussians and kernels at the points; 'auto', the first in up to 4 "
-        "columns. Images and vectors of more than 64 columns have a mixture in principal "
-        "directions. 'none': the clusters' network itself learns the density, by chains, as in "
-        "the paper.",
-    )
-    estimator: Literal["auto", "importance", "chains", "amortised"] = Field(
-        "auto",
-        description="How GEN compares the model with the data on a base. 'importance': points near "
-        "the data, weighted; 'chains': short Langevin runs from the base; 'amortised': a generator "
-        "with an entropy bound (VERA). 'auto': weights for vectors of up to 64 columns, else "
-        "chains.",
-    )
-    iterations: int = Field(
-        800,
-        ge=0,
-        le=100_000_000,
-        description="Most iterations of GEN after the clusters, for the kept initialisation; 0 "
-        "trains all three terms together from the start, as in the paper.",
-    )
-    learning_rate: float = Field(
-        5e-3, gt=0, description="Adam's learning rate there; it falls to 0."
-    )
-    inv: Schedule = Field(
-        ((0.0, 50.0), (0.5, 50.0), (1.0, 150.0)),
-        description="Weight of INV there without a base, which holds the clusters: the harder "
-        "towards the end, so that a certificate survives.",
-    )
-    prior: Schedule = Field(50.0, description="Weight of PRIOR there without a base.")
-    restart: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="Share of the chains that start anew from the base in each iteration, where "
-        "the density of images is learnt by chains; the others go on.",
-    )
-
-    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Density:
-        many = is_images(shape) or shape[1] > MOST_COLUMNS
-        if many and self.estimator == "importance":
-            raise InputError(
-                f"density.estimator='importance' needs at most {MOST_COLUMNS} columns, got data of "
-                f"shape {shape}"
-            )
-        if many and self.base == "gaussian":
-            raise InputError(
-                f"density.base='gaussian' needs at most {MOST_COLUMNS} columns, got data of shape "
-                f"{shape}"
-            )
-        if self.estimator != AUTO:
-            return self
-        return self.model_copy(update={"estimator": "chains" if many else "importance"})
-
-
 class Training(Section):
     """How long, how often, and when to stop."""
 
     max_iter: Many = Field(2000, description="Most iterations (Iters of Algorithm 1).")
+    start: Literal["auto", "chosen", "random"] = Field(
+        "auto",
+        description="Where training begins. 'chosen': with the clusters that are best by evidence "
+        "without labels, of several that are found on the neighbour graph, by a tree and by "
+        "mixtures; 'random': with the network as it is initialised. 'auto': 'chosen' for vectors "
+        "with 'walk' views and methods that train the certificate's bound.",
+    )
     n_init: Width = Field(
         1,
         description="Initialisations trained at once; the one with the smallest gap is kept.",
@@ -365,10 +278,15 @@ class Training(Section):
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all randomness.")
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Training:
-        if self.early_stopping is not None:
-            return self
         trains_bound = {"inv", "prior"} <= set(METHODS[settings.method].weighted)
-        return self.model_copy(update={"early_stopping": trains_bound})
+        early = trains_bound if self.early_stopping is None else self.early_stopping
+        walks = not is_images(shape) and settings.views.kind in (AUTO, "walk")
+        several = settings.n_clusters > 1
+        start = "chosen" if trains_bound and walks and several else "random"
+        start = start if self.start == AUTO else self.start
+        if start == "chosen" and is_images(shape):
+            raise InputError(f"training.start='chosen' needs vectors (n, d), got shape {shape}")
+        return self.model_copy(update={"early_stopping": early, "start": start})
 
 
 class Device(Section):

@@ -13,13 +13,12 @@ from typing import Any, Literal, get_args
 from pydantic import Field, ValidationError, create_model, field_validator, model_validator
 
 from gedilearn.errors import InputError, suggestion
+from gedilearn.generative_sections import Density, Sampler
 from gedilearn.registry import METHODS, OPTIONS
 from gedilearn.sections import (
-    Density,
     Device,
     Network,
     Optimizer,
-    Sampler,
     Section,
     Training,
     Views,
@@ -43,11 +42,11 @@ class Settings(Section):
         2,
         description="Number of clusters c; 1 trains the density alone.",
     )
-    prior: Literal["auto"] | tuple[float, ...] | None = Field(
-        None,
-        description="The distribution p(y) over clusters, as proportions in any order; None is "
-        "uniform; 'auto' estimates it while training, at the risk that clusters of any size count "
-        "as right.",
+    prior: Literal["auto", "uniform"] | tuple[float, ...] = Field(
+        "auto",
+        description="The distribution p(y) over clusters, as proportions in any order; 'uniform' is "
+        "the paper's. 'auto' takes those of the start, or estimates them while training: clusters "
+        "of any size then count as right. For images, 'uniform' is the default.",
     )
     scaling: Literal["standard", "none"] = Field(
         "standard",
@@ -71,6 +70,11 @@ class Settings(Section):
     def own(self) -> Any:
         """The section of the method, if it has settings of its own."""
         return getattr(self, self.method, None)
+
+    @field_validator("prior", mode="before")
+    @classmethod
+    def _none_is_uniform(cls, prior: Any) -> Any:
+        return "uniform" if prior is None else prior
 
     @field_validator("method")
     @classmethod
@@ -97,6 +101,8 @@ class Settings(Section):
 
 # What is different for images; all else is as for vectors.
 IMAGES: dict[str, Any] = {
+    "prior": "uniform",
+    "training.start": "random",
     "weights.gen": 0.1,
     "weights.inv": 1.0,
     "weights.symmetric": True,
@@ -122,6 +128,14 @@ IMAGES: dict[str, Any] = {
 }
 
 
+# What is different where training begins with clusters: they need not be sought for long.
+STARTED: dict[str, Any] = {
+    "optimizer.learning_rate": 1e-2,
+    "optimizer.schedule": "cosine",
+    "training.max_iter": 200,
+}
+
+
 def check_prior(prior: tuple[float, ...], n_clusters: int) -> None:
     """Refuse what is not a distribution over the clusters."""
     if len(prior) != n_clusters:
@@ -142,9 +156,11 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
     What the nested `values` leave out has its default, for vectors or for images.
     """
     if is_images(shape):
-        values = _with_image_defaults(values)
+        values = _with_defaults(IMAGES, values)
     try:
         settings = _validated(values)
+        if settings.training.resolved(settings, shape).start == "chosen":
+            settings = _validated(_with_defaults(STARTED, values))
     except ValidationError as error:
         raise InputError(_one_line(error, values)) from None
     settled = {}
@@ -171,13 +187,15 @@ def _with_sections(sections: tuple[tuple[str, type[Section]], ...]) -> type[Sett
     return create_model("Settings", __base__=Settings, **fields)
 
 
-def _with_image_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """The nested values, with the defaults of images where they say nothing."""
+def _with_defaults(defaults: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """The nested values, with these defaults, of dotted names, where they say nothing."""
     joined = dict(values)
-    for section, defaults in nested(IMAGES).items():
-        given = joined.get(section, {})
-        if isinstance(given, dict):  # anything else is refused when the settings are built
-            joined[section] = defaults | given
+    for name, default in nested(defaults).items():
+        given = joined.get(name, {})
+        if not isinstance(default, dict):
+            joined.setdefault(name, default)
+        elif isinstance(given, dict):  # anything else is refused when the settings are built
+            joined[name] = default | given
     return joined
 
 

@@ -33,8 +33,18 @@ Ints = npt.NDArray[np.int32]
 # would then be walked again and again: on thin shapes their chance preferences add up to a drift.
 _WALKED_LEVELS = 6
 
-# The neighbour lists are grown only while they hold fewer links than this (about 100 MB).
-_MAX_LINKS = 4_000_000
+# The scale of a place is the distance to this neighbour, and no link weighs less than that.
+LOCAL = 7
+LEAST = 1e-12
+
+# Fewer neighbours, at which clusters may be components of the graph, and the share of the points
+# that may then be in others.
+FEWER = (7, 5, 4, 3)
+STRAYS = 0.05
+
+# Ends of single steps that are looked up for every node; of many nodes fewer, this many in all.
+_STEPS = 128
+_MAX_STEPS = 64_000_000
 
 # Of many nodes fewer walks are sampled: this many a level, but 32 a node, for the traces' sake.
 _MAX_WALKS = 4_000_000
@@ -79,26 +89,47 @@ class WalkTables:
 def neighbour_graph(
     x: Floats, n_neighbors: int, random_state: int = 0
 ) -> tuple[scipy.sparse.csr_matrix, Floats]:
-    """Adjacency of the k-nearest-neighbour graph of ``x`` (n, d), and every k-th distance (n,).
+    """The weighted graph of the nearest neighbours of ``x`` (n, d), and every k-th distance (n,).
 
-    i and j are linked when either is among the other's k nearest, and every node is linked to
-    itself: a symmetric matrix of ones with a full diagonal. The self-loop keeps walks on
-    bipartite graphs from alternating for ever. k is capped at n - 1. Of many points in many
-    dimensions the neighbours are approximate (see `gedilearn.data.neighbours`).
+    i and j are linked when either is among the other's k nearest. A link weighs
+    exp(-d^2 / (s_i s_j)), where d is its length and s the distance of a point to its `LOCAL`-th
+    neighbour (self-tuning spectral clustering, Zelnik-Manor and Perona 2004): a long link of a
+    dense place weighs little, one of the same length between scattered points much. No link weighs
+    less than `LEAST`, and k is capped at n - 1. Of many points in many dimensions the neighbours
+    are approximate (see `gedilearn.data.neighbours`).
     """
-    from scipy.sparse import csr_matrix, identity
+    from scipy.sparse import csr_matrix
 
     x = _points(x)
     if n_neighbors < 1:
         raise InputError(f"n_neighbors={n_neighbors}: the graph needs at least 1 neighbour a point")
     n = len(x)
-    k = min(n_neighbors, n - 1)
-    distance, neighbour = nearest(x, k, random_state)
+    k, local = min(n_neighbors, n - 1), min(LOCAL, n - 1)
+    with ONE_AT_A_TIME:
+        distance, neighbour = nearest(x, max(k, local), random_state)
+    radius, scale = distance[:, k - 1], distance[:, local - 1]
+    distance, neighbour = distance[:, :k], neighbour[:, :k]
+    weight = _link_weights(distance, scale[:, None], scale[neighbour])
     row_starts = np.arange(0, n * k + 1, k)
-    links = csr_matrix((np.ones(n * k, np.float32), neighbour.ravel(), row_starts), shape=(n, n))
-    graph = csr_matrix(links + links.T + identity(n, np.float32, format="csr"))
-    graph.data[:] = 1.0
-    return graph, distance[:, -1]
+    links = csr_matrix((weight.ravel(), neighbour.ravel(), row_starts), shape=(n, n))
+    return csr_matrix(links.maximum(links.T)), radius
+
+
+def _link_weights(distance: Floats, scale: Floats, other: Floats) -> Floats:
+    area = np.maximum(scale * other, np.finfo(np.float64).tiny)
+    return np.maximum(np.exp(-(distance**2) / area), LEAST)
+
+
+def with_rests(graph: scipy.sparse.csr_matrix, n_neighbors: int) -> scipy.sparse.csr_matrix:
+    """The graph for walks that now and then rest: every node is also linked to itself.
+
+    As strongly as to one of its neighbours on average. Otherwise walks on bipartite graphs would
+    alternate for ever.
+    """
+    from scipy.sparse import csr_matrix, diags
+
+    degree = np.asarray(graph.sum(axis=1)).ravel()
+    return csr_matrix(graph + diags(degree / n_neighbors))
 
 
 def walk_tables(
@@ -131,15 +162,15 @@ def walk_tables(
         raise InputError(f"width={width}: splicing walks needs at least 2 end points a node")
     if not 1 <= max_levels <= 31:
         raise InputError(f"max_levels={max_levels}: give 1 to 31 (walks of 2**(levels-1) steps)")
-    with ONE_AT_A_TIME:
-        graph, radius, k, n_components = _joined_graph(x, n_clusters, n_neighbors, random_state)
+    graph, radius, k, n_components = joined_graph(x, n_clusters, n_neighbors, random_state)
+    graph = with_rests(graph, k)
 
     width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
     kept = min(width, max(_LEAST_KEPT, _MAX_BYTES // (4 * max_levels * len(x))))
     rng = np.random.default_rng(random_state)
     last = _walk(graph, 1, width, rng)
     ends = [last[:, :kept].copy()]
-    traces = [float(np.sum(1.0 / np.diff(graph.indptr)))]
+    traces = [float((graph.diagonal() / np.asarray(graph.sum(axis=1)).ravel()).sum())]
 
     def lengthen() -> None:
         nonlocal last
@@ -233,36 +264,36 @@ def _points(x: Floats) -> Floats:
     return x
 
 
-def _joined_graph(
-    x: Floats, n_clusters: int, n_neighbors: int, random_state: int
+def joined_graph(
+    x: Floats, n_clusters: int, n_neighbors: int, random_state: int = 0
 ) -> tuple[scipy.sparse.csr_matrix, Floats, int, int]:
     """Graph of at most ``n_clusters`` components, the radius, the k used, and the components.
 
-    Every needless link may join what should stay apart. So where just as many components as
-    clusters are large, the others, too small for a cluster (below a tenth of the even share:
-    strays), are bridged to their nearest neighbours. Otherwise k grows, by two fifths at a time.
-    Where clusters touch, so that no k sets them apart, it doubles at least: there, more links make
-    the slow modes of the walk depend less on single ones.
-
-    A group of m far or identical points joins another only at k >= m, so with large groups the
-    neighbour lists would fill the memory: from `_MAX_LINKS` on, the groups are bridged instead.
+    Every needless link may join what should stay apart. So k is lowered from ``n_neighbors`` to the
+    largest one (`FEWER`) at which just as many components as clusters are large; if there is none,
+    k stays as asked for. Components beyond ``n_clusters``, the smallest ones, are bridged to their
+    nearest neighbours: strays, or groups too small for k neighbours of their own.
     """
     from scipy.sparse.csgraph import connected_components
 
-    n = len(x)
-    k = min(n_neighbors, n - 1)
-    largest = min(n - 1, max(k, _MAX_LINKS // n))
-    dense = min(2 * k, largest)
-    graph, radius = neighbour_graph(x, n_neighbors, random_state)
-    while True:
+    found = None
+    for k in dict.fromkeys((n_neighbors, *(k for k in FEWER if k < n_neighbors))):
+        graph, radius = neighbour_graph(x, k, random_state)
         n_components, label = connected_components(graph, directed=False)
-        n_large = int((np.bincount(label) >= n / (10 * n_clusters)).sum())
-        if n_components <= n_clusters and (n_large == n_clusters or k >= dense):
-            return graph, radius, k, int(n_components)
-        if n_large == n_clusters or k == largest:
-            return _bridged(x, graph, label, n_clusters, k), radius, k, n_clusters
-        k = min(max(k + 1, round(1.4 * k)), largest)
-        graph, _ = neighbour_graph(x, k, random_state)
+        sizes = np.bincount(label)
+        large = sizes >= len(x) / (10 * n_clusters)
+        apart = large.sum() == n_clusters and sizes[~large].sum() <= STRAYS * len(x)
+        if found is None or apart:
+            found = graph, radius, k, label
+        if apart:
+            break
+    graph, _, k, label = found
+    radius = found[1]
+    n_components = int(label.max()) + 1
+    if n_components > n_clusters:
+        with ONE_AT_A_TIME:
+            graph = _bridged(x, graph, label, n_clusters, k)
+    return graph, radius, min(k, len(x) - 1), min(n_components, n_clusters)
 
 
 def _bridged(
@@ -271,7 +302,8 @@ def _bridged(
     """Join the smallest components to their nearest larger ones until ``n_components`` are left.
 
     The ``n_links`` shortest links to that neighbour are added, so that a bridge is about as wide
-    as the neighbourhood of a point. Up to half of the components are joined in one round, so that
+    as the neighbourhood of a point; they weigh as much as any link can, for nothing says that a
+    small group stands for itself. Up to half of the components are joined in one round, so that
     thousands of groups of duplicates take some ten searches.
     """
     from scipy.sparse import csr_matrix
@@ -300,22 +332,36 @@ def _bridged(
             stops.append(nearest_one[chosen])
             label[here[group]] = other
     start, stop = np.concatenate(starts), np.concatenate(stops)
-    links = csr_matrix((np.ones(len(start), np.float32), (start, stop)), shape=graph.shape)
-    graph = csr_matrix(graph + links + links.T)
-    graph.data[:] = 1.0
-    return graph
+    links = csr_matrix((np.ones(len(start)), (start, stop)), shape=graph.shape)
+    return csr_matrix(graph.maximum(links).maximum(links.T))
 
 
 def _walk(graph: scipy.sparse.csr_matrix, steps: int, width: int, rng: np.random.Generator) -> Ints:
-    """Ends (n, width) of independent walks, each step to a uniformly chosen neighbour."""
+    """Ends (n, width) of independent walks, each step along a link drawn by its weight."""
     n = graph.shape[0]
-    degree = np.diff(graph.indptr).astype(np.float32)
+    ends = _one_step(graph, rng)
     node = np.repeat(np.arange(n, dtype=np.int32), width)
     for _ in range(steps):
-        # The product stays below the degree: a float32 drawn here is at most 1 - 2**-24.
-        choice = rng.random(node.size, dtype=np.float32) * degree[node]
-        node = graph.indices[graph.indptr[node] + choice.astype(np.int32)]
-    return node.reshape(n, width).astype(np.int32, copy=False)
+        node = ends[node, rng.integers(ends.shape[1], size=node.size, dtype=np.int32)]
+    return node.reshape(n, width)
+
+
+def _one_step(graph: scipy.sparse.csr_matrix, rng: np.random.Generator) -> Ints:
+    """Ends of one step from every node, (n, `_STEPS`), in proportion to the links' weights.
+
+    Evenly spaced places in the sum of a node's weights, from a random one on: each link comes as
+    often as its weight says, rounded up or down, so walks that look their steps up here have no
+    preferences of chance.
+    """
+    n = graph.shape[0]
+    number = int(np.clip(_MAX_STEPS // n, 16, _STEPS))
+    total = np.cumsum(graph.data)
+    upto = np.r_[0.0, total][graph.indptr]  # the weight of the links of all nodes before
+    place = (np.arange(number) + rng.random((n, 1))) / number
+    drawn = upto[:-1, None] + place * np.diff(upto)[:, None]
+    link = np.searchsorted(total, drawn.ravel(), "right").reshape(n, number)
+    first, last = graph.indptr[:-1, None], graph.indptr[1:, None] - 1
+    return np.asarray(graph.indices[np.clip(link, first, last)])
 
 
 def _double(ends: Ints, rng: np.random.Generator) -> Ints:

@@ -18,6 +18,7 @@ from torch import Generator, Tensor
 from gedilearn import sections
 from gedilearn.data.graph import WalkTables, draw, walk_tables
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
+from gedilearn.data.metric import distance_points
 from gedilearn.errors import InputError
 from gedilearn.registry import VIEWS
 from gedilearn.sections import Schedule, at
@@ -154,34 +155,11 @@ class WalkViews(Views):
         return self.data[draw(self.tables, index, self.tables.longest, generator)]
 
 
-# Deviations from a column's mean beyond which distances do not grow.
-REACH = 3.0
-
-
-# Kurtosis of a Gaussian.
-GAUSSIAN = 3.0
-
-
-def limit_tails(data: Tensor) -> Tensor:
-    """The data as distances should see it: columns that owe their spread to rare values count less.
-
-    The large values of heavy tails, of outliers and of columns that are nearly always the same (a
-    pixel at the edge) would otherwise decide who is whose neighbour. So each column is clipped at
-    `REACH` deviations, and shortened by the ratio of a Gaussian's kurtosis to its own, if that is
-    larger. Neither depends on units. The network sees the data as it is.  data: (n, d).
-    """
-    mean, deviation = data.mean(0), data.std(0, correction=0)
-    clipped = data.clamp(mean - REACH * deviation, mean + REACH * deviation)
-    tiny = torch.finfo(data.dtype).tiny
-    kurtosis = ((data - mean) / deviation.clamp_min(tiny)).pow(4).mean(0)
-    return clipped * (GAUSSIAN / kurtosis.clamp_min(GAUSSIAN))
-
-
 def walk_views(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
     """'walk': random walks on the nearest-neighbour graph of vectors."""
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
-    points = limit_tails(data).cpu().numpy()
+    points = distance_points(data.cpu().numpy(), seed)
     tables = walk_tables(points, n_clusters, n_neighbors=settings.n_neighbors, random_state=seed)
     return WalkViews(data, tables.to(data.device), settings.walk_noise)
 

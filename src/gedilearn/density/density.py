@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
+from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.annealing import Path, anneal, move, settle
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.energy import Energy, ImageEnergy
@@ -30,6 +31,8 @@ class Effort(NamedTuple):
 VECTORS = Effort(4_096, 1_000, 8, 4, 0)
 IMAGES = Effort(512, 200, 2, 1, 10)  # what noise there is between pixels is seen at once
 MOVES = 20  # of an annealed sample, at its end
+
+LEVELS, MOST_LEVELS = 1_001, 2_000  # of log p(x) that a model keeps, and the points they are of
 
 
 class Sizes(NamedTuple):
@@ -146,6 +149,12 @@ class Density(nn.Module):
         """log p(x).  x: (n, *point) -> (n,)."""
         parts = torch.split(self.coordinates.taken(x), self.effort.batch)
         return torch.cat([self.of_values(part) for part in parts])
+
+    def levels(self, x: Tensor) -> Tensor:
+        """log p(x) of at most `MOST_LEVELS` points of x, evenly spaced quantiles: (LEVELS,)."""
+        own = x[torch.from_numpy(evenly_spaced(len(x), MOST_LEVELS))].cpu()
+        places = torch.linspace(0, 1, LEVELS, dtype=torch.float64)
+        return torch.quantile(self.log_density(own).double(), places)
 
     def slopes(self, x: Tensor) -> Tensor:
         """d log p(x) / dx.  x: (n, *point) -> (n, d)."""

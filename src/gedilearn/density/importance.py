@@ -18,7 +18,7 @@ from gedilearn.density.annealing import effective_share, log_mean_exp
 from gedilearn.density.base import Candidate
 from gedilearn.density.energy import Energy
 from gedilearn.density.gaussians import Gaussians
-from gedilearn.sections import Density
+from gedilearn.generative_sections import Density
 
 POOL, CHECKED = 8_000, 4_000  # proposals to train with, and others to measure with
 ROWS, PROPOSALS = 192, 384  # in a batch

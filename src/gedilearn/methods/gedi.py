@@ -26,7 +26,8 @@ class GEDI(Method):
 
     `prior` gives p(y). `chains` draw x~ and are needed only while GEN has weight; `n_chains` of
     them in each iteration, None for one a point. `factors`, (members,) each, multiply the weights
-    of terms member by member: the points of a sweep.
+    of terms member by member: the points of a sweep. `start`, (members, n), are the labels of the
+    clusters that training begins with.
     """
 
     weighted: ClassVar[tuple[str, ...]] = ("gen", "inv", "prior")
@@ -38,17 +39,20 @@ class GEDI(Method):
         chains: Sampler | None,
         n_chains: int | None = None,
         factors: dict[str, Tensor] | None = None,
+        start: Tensor | None = None,
     ) -> None:
         self.weights = weights
         self.prior = prior
         self.chains = chains if weights.gen else None
         self.n_chains = n_chains
         self.factors = factors or {}
+        self.start = start if weights.start else None
 
     @classmethod
     def make(cls, context: Context) -> GEDI:
         chains, n_chains = make_chains(context) if context.weights.gen else (None, None)
-        return cls(context.weights, context.prior, chains, n_chains, context.factors)
+        given = (context.weights, context.prior, chains, n_chains, context.factors, context.start)
+        return cls(*given)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One forward pass over x, x' and x~."""
@@ -67,6 +71,8 @@ class GEDI(Method):
         if self.weights.prior:
             target = self.prior.training(data.log_posterior, batch.progress)
             named["prior"] = terms.prior(data, target)
+        if self.start is not None:
+            named["start"] = terms.start(data, gather(self.start[:, batch.index]))
         if self.chains is not None:
             named["gen"] = terms.generative(data, others[-1])
             if self.weights.energy:
@@ -83,6 +89,8 @@ class GEDI(Method):
     def select(self, members: Sequence[int]) -> None:
         super().select(members)
         self.factors = {name: factor[list(members)] for name, factor in self.factors.items()}
+        if self.start is not None:
+            self.start = self.start[list(members)]
 
 
 class NoGen(GEDI):

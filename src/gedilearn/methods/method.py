@@ -34,6 +34,7 @@ class Context:
     box: Box  # around the data
     factors: dict[str, Tensor]  # (members,) each: multiples of weights
     generator: Generator  # of what is drawn while it is made, on the device
+    start: Tensor | None = None  # (members, n): the clusters that training begins with
     calm: float = 1.0  # below 1 after a divergence: multiplies the step of chains
 
 

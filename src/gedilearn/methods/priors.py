@@ -97,6 +97,25 @@ class Estimated:
         return target / target.sum(-1, keepdim=True)
 
 
+class Found:
+    """The proportions of the clusters that training begins with, `prior="auto"` there.
+
+    (members, clusters). No proportion is below `Estimated.FLOOR` of the even share.
+    """
+
+    def __init__(self, proportions: Tensor) -> None:
+        floor = Estimated.FLOOR / proportions.shape[-1]
+        target = proportions.clamp_min(floor)
+        self.state: Tensor | None = target / target.sum(-1, keepdim=True)
+
+    def training(self, logits: Tensor, progress: float) -> Tensor | None:
+        return self.final(logits)
+
+    def final(self, logits: Tensor) -> Tensor | None:
+        assert self.state is not None
+        return self.state.to(logits)
+
+
 def shares(logits: Tensor) -> Tensor:
     """The share of points whose likeliest cluster it is: (..., batch, clusters) -> (..., clusters).
 
@@ -116,10 +135,13 @@ def fixed(targets: Sequence[Tensor | None], n_clusters: int) -> Fixed:
     return Fixed(torch.stack([even.to(known) if own is None else own for own in targets]))
 
 
-def make_prior(setting: tuple[float, ...] | str | None) -> Prior:
-    """From the setting: None, 'auto', or proportions."""
-    if setting is None:
+def make_prior(setting: tuple[float, ...] | str, found: Tensor | None = None) -> Prior:
+    """From the setting: 'uniform', 'auto', or proportions.
+
+    `found`, (members, clusters), are the proportions that training begins with.
+    """
+    if setting == "uniform":
         return Fixed()
     if isinstance(setting, str):
-        return Estimated()
+        return Estimated() if found is None else Found(found)
     return Given(torch.tensor(setting, dtype=torch.float64))

@@ -46,6 +46,12 @@ def invariance(
     return _cross_entropy(log_p_view.exp(), log_p).mean(-1)
 
 
+def start(logits: Tensor | Reading, labels: Tensor) -> Tensor:
+    """Mean of -log p(label|x): (..., batch, clusters), (..., batch) -> (...). Not in the paper."""
+    log_p = _read(logits).log_posterior
+    return -log_p.gather(-1, labels[..., None])[..., 0].mean(-1)
+
+
 def prior(logits: Tensor | Reading, target: Tensor | None = None) -> Tensor:
     """-L_PRIOR = CE(p(y), q(y)) with q the batch mean of p(y|x), Eq. 3: (..., b, c) -> (...).
 

@@ -16,7 +16,7 @@ from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.views import Views, draw_views
 from gedilearn.methods.method import share
 from gedilearn.methods.priors import Fixed, Prior
-from gedilearn.methods.terms import bound_gap
+from gedilearn.methods.terms import bound_gap, invariance
 from gedilearn.models.energy import EnergyModel
 from gedilearn.ranks import deal, gather
 from gedilearn.training.monitor import Diagnosis, diagnose
@@ -33,16 +33,19 @@ class Measurement(NamedTuple):
     """What all members say of the same points and of one view of each."""
 
     gap: Tensor  # (members,) nats; infinite where a member's predictions are not finite
+    gap_prior: Tensor  # (members,) the part of it that PRIOR has
     features: Tensor  # (members, n, h)
     logits: Tensor  # (members, n, clusters)
     logits_view: Tensor  # (members, n, clusters)
     target: Tensor | None  # (members, clusters): the prior p(y); None is uniform
 
-    def diagnose(self, member: int, gap: float, tol: float) -> Diagnosis:
+    def diagnose(
+        self, member: int, gap: float, tol: float, gap_prior: float | None = None
+    ) -> Diagnosis:
         """The findings of the triad monitor on a member, beside its gap."""
         target = None if self.target is None else self.target[member]
         own = (self.features[member], self.logits[member], self.logits_view[member])
-        return diagnose(*own, target, gap, tol)
+        return diagnose(*own, target, gap, tol, gap_prior)
 
 
 @torch.no_grad()
@@ -82,7 +85,8 @@ def measure(
     features, logits, logits_view = map(gather, joined) if shared else joined
     target = prior.final(logits)
     gap = bound_gap(logits, logits_view, target).nan_to_num(nan=torch.inf)
-    return Measurement(gap, features, logits, logits_view, target)
+    gap_prior = gap - invariance(logits, logits_view)
+    return Measurement(gap, gap_prior, features, logits, logits_view, target)
 
 
 def examine(
@@ -99,7 +103,9 @@ def examine(
     The findings are measured under the views of the end of training; the gap, unless it is given,
     under the certifying ones. `target` is the prior, (clusters,); None is uniform.
     """
-    prior = Fixed(target)
+    prior, gap_prior = Fixed(target), None
     if gap is None:
-        gap = float(measure(model, data, views, prior, generator, repeats=REPEATS).gap[0])
-    return measure(model, data, views, prior, generator, progress=1.0).diagnose(0, gap, tol)
+        close = measure(model, data, views, prior, generator, repeats=REPEATS)
+        gap, gap_prior = float(close.gap[0]), float(close.gap_prior[0])
+    seen = measure(model, data, views, prior, generator, progress=1.0)
+    return seen.diagnose(0, gap, tol, gap_prior)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from gedilearn.data.views import WalkViews
 from gedilearn.density.density import Density
 from gedilearn.density.fit import Findings, fit_density
 from gedilearn.models.build import spend
-from gedilearn.models.energy import EnergyModel, outputs
+from gedilearn.models.energy import EnergyModel, outputs, posterior
 from gedilearn.settings import Settings
+from gedilearn.training.calibration import temperature
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
 from gedilearn.training.environment import (
     Interrupt,
@@ -138,7 +141,7 @@ def check(
 
     The state to go on with, and whether this one had not diverged.
     """
-    seen, tol = look(setup, state), setup.settings.training.tol
+    seen, tol = look(setup, state), setup.aim
     troubles = find_troubles(setup, state, terms, seen)
     if troubles and setup.settings.training.on_divergence != "ignore":
         return go_back(setup, state, next(iter(troubles.values())), seen, good, journal), False
@@ -342,8 +345,11 @@ def conclude(
     model = kept.network(setup, state.generators.cpu).eval()
     final = state.method.conclude(model, data)
     known = setup.trains_bound(k) and math.isfinite(kept.gap) and not final
+    if views[0].annealed and setup.draws_walks:  # other walks than those it was trained with
+        views, known = [setup.fresh_views(k)], False
     gap = kept.gap if known else None
     diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
+    diagnosis = replace(diagnosis, evidence=setup.evidence(k))
     stopped, verdict = state.stopped, diagnosis.verdict
     if stopped == "diverged":
         times = f"after {state.recoveries} recoveries"
@@ -357,6 +363,13 @@ def conclude(
             f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
             f"{kept.trouble}"
         )
+    heat = 1.0
+    if isinstance(views[0], WalkViews) and not final and setup.settings.n_clusters > 1:
+        heat = temperature(model, data[0], views[0], state.generators.device)
+    trust = setup.kept_shares(k)
+    if trust is not None:
+        sure = posterior(outputs(model, data[0]).logits / heat).amax(-1)
+        trust = torch.stack([trust, sure.cpu().double()], 1)
     density = learn_density(setup, state, k, model, journal, interrupt)
     if density is not None:
         verdict += f"; {density[1].verdict}"
@@ -373,6 +386,9 @@ def conclude(
         recoveries=state.recoveries,
         iterations=state.iteration,
         seconds=journal.seconds(),
+        temperature=heat,
+        trust=trust,
+        levels=None if density is None else density[0].levels(data[0]),
         density=None if density is None else density[0],
         density_findings=None if density is None else density[1],
     )

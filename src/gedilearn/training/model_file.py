@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from gedilearn import __version__
-from gedilearn.density.density import Density, Sizes
+from gedilearn.density.density import LEVELS, Density, Sizes
 from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError
 from gedilearn.files import RESTORE, Form, TensorFile, forms, reading
@@ -44,6 +44,7 @@ class Summary(BaseModel):
     recoveries: NonNegativeInt
     iterations: NonNegativeInt
     seconds: FiniteFloat
+    temperature: float = Field(1.0, ge=1, le=1e6)
     diagnosis: Diagnosis
     density: Findings | None = None
 
@@ -151,6 +152,8 @@ def _expected(file: TensorFile, settings: Settings, encoder: nn.Module | None) -
         with torch.device("meta"):
             density = Density(Sizes.of(points, shapes))
         expected |= {f"{DENSITY}{name}": form for name, form in forms(density.state_dict()).items()}
+    optional = {"trust": ("F64", (n_labels, 2)), "levels": ("F64", (LEVELS,))}
+    expected |= {name: form for name, form in optional.items() if name in file.forms}
     return expected | {
         "box.low": (kind, points),
         "box.high": (kind, points),

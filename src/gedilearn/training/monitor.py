@@ -21,6 +21,7 @@ from torch import Tensor
 from gedilearn.methods.terms import invariance, log_marginal, target_entropy
 from gedilearn.models.energy import log_density, log_posterior, posterior
 from gedilearn.sampling.langevin import Box
+from gedilearn.training.evidence import Evidence, Grade, grade
 
 REPRESENTATION = "representation collapse"
 CLUSTERS = "cluster collapse"
@@ -45,7 +46,9 @@ class Diagnosis:
 
     findings: tuple[Finding, ...]
     gap: float  # nats, under the certifying views
-    tol: float  # below this gap, the clustering is certified
+    tol: float  # below this gap, the bound counts as reached
+    gap_prior: float | None = None  # the part of the gap that PRIOR has; INV has the rest
+    evidence: Evidence | None = None  # what else speaks for the clusters
 
     def __getitem__(self, name: str) -> Finding:
         return next(f for f in self.findings if f.name == name)
@@ -60,18 +63,28 @@ class Diagnosis:
         return tuple(f for f in self.findings if not f.ok)
 
     @property
+    def grade(self) -> Grade:
+        """'certified', 'supported', 'doubtful' or 'no structure found': see `evidence.grade`."""
+        return grade(self.gap < self.tol, self.evidence)
+
+    @property
     def certified(self) -> bool:
-        return self.gap < self.tol
+        return self.grade == "certified"
 
     @property
     def verdict(self) -> str:
         """The whole result in one sentence."""
-        if self.certified:
-            head = f"certified: gap {self.gap:.4f} < {self.tol:g} nats"
+        if self.gap < self.tol:
+            gap = f"gap {self.gap:.4f} < {self.tol:g} nats"
         elif math.isfinite(self.gap):
-            head = f"not certified: gap {self.gap:.4f} nats, tolerance {self.tol:g}"
+            gap = f"gap {self.gap:.4f} nats, tolerance {self.tol:g}"
+            if self.gap_prior is not None and self.gap_prior > self.gap / 2:
+                gap += f", {self.gap_prior:.4f} of it because the prior does not fit"
         else:
-            head = "not certified: the network's output is not finite"
+            gap = "the network's output is not finite"
+        head = f"{self.grade}: {gap}"
+        if self.evidence is not None:
+            head += f"; {self.evidence.words}"
         reasons = ", ".join(f.words for f in self.problems)
         if not reasons:
             return f"{head}; no failure mode"
@@ -79,7 +92,8 @@ class Diagnosis:
         return f"{head}; {modes}: {reasons}" if modes else f"{head}; {reasons}"
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"certified": self.certified, "verdict": self.verdict}
+        words = {"grade": self.grade, "certified": self.certified, "verdict": self.verdict}
+        return asdict(self) | words
 
 
 def diagnose(
@@ -89,6 +103,7 @@ def diagnose(
     target: Tensor | None,
     gap: float,
     tol: float,
+    gap_prior: float | None = None,
 ) -> Diagnosis:
     """Findings on one member.  features: (n, h); logits, logits_view: (n, clusters)."""
     n_clusters = logits.shape[-1]
@@ -103,7 +118,7 @@ def diagnose(
         confidence(logits),
         energy_level(logits),
     ]
-    return Diagnosis(tuple(findings), gap, tol)
+    return Diagnosis(tuple(findings), gap, tol, gap_prior)
 
 
 def feature_spread(features: Tensor) -> Finding:

@@ -33,6 +33,7 @@ from gedilearn.training.model_file import DENSITY, MODEL, Summary, read_density
 from gedilearn.training.monitor import Diagnosis
 
 Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
+ELSEWHERE = 0.001  # the share of points that are no likelier than points from elsewhere
 CHAIN_STEPS = 500  # of a sample where there is no base
 MOST_TRIES = 1_000  # draws of a whole sample, until it has enough points of a cluster
 
@@ -51,6 +52,10 @@ class Result:
     recoveries: int
     iterations: int
     seconds: float
+    temperature: float = 1.0  # divides the logits, for probabilities that mean what they say
+    # (n, 2): the share of parts of the data in which a point kept its cluster; its probability.
+    trust: Tensor | None = None
+    levels: Tensor | None = None  # (LEVELS,): log p(x) of the training points, evenly spaced
     density: Density | None = None  # with its findings, where it was learnt on a base
     density_findings: Findings | None = None
 
@@ -59,8 +64,40 @@ class Result:
         return outputs(self.model, x.to(self.box.low.dtype)).logits.argmax(-1).numpy()
 
     def probabilities(self, x: Tensor) -> np.ndarray:
-        """p(y|x): (n, ...) -> (n, clusters)."""
-        return posterior(outputs(self.model, x).logits).numpy()
+        """p(y|x): (n, ...) -> (n, clusters).
+
+        With a density of vectors, points may also come from elsewhere, where all places are as
+        likely as those that a thousandth of the data is less likely than: of such points nothing is
+        known but the prior.
+        """
+        p = posterior(outputs(self.model, x).logits / self.temperature)
+        if self.density is not None and self.levels is not None and x.dim() == 2:
+            inside = torch.sigmoid(self.density.log_density(x) - self.level(ELSEWHERE))[:, None]
+            p = inside * p + (1 - inside) * self.prior
+        return p.numpy()
+
+    def level(self, share: float) -> float:
+        """The log p(x) below which this share of the training points is."""
+        if self.levels is None:
+            raise InputError(
+                f"outliers={share}: the model has no density to find them by; fit it with w_gen > 0"
+            )
+        if not 0 <= share < 1:
+            raise InputError(f"outliers={share}: give the share of points to leave out, below 1")
+        return float(torch.quantile(self.levels, share))
+
+    def clusters(self, labels: np.ndarray) -> list[dict[str, float]]:
+        """Size and share of each cluster, and how far to trust it, given the points' labels."""
+        rows = []
+        for k in range(self.settings.n_clusters):
+            own = labels == k
+            row = {"cluster": k, "size": int(own.sum()), "share": float(own.mean())}
+            if self.trust is not None and own.any():
+                kept, sure = self.trust[torch.from_numpy(own)].T
+                row |= {"stability": float(kept.mean()), "confidence": float(sure.mean())}
+                row["trust"] = float((kept * sure).mean())
+            rows.append(row)
+        return rows
 
     def features(self, x: Tensor) -> np.ndarray:
         """enc(x): (n, ...) -> (n, h)."""
@@ -124,7 +161,7 @@ class Result:
         """Certificate and findings on data, which may be new; `views` replace the settings'."""
         settings, seed = self.settings, self.settings.training.seed
         drawn = make_views(settings.views, x, settings.n_clusters, seed, views)
-        target = None if settings.prior is None else self.prior
+        target = None if settings.prior == "uniform" else self.prior
         model = copy.deepcopy(self.model)
         with drawing(seed, has_foreign_encoder(model) or draws_globally(drawn)) as generator:
             return examine(model, x[None], [drawn], target, settings.training.tol, generator)
@@ -134,11 +171,14 @@ class Result:
         kept = {f"{MODEL}{name}": t for name, t in self.model.state_dict().items()}
         if self.density is not None:
             kept |= {f"{DENSITY}{name}": t for name, t in self.density.state_dict().items()}
+        more = {"trust": self.trust, "levels": self.levels}
+        kept |= {name: tensor for name, tensor in more.items() if tensor is not None}
         return kept | {"box.low": self.box.low, "box.high": self.box.high, "prior": self.prior}
 
     def summary(self) -> dict[str, Any]:
         """How it ended, in plain numbers and words."""
         return {
+            "grade": self.diagnosis.grade,
             "gap": self.diagnosis.gap,
             "certified": self.diagnosis.certified,
             "verdict": self.verdict,
@@ -146,6 +186,7 @@ class Result:
             "recoveries": self.recoveries,
             "iterations": self.iterations,
             "seconds": round(self.seconds, 3),
+            "temperature": self.temperature,
             "diagnosis": self.diagnosis.to_json(),
             "density": self.density_findings and self.density_findings.to_json(),
         }
@@ -165,7 +206,8 @@ class Result:
         own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
         model.load_state_dict(own)
         names = ("diagnosis", "verdict", "stopped", "recoveries", "iterations", "seconds")
-        ended = {name: getattr(summary, name) for name in names}
+        ended = {name: getattr(summary, name) for name in (*names, "temperature")}
+        ended |= {name: tensors.get(name) for name in ("trust", "levels")}
         density = read_density(tensors)
         ended |= {"density": density, "density_findings": summary.density if density else None}
         return cls(settings, model.eval(), tensors["prior"], box, **ended)

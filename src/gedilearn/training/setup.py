@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.data.views import Views, draws_globally, make_views
+from gedilearn.data.metric import distance_points, one_hot_blocks
+from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.methods.method import Context, Forward, Method
-from gedilearn.methods.priors import Prior
+from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.registry import METHODS
 from gedilearn.sampling.langevin import Box
 from gedilearn.sections import Weights, raised
 from gedilearn.settings import Settings
+from gedilearn.starts.choose import Start, choose_start
+from gedilearn.starts.structure import test_structure
 from gedilearn.training.environment import data_type
+from gedilearn.training.evidence import Evidence
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -153,6 +157,7 @@ class Setup:
     n_results: int = 1
     encoder: nn.Module | None = None
     factors: dict[str, Tensor] | None = None
+    starts: Sequence[Start] | None = None  # one a group
 
     @classmethod
     def make(
@@ -175,13 +180,81 @@ class Setup:
         seed, clusters = settings.training.seed, settings.n_clusters
         views = [make_views(settings.views, own, clusters, seed, view_function) for own in data]
         box = box.widened(settings.sampler.margin)
-        return cls(settings, fabric, data, views, box, n_results or 1, encoder, factors)
+        starts = None
+        if settings.training.start == "chosen" and view_function is None:
+            points = (distance_points(own.cpu().numpy(), seed) for own in data)
+            starts = [choose_start(own, clusters, seed) for own in points]
+        return cls(settings, fabric, data, views, box, n_results or 1, encoder, factors, starts)
 
     def seen_by(self, results: Sequence[int]) -> tuple[Tensor, Sequence[Views]]:
         """The data of these results, (groups, n, ...), with its views."""
         if len(self.data) == 1 or len(results) == len(self.data):
             return self.data, self.views
         return self.data[list(results)], [self.views[k] for k in results]
+
+    def start_labels(self, results: Sequence[int], each: int) -> Tensor | None:
+        """The clusters that `each` members of these results begin with: (members, n)."""
+        if self.starts is None:
+            return None
+        alike = len(self.starts) == 1
+        own = [torch.from_numpy(self.starts[0 if alike else k].labels) for k in results]
+        labels = torch.stack(own[:1] if alike else own).to(self.data.device)
+        members = each * len(results)
+        return labels.expand(members, -1) if alike else labels.repeat_interleave(each, 0)
+
+    def prior(self, results: Sequence[int], each: int) -> Prior:
+        """The prior of `each` members of these results, before anything is trained."""
+        labels, clusters = self.start_labels(results, each), self.settings.n_clusters
+        found = None
+        if labels is not None:
+            counts = [torch.bincount(own, minlength=clusters) for own in labels]
+            found = torch.stack(counts) / labels.shape[1]
+        return make_prior(self.settings.prior, found)
+
+    @property
+    def draws_walks(self) -> bool:
+        """Whether views are walks, which are drawn once and looked up in tables."""
+        return isinstance(self.views[0], WalkViews)
+
+    @property
+    def aim(self) -> float:
+        """The gap that ends the search for clusters.
+
+        Walks in tables are met again and again: under fresh ones, by which the result is judged,
+        the gap is somewhat larger.
+        """
+        return self.settings.training.tol * (0.5 if self.draws_walks else 1.0)
+
+    def fresh_views(self, result: int) -> Views:
+        """Views of a result's data that nothing was trained with."""
+        settings, seed = self.settings, self.settings.training.seed + 1
+        own = self.seen_by([result])[0][0]
+        return make_views(settings.views, own, settings.n_clusters, seed)
+
+    def evidence(self, result: int) -> Evidence | None:
+        """What speaks for the clusters that a result began with."""
+        if self.starts is None:
+            return None
+        seed, clusters = self.settings.training.seed, self.settings.n_clusters
+        start = self.starts[result if len(self.starts) > 1 else 0]
+        x = self.seen_by([result])[0][0].cpu().numpy()
+        tested = test_structure(distance_points(x, seed), clusters, seed, one_hot_blocks(x))
+        return Evidence(
+            method=start.method,
+            stability=start.stability,
+            cut=start.cut,
+            slower=tested.factor,
+            t=tested.t,
+            threshold=tested.threshold,
+            structure=tested.found,
+            rivals=start.rivals,
+        )
+
+    def kept_shares(self, result: int) -> Tensor | None:
+        """The share of the parts of the data in which each point kept its cluster: (n,)."""
+        if self.starts is None:
+            return None
+        return torch.from_numpy(self.starts[result if len(self.starts) > 1 else 0].kept)
 
     def trains_bound(self, result: int) -> bool:
         """Whether INV and PRIOR both have weight, so that the bound of Proposition 1 is trained.
@@ -244,6 +317,7 @@ class Setup:
             box=self.box,
             factors=factors,
             generator=generator,
+            start=self.start_labels(results, each) if stage.name == "clusters" else None,
             calm=calm.factor,
         )
         made: Method = METHODS[settings.method].make(context)

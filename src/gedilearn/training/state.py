@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from gedilearn.data.views import draw_views
 from gedilearn.methods.method import Batch, Forward, Method
-from gedilearn.methods.priors import Prior, fixed, make_prior
+from gedilearn.methods.priors import Prior, fixed
 from gedilearn.models.build import spend
 from gedilearn.models.energy import EnergyModel
 from gedilearn.training.generators import Generators
@@ -143,8 +143,9 @@ class TrainState:
     @classmethod
     def begin(cls, setup: Setup, generators: Generators) -> TrainState:
         """The state before the first iteration."""
-        stage, prior = first_stage(setup.settings), make_prior(setup.settings.prior)
-        results, batches = list(range(setup.n_results)), Batches.of(setup)
+        stage, results = first_stage(setup.settings), list(range(setup.n_results))
+        prior = setup.prior(results, n_contenders(setup.settings, stage))
+        batches = Batches.of(setup)
         state = cls._fresh(setup, stage, prior, batches, [], generators, results=results)
         judged = state.method.judged(state.model)
         state.kept = [Kept(judged.state_of(state.contenders(k)[0])) for k in results]
@@ -264,7 +265,7 @@ class TrainState:
         state = cls._fresh(
             setup,
             stage,
-            make_prior(settings.prior),
+            setup.prior(shared["results"], n_contenders(settings, stage)),
             batches,
             [Kept(**values) for values in shared["kept"]],
             generators,

@@ -1,0 +1,209 @@
+"""Where training begins: several clusterings of the points compete, evidence without labels decides.
+
+No method finds every kind of cluster. Slow modes of the weighted graph find what hangs together, at
+two scales; a tree finds thin and uneven shapes; a Gaussian mixture and k-means find what overlaps.
+Two things tell good ones from bad ones without labels: how little of the graph's weight they cut,
+which is INV for predictions that are certain and walks of one step, and how well they agree with
+the clusterings that the same method finds in parts of the data.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gedilearn.data.graph import neighbour_graph
+from gedilearn.data.metric import own_stream
+from gedilearn.starts.spectral import FLAT, spectral_clusters
+from gedilearn.starts.tree import tree_clusters
+from gedilearn.threads import ONE_AT_A_TIME
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+Floats = npt.NDArray[Any]
+Ints = npt.NDArray[Any]
+
+# Neighbours of the graph on which all are judged, and of a sparser one, which thin shapes need.
+NEIGHBOURS, FEW = 10, 5
+# Of more points than these, or than so many a cluster, evenly many are drawn; the others have the
+# label of the nearest of them.
+MOST_POINTS, MOST_EACH = 5_000, 60
+# Parts of the data, and their size: a clustering should not depend on a fifth of the points.
+PARTS, SHARE = 4, 0.8
+# A mixture has covariances to estimate: points for each of its clusters and columns.
+POINTS_EACH = 5
+# What is cut is compared by ratios, above this share of the weight; disagreement counts by its
+# fourth root. Chosen on 50 sets drawn for it, which are reported nowhere (docs/how-it-trains.md).
+LEAST_CUT, LEAST_DOUBT, WEIGHT = 0.005, 0.02, 0.25
+
+
+@dataclass(frozen=True)
+class Start:
+    """A clustering of the points, and what speaks for it.
+
+    labels: (n,) in 0..n_clusters-1.
+    cut: the share of the graph's weight between clusters.
+    stability: the mean adjusted mutual information with the same method's clusterings of parts of
+        the data; 1 is complete agreement.
+    kept: (n,) the share of those parts in which a point has the label that it has here.
+    method: what found it.
+    rivals: for each other method: its cut and stability.
+    """
+
+    labels: Ints
+    cut: float
+    stability: float
+    kept: Floats
+    method: str
+    rivals: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def score(self) -> float:
+        """Higher is better."""
+        doubt = 1 + LEAST_DOUBT - self.stability
+        return -float(np.log(self.cut + LEAST_CUT) + WEIGHT * np.log(doubt))
+
+
+def choose_start(x: Floats, n_clusters: int, random_state: int = 0) -> Start:
+    """The best start for points x (n, d), as distances see them."""
+    n, most = len(x), max(MOST_POINTS, MOST_EACH * n_clusters)
+    if n <= most:
+        return _choose(x, n_clusters, random_state)
+    chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
+    start = _choose(x[chosen], n_clusters, random_state)
+    near = nearest_of(x[chosen], x)
+    return Start(
+        start.labels[near], start.cut, start.stability, start.kept[near], start.method, start.rivals
+    )
+
+
+def nearest_of(landmarks: Floats, x: Floats) -> Ints:
+    """The nearest landmark of each point.  (m, d), (n, d) -> (n,)."""
+    from sklearn.metrics import pairwise_distances_argmin
+
+    with ONE_AT_A_TIME:
+        return np.asarray(pairwise_distances_argmin(x, landmarks))
+
+
+def _choose(x: Floats, n_clusters: int, random_state: int) -> Start:
+    graph = neighbour_graph(x, min(NEIGHBOURS, len(x) - 1), random_state)[0]
+    rng = own_stream(random_state)
+    size = max(round(SHARE * len(x)), min(n_clusters + 1, len(x)))
+    parts = [np.sort(rng.choice(len(x), size, replace=False)) for _ in range(PARTS)]
+    starts: list[Start] = []
+    for name, method in METHODS.items():
+        labels = method(x, graph, n_clusters, random_state)
+        if labels is None or any(agreement(labels, one.labels) == 1.0 for one in starts):
+            continue
+        starts.append(_examined(name, method, labels, x, graph, parts, random_state))
+    best = max(starts, key=lambda start: start.score)
+    rivals = {one.method: (one.cut, one.stability) for one in starts if one is not best}
+    return Start(best.labels, best.cut, best.stability, best.kept, best.method, rivals)
+
+
+def _examined(
+    name: str,
+    method: Method,
+    labels: Ints,
+    x: Floats,
+    graph: scipy.sparse.csr_matrix,
+    parts: list[Ints],
+    random_state: int,
+) -> Start:
+    """A clustering with its evidence."""
+    n_clusters = int(labels.max()) + 1
+    agreed, kept, seen = [], np.zeros(len(x)), np.zeros(len(x))
+    for part in parts:
+        again = method(x[part], None, n_clusters, random_state)
+        if again is None:
+            continue
+        agreed.append(agreement(labels[part], again))
+        kept[part] += matched(again, labels[part]) == labels[part]
+        seen[part] += 1
+    share = np.where(seen > 0, kept / np.maximum(seen, 1), 1.0)
+    stability = float(np.mean(agreed)) if agreed else 0.0
+    return Start(labels, cut_share(graph, labels), stability, share, name)
+
+
+def cut_share(graph: scipy.sparse.csr_matrix, labels: Ints) -> float:
+    """The share of the links' weight that is between clusters."""
+    links = graph.tocoo()
+    return float(links.data[labels[links.row] != labels[links.col]].sum() / links.data.sum())
+
+
+def agreement(labels: Ints, others: Ints) -> float:
+    """Adjusted mutual information: 1 for the same clusters, about 0 for unrelated ones."""
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    return float(adjusted_mutual_info_score(labels, others))
+
+
+def matched(labels: Ints, others: Ints) -> Ints:
+    """`labels`, (n,), renamed so that as many points as possible have the label in `others`."""
+    from scipy.optimize import linear_sum_assignment
+
+    size = int(max(labels.max(), others.max())) + 1
+    table = np.zeros((size, size), np.int64)
+    np.add.at(table, (labels, others), 1)
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    names = np.empty(size, np.int64)
+    names[rows] = columns
+    return np.asarray(names[labels])
+
+
+# --- methods: (points, their graph or None, n_clusters, seed) -> labels, or None if it cannot -----
+
+Method = Callable[..., "Ints | None"]
+
+
+def _modes(x: Floats, graph: Any, n_clusters: int, seed: int, neighbours: int) -> Ints | None:
+    if graph is None or neighbours != NEIGHBOURS:
+        graph = neighbour_graph(x, min(neighbours, len(x) - 1), seed)[0]
+    return spectral_clusters(graph, n_clusters, x.shape[1] <= FLAT, seed)
+
+
+def _fine_modes(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
+    return _modes(x, graph, n_clusters, seed, FEW)
+
+
+def _coarse_modes(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
+    return _modes(x, graph, n_clusters, seed, NEIGHBOURS)
+
+
+def _tree(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
+    with ONE_AT_A_TIME:
+        return tree_clusters(x, n_clusters)
+
+
+def _mixture(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
+    from sklearn.mixture import GaussianMixture
+
+    if len(x) < POINTS_EACH * n_clusters * x.shape[1]:
+        return None
+    mixture = GaussianMixture(n_clusters, reg_covar=1e-4, random_state=seed)
+    with ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of convergence: it need not be the best mixture
+        return np.asarray(mixture.fit_predict(x))
+
+
+def _means(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
+    from sklearn.cluster import KMeans
+
+    with ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fewer distinct points than clusters
+        return np.asarray(KMeans(n_clusters, n_init=3, random_state=seed).fit_predict(x))
+
+
+METHODS: dict[str, Method] = {
+    "slow modes": _coarse_modes,
+    "slow modes, fewer neighbours": _fine_modes,
+    "tree": _tree,
+    "Gaussian mixture": _mixture,
+    "k-means": _means,
+}

@@ -1,0 +1,166 @@
+"""Is there any structure? The data's slow modes beside those of data that has none.
+
+Clusters make walks on the neighbour graph slow: with c clusters, the c-th mode hardly decays. But
+any finite set has slow modes, thin and long ones above all. So the same mode is looked at in
+references of the same size whose columns are spread as those of the data, but for one thing: each
+column has a single peak. In one family the columns are independent, in another they have the rank
+correlations of the data, in a third it is principal directions that are independent and have one
+peak. Structure is what makes the data slower than all three.
+
+Columns keep their skew, their tails and their edges in the references, so that none of these counts
+as structure; gaps and several peaks in a column do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gedilearn.data.graph import neighbour_graph
+from gedilearn.data.metric import own_stream
+from gedilearn.starts.choose import NEIGHBOURS
+from gedilearn.starts.spectral import FLAT, slow_modes
+
+Floats = npt.NDArray[Any]
+Ints = npt.NDArray[Any]
+
+# Looked at: at most so many points, or so many a cluster, and references of each family.
+MOST_POINTS, MOST_EACH, REFERENCES = 600, 20, 8
+# Chance that data like a family of references passes for structured, by Student's t; and how much
+# slower the data must be at least, for no family is quite like any data.
+ERROR, FACTOR = 0.01, 1.25
+# Points in a bin of a column's histogram, at least.
+BIN = 10
+
+
+class Structure(NamedTuple):
+    """How much slower the c-th mode of the data is than in structureless references.
+
+    t: over the families, the least (mean log speed of the references - that of the data), in
+        standard errors of one more reference.
+    factor: how many times slower the data is than the slowest family, at least.
+    threshold: the t that at most `ERROR` of structureless sets exceed.
+    """
+
+    t: float
+    factor: float
+    threshold: float
+
+    @property
+    def found(self) -> bool:
+        return self.t > self.threshold and self.factor > FACTOR
+
+
+def test_structure(
+    x: Floats, n_clusters: int, random_state: int = 0, blocks: list[Ints] | None = None
+) -> Structure:
+    """Hold points x (n, d), as distances see them, against structureless references.
+
+    `blocks` are columns that belong together, those of a category: the references have whole rows
+    of them as in the data, independent of all else.
+    """
+    from scipy.stats import t as student
+
+    rng = own_stream(random_state)
+    most = max(MOST_POINTS, MOST_EACH * n_clusters)
+    if len(x) > most:
+        x = x[np.sort(rng.choice(len(x), most, replace=False))]
+    mode = min(n_clusters, len(x) - 1)
+    joint = [block for block in blocks or [] if len(block) > 1]
+    own = log_speed(x, mode)
+    t, slower = math.inf, math.inf
+    for draw in (_columns(x), _columns(x, _rank_root(x)), _directions(x)):
+        speeds = []
+        for _ in range(REFERENCES):
+            reference = draw(rng)
+            for block in joint:
+                reference[:, block] = x[rng.integers(len(x), size=len(x))][:, block]
+            speeds.append(log_speed(reference, mode))
+        error = float(np.std(speeds, ddof=1)) * math.sqrt(1 + 1 / REFERENCES)
+        t = min(t, (float(np.mean(speeds)) - own) / max(error, 1e-9))
+        slower = min(slower, float(np.mean(speeds)) - own)
+    threshold = float(student.ppf(1 - ERROR, REFERENCES - 1))
+    return Structure(t, math.exp(min(slower, 50.0)), threshold)
+
+
+def log_speed(x: Floats, mode: int) -> float:
+    """log(1 - eigenvalue) of the walk's mode of this number, from 1 on: lower is slower."""
+    graph = neighbour_graph(x, min(NEIGHBOURS, len(x) - 1))[0]
+    values, _ = slow_modes(graph, mode, x.shape[1] <= FLAT)
+    return math.log(max(1 - float(values[-1]), 1e-9))
+
+
+def unimodal(column: Floats) -> tuple[Floats, Floats]:
+    """The distribution with one peak that is nearest to a column: (quantiles, values) of points.
+
+    The heights of a histogram of equally many points a bin, made to rise up to the peak and to fall
+    behind it by isotonic regression; the peak where the squared error is least.
+    """
+    from sklearn.isotonic import isotonic_regression
+
+    n_bins = int(np.clip(len(column) // BIN, 1, round(math.sqrt(len(column)))))
+    edges = np.unique(np.quantile(column, np.linspace(0, 1, n_bins + 1)))
+    if len(edges) == 1:
+        return np.array([0.0, 1.0]), np.repeat(edges, 2)
+    counts, edges = np.histogram(column, edges)
+    width = np.diff(edges)
+    height = counts / width
+    best, least = height, math.inf
+    for peak in range(len(height) + 1):
+        fit = np.r_[
+            isotonic_regression(height[:peak], sample_weight=width[:peak]) if peak else [],
+            isotonic_regression(height[peak:], sample_weight=width[peak:], increasing=False)
+            if peak < len(height)
+            else [],
+        ]
+        error = float((width * (fit - height) ** 2).sum())
+        if error < least:
+            best, least = fit, error
+    upto = np.r_[0.0, np.cumsum(best * width)]
+    return upto / upto[-1], edges
+
+
+# --- families of references: each gives as many points as the data has, with one peak a column ----
+
+Draw = Callable[[np.random.Generator], Floats]
+
+
+def _columns(x: Floats, root: Floats | None = None) -> Draw:
+    """The data's columns, independent, or joined by normal scores with this root of correlations.
+
+    Correlations of ranks hold for columns of any distribution.
+    """
+    from scipy.special import ndtr
+
+    margins = [unimodal(column) for column in x.T]
+
+    def draw(rng: np.random.Generator) -> Floats:
+        scores = rng.normal(size=x.shape)
+        places = ndtr(scores if root is None else scores @ root.T)
+        columns = [np.interp(u, *margin) for u, margin in zip(places.T, margins, strict=True)]
+        return np.column_stack(columns)
+
+    return draw
+
+
+def _rank_root(x: Floats) -> Floats:
+    """A root of the correlations of the columns' normal scores: (d, d)."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    scores = ndtri((rankdata(x, axis=0) - 0.5) / len(x))
+    scores = (scores - scores.mean(axis=0)) / np.maximum(scores.std(axis=0), 1e-9)
+    values, vectors = np.linalg.eigh(scores.T @ scores / len(x))
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
+
+
+def _directions(x: Floats) -> Draw:
+    """Independent principal directions: a thin cloud in any direction stays thin."""
+    mean = x.mean(axis=0)
+    _, _, turn = np.linalg.svd(x - mean, full_matrices=False)
+    independent = _columns((x - mean) @ turn.T)
+    return lambda rng: np.asarray(independent(rng) @ turn + mean)
