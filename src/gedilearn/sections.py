@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from gedilearn.errors import InputError
-from gedilearn.registry import METHODS, SAMPLERS, VIEWS
+from gedilearn.registry import METHODS, VIEWS
 
 
 def is_images(shape: tuple[int, ...]) -> bool:

@@ -117,7 +117,7 @@ def neighbour_graph(
 
 def _link_weights(distance: Floats, scale: Floats, other: Floats) -> Floats:
     area = np.maximum(scale * other, np.finfo(np.float64).tiny)
-    return np.maximum(np.exp(-(distance**2) / area), LEAST)
+    return np.asarray(np.maximum(np.exp(-(distance**2) / area), LEAST))
 
 
 def with_rests(graph: scipy.sparse.csr_matrix, n_neighbors: int) -> scipy.sparse.csr_matrix:
@@ -276,19 +276,18 @@ def joined_graph(
     """
     from scipy.sparse.csgraph import connected_components
 
-    found = None
+    asked = None
     for k in dict.fromkeys((n_neighbors, *(k for k in FEWER if k < n_neighbors))):
         graph, radius = neighbour_graph(x, k, random_state)
         n_components, label = connected_components(graph, directed=False)
+        asked = asked or (graph, radius, k, label)
         sizes = np.bincount(label)
         large = sizes >= len(x) / (10 * n_clusters)
-        apart = large.sum() == n_clusters and sizes[~large].sum() <= STRAYS * len(x)
-        if found is None or apart:
-            found = graph, radius, k, label
-        if apart:
+        if large.sum() == n_clusters and sizes[~large].sum() <= STRAYS * len(x):
             break
-    graph, _, k, label = found
-    radius = found[1]
+    else:
+        assert asked is not None
+        graph, radius, k, label = asked
     n_components = int(label.max()) + 1
     if n_components > n_clusters:
         with ONE_AT_A_TIME:

@@ -1,4 +1,4 @@
-"""Where training begins: several clusterings of the points compete, evidence without labels decides.
+"""Where training begins: several clusterings compete, evidence without labels decides.
 
 No method finds every kind of cluster. Slow modes of the weighted graph find what hangs together, at
 two scales; a tree finds thin and uneven shapes; a Gaussian mixture and k-means find what overlaps.

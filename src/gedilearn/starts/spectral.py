@@ -48,11 +48,11 @@ def slow_modes(
         start = np.random.default_rng(random_state).uniform(-1, 1, n)
         try:
             shift = SHIFT if flat else None
-            values, vectors = eigsh(symmetric, n_modes, which="LM" if flat else "LA", sigma=shift, v0=start)
-        except ArpackError as error:  # some modes did not settle: those that did, and what there is
-            values, vectors = getattr(error, "eigenvalues", ()), getattr(error, "eigenvectors", ())
-            if len(values) < n_modes:
-                values, vectors = eigsh(symmetric, n_modes, sigma=SHIFT, v0=start)
+            values, vectors = eigsh(
+                symmetric, n_modes, which="LM" if flat else "LA", sigma=shift, v0=start
+            )
+        except ArpackError:  # too close together: the shift sets them apart
+            values, vectors = eigsh(symmetric, n_modes, sigma=SHIFT, v0=start)
     order = np.argsort(-values, kind="stable")
     return values[order], vectors[:, order] / root[:, None]
 

@@ -28,9 +28,7 @@ REPEATS = 4
 
 
 @torch.no_grad()
-def temperature(
-    model: EnergyModel, data: Tensor, views: WalkViews, generator: Generator
-) -> float:
+def temperature(model: EnergyModel, data: Tensor, views: WalkViews, generator: Generator) -> float:
     """What divides the logits of a network of one member on its data (n, d); at least 1."""
     index = torch.randperm(len(data), generator=generator, device=data.device)[:MOST_POINTS]
     logits = outputs(model, data).logits.to(data.device)
@@ -43,16 +41,21 @@ def temperature(
         away.append(float((data[ends[-1]] - data[index]).square().sum(1).mean().sqrt()))
         if away[-1] > 2 * DISTANCE * spread:
             break
-    nearest = min(range(len(ends)), key=lambda k: abs(math.log((away[k] or 1e-9) / (DISTANCE * spread))))
+    nearest = min(
+        range(len(ends)), key=lambda k: abs(math.log((away[k] or 1e-9) / (DISTANCE * spread)))
+    )
     own, found = logits[index], labels[ends[nearest]]
     grid = torch.logspace(0, math.log10(HOTTEST), 81).tolist()
-    return min(grid, key=lambda t: float(start(own / t, found)))
+    best: float = min(grid, key=lambda t: float(start(own / t, found)))
+    return best
 
 
 def _within(data: Tensor, labels: Tensor) -> float:
     """Root mean square distance of points from the mean of their cluster."""
     squares = torch.zeros((), dtype=data.dtype, device=data.device)
-    for label in labels.unique():
+    for label in range(int(labels.max()) + 1):
         own = data[labels == label]
+        if not len(own):
+            continue
         squares += (own - own.mean(0)).square().sum()
     return max(float((squares / len(data)).sqrt()), 1e-9)

@@ -103,7 +103,7 @@ def examine(
     The findings are measured under the views of the end of training; the gap, unless it is given,
     under the certifying ones. `target` is the prior, (clusters,); None is uniform.
     """
-    prior, gap_prior = Fixed(target), None
+    prior, gap_prior = Fixed(None if target is None else target[None]), None
     if gap is None:
         close = measure(model, data, views, prior, generator, repeats=REPEATS)
         gap, gap_prior = float(close.gap[0]), float(close.gap_prior[0])

@@ -182,8 +182,10 @@ class Setup:
         box = box.widened(settings.sampler.margin)
         starts = None
         if settings.training.start == "chosen" and view_function is None:
-            points = (distance_points(own.cpu().numpy(), seed) for own in data)
-            starts = [choose_start(own, clusters, seed) for own in points]
+            starts = [
+                choose_start(distance_points(own.cpu().numpy(), seed), clusters, seed)
+                for own in data
+            ]
         return cls(settings, fabric, data, views, box, n_results or 1, encoder, factors, starts)
 
     def seen_by(self, results: Sequence[int]) -> tuple[Tensor, Sequence[Views]]:
