@@ -45,8 +45,8 @@ class Settings(Section):
     prior: Literal["auto", "uniform"] | tuple[float, ...] = Field(
         "auto",
         description="The distribution p(y) over clusters, as proportions in any order; 'uniform' "
-        "is the paper's. 'auto' takes those of the start, or estimates them while training: clusters "
-        "of any size then count as right. For images, 'uniform' is the default.",
+        "is the paper's. 'auto' takes those of the start, or estimates them while training: "
+        "clusters of any size then count as right. For images, 'uniform' is the default.",
     )
     scaling: Literal["standard", "none"] = Field(
         "standard",

@@ -32,6 +32,7 @@ Ints = npt.NDArray[np.int32]
 # from shorter ones. Splicing one-step tables would be cheaper, but the same few sampled steps
 # would then be walked again and again: on thin shapes their chance preferences add up to a drift.
 _WALKED_LEVELS = 6
+_MAX_LOOKUPS = 1 << 26  # steps of all walks of a level; of many nodes fewer levels are walked
 
 # The scale of a place is the distance to this neighbour, and no link weighs less than that.
 LOCAL = 7
@@ -44,7 +45,7 @@ STRAYS = 0.05
 
 # Ends of single steps that are looked up for every node; of many nodes fewer, this many in all.
 _STEPS = 128
-_MAX_STEPS = 64_000_000
+_MAX_STEPS = 3_200_000
 
 # Of many nodes fewer walks are sampled: this many a level, but 32 a node, for the traces' sake.
 _MAX_WALKS = 4_000_000
@@ -98,16 +99,26 @@ def neighbour_graph(
     less than `LEAST`, and k is capped at n - 1. Of many points in many dimensions the neighbours
     are approximate (see `gedilearn.data.neighbours`).
     """
-    from scipy.sparse import csr_matrix
+    return _weighted(*_neighbours(x, n_neighbors, random_state), n_neighbors)
 
+
+def _neighbours(x: Floats, n_neighbors: int, random_state: int) -> tuple[Floats, Ints]:
+    """As many as the graph needs, and the scale of a place."""
     x = _points(x)
     if n_neighbors < 1:
         raise InputError(f"n_neighbors={n_neighbors}: the graph needs at least 1 neighbour a point")
-    n = len(x)
-    k, local = min(n_neighbors, n - 1), min(LOCAL, n - 1)
     with ONE_AT_A_TIME:
-        distance, neighbour = nearest(x, max(k, local), random_state)
-    radius, scale = distance[:, k - 1], distance[:, local - 1]
+        return nearest(x, min(max(n_neighbors, LOCAL), len(x) - 1), random_state)
+
+
+def _weighted(
+    distance: Floats, neighbour: Ints, n_neighbors: int
+) -> tuple[scipy.sparse.csr_matrix, Floats]:
+    from scipy.sparse import csr_matrix
+
+    n, found = distance.shape
+    k = min(n_neighbors, found)
+    radius, scale = distance[:, k - 1], distance[:, min(LOCAL, found) - 1]
     distance, neighbour = distance[:, :k], neighbour[:, :k]
     weight = _link_weights(distance, scale[:, None], scale[neighbour])
     row_starts = np.arange(0, n * k + 1, k)
@@ -176,7 +187,7 @@ def walk_tables(
         nonlocal last
         level = len(ends)
         traces.append(return_trace(last))
-        walked = level < _WALKED_LEVELS
+        walked = level < _WALKED_LEVELS and last.size << level <= _MAX_LOOKUPS
         last = _walk(graph, 1 << level, width, rng) if walked else _double(last, rng)
         ends.append(last[:, :kept].copy())
 
@@ -277,8 +288,9 @@ def joined_graph(
     from scipy.sparse.csgraph import connected_components
 
     asked = None
+    found = _neighbours(x, n_neighbors, random_state)
     for k in dict.fromkeys((n_neighbors, *(k for k in FEWER if k < n_neighbors))):
-        graph, radius = neighbour_graph(x, k, random_state)
+        graph, radius = _weighted(*found, k)
         n_components, label = connected_components(graph, directed=False)
         asked = asked or (graph, radius, k, label)
         sizes = np.bincount(label)
