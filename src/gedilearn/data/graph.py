@@ -10,7 +10,8 @@ formed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,7 @@ class WalkTables:
     traces: for each level the trace of the walk matrix P**(2**j), the expected number of returns
         summed over the nodes. It counts the modes that a walk of that length still tells apart.
         Exact at level 0, estimated above (see `return_trace`).
+    graph: what the walks are on, every node linked to itself too.
     """
 
     ends: torch.Tensor
@@ -76,6 +78,7 @@ class WalkTables:
     n_neighbors: int
     n_components: int
     traces: tuple[float, ...]
+    graph: scipy.sparse.csr_matrix
 
     @property
     def longest(self) -> int:
@@ -178,17 +181,15 @@ def walk_tables(
 
     width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
     kept = min(width, max(_LEAST_KEPT, _MAX_BYTES // (4 * max_levels * len(x))))
-    rng = np.random.default_rng(random_state)
-    last = _walk(graph, 1, width, rng)
+    walks = _longer_and_longer(graph, width, random_state)
+    last = next(walks)
     ends = [last[:, :kept].copy()]
     traces = [float((graph.diagonal() / np.asarray(graph.sum(axis=1)).ravel()).sum())]
 
     def lengthen() -> None:
         nonlocal last
-        level = len(ends)
         traces.append(return_trace(last))
-        walked = level < _WALKED_LEVELS and last.size << level <= _MAX_LOOKUPS
-        last = _walk(graph, 1 << level, width, rng) if walked else _double(last, rng)
+        last = next(walks)
         ends.append(last[:, :kept].copy())
 
     while traces[-1] > n_clusters + 0.5 and len(ends) < max_levels:
@@ -205,7 +206,28 @@ def walk_tables(
         n_neighbors=k,
         n_components=n_components,
         traces=tuple(traces[:levels]),
+        graph=graph,
     )
+
+
+def redrawn(tables: WalkTables, random_state: int) -> WalkTables:
+    """Other walks of the same lengths on the same graph."""
+    levels, _, width = tables.ends.shape
+    walks = _longer_and_longer(tables.graph, max(width, _LEAST_SAMPLED), random_state)
+    ends = np.stack([ends[:, :width] for ends in itertools.islice(walks, levels)])
+    return replace(tables, ends=torch.from_numpy(ends).to(tables.ends.device))
+
+
+def _longer_and_longer(
+    graph: scipy.sparse.csr_matrix, width: int, random_state: int
+) -> Iterator[Ints]:
+    """Ends (n, width) of walks of 1, 2, 4, ... steps."""
+    rng = np.random.default_rng(random_state)
+    last = _walk(graph, 1, width, rng)
+    for level in itertools.count(1):
+        yield last
+        walked = level < _WALKED_LEVELS and last.size << level <= _MAX_LOOKUPS
+        last = _walk(graph, 1 << level, width, rng) if walked else _double(last, rng)
 
 
 def surviving_modes(traces: Sequence[float]) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gedilearn.data.graph import neighbour_graph
-from gedilearn.data.metric import own_stream
+from gedilearn.data.metric import distance_points, one_hot_blocks, own_stream
 from gedilearn.starts.choose import NEIGHBOURS
 from gedilearn.starts.spectral import FLAT, slow_modes
 
@@ -33,8 +33,10 @@ MOST_POINTS, MOST_EACH, REFERENCES = 600, 20, 8
 # Chance that data like a family of references passes for structured, by Student's t; and how much
 # slower the data must be at least, for no family is quite like any data.
 ERROR, FACTOR = 0.01, 1.25
-# Points in a bin of a column's histogram, at least.
-BIN = 10
+# Points in a bin of a column's histogram, at least; bins; and how many of them may be the peak.
+BIN, MOST_BINS, PEAKS = 10, 25, 5
+# Of more columns than these, as many principal directions.
+MOST_COLUMNS = 50
 
 
 class Structure(NamedTuple):
@@ -55,13 +57,11 @@ class Structure(NamedTuple):
         return self.t > self.threshold and self.factor > FACTOR
 
 
-def test_structure(
-    x: Floats, n_clusters: int, random_state: int = 0, blocks: list[Ints] | None = None
-) -> Structure:
-    """Hold points x (n, d), as distances see them, against structureless references.
+def test_structure(x: Floats, n_clusters: int, random_state: int = 0) -> Structure:
+    """Hold points x (n, d), standardised, against structureless references.
 
-    `blocks` are columns that belong together, those of a category: the references have whole rows
-    of them as in the data, independent of all else.
+    Columns of a category belong together: the references have whole rows of them as in the data,
+    independent of all else. Of many columns, their leading principal directions are looked at.
     """
     from scipy.stats import t as student
 
@@ -69,8 +69,11 @@ def test_structure(
     most = max(MOST_POINTS, MOST_EACH * n_clusters)
     if len(x) > most:
         x = x[np.sort(rng.choice(len(x), most, replace=False))]
+    joint = [block for block in one_hot_blocks(x) if len(block) > 1]
+    x = distance_points(x, random_state)
+    if x.shape[1] > MOST_COLUMNS and not joint:
+        x = _leading(x)
     mode = min(n_clusters, len(x) - 1)
-    joint = [block for block in blocks or [] if len(block) > 1]
     own = log_speed(x, mode)
     t, slower = math.inf, math.inf
     for draw in (_columns(x), _columns(x, _rank_root(x)), _directions(x)):
@@ -98,11 +101,12 @@ def unimodal(column: Floats) -> tuple[Floats, Floats]:
     """The distribution with one peak that is nearest to a column: (quantiles, values) of points.
 
     The heights of a histogram of equally many points a bin, made to rise up to the peak and to fall
-    behind it by isotonic regression; the peak where the squared error is least.
+    behind it by isotonic regression; the peak is that of the highest bins where the squared error
+    is least.
     """
     from sklearn.isotonic import isotonic_regression
 
-    n_bins = int(np.clip(len(column) // BIN, 1, round(math.sqrt(len(column)))))
+    n_bins = int(np.clip(len(column) // BIN, 1, MOST_BINS))
     edges = np.unique(np.quantile(column, np.linspace(0, 1, n_bins + 1)))
     if len(edges) == 1:
         return np.array([0.0, 1.0]), np.repeat(edges, 2)
@@ -110,13 +114,10 @@ def unimodal(column: Floats) -> tuple[Floats, Floats]:
     width = np.diff(edges)
     height = counts / width
     best, least = height, math.inf
-    for peak in range(len(height) + 1):
-        fit = np.r_[
-            isotonic_regression(height[:peak], sample_weight=width[:peak]) if peak else [],
-            isotonic_regression(height[peak:], sample_weight=width[peak:], increasing=False)
-            if peak < len(height)
-            else [],
-        ]
+    for peak in np.argsort(-height, kind="stable")[:PEAKS]:
+        rising = isotonic_regression(height[: peak + 1], sample_weight=width[: peak + 1])
+        falling = isotonic_regression(height[peak:], sample_weight=width[peak:], increasing=False)
+        fit = np.r_[rising[:-1], max(rising[-1], falling[0]), falling[1:]]
         error = float((width * (fit - height) ** 2).sum())
         if error < least:
             best, least = fit, error
@@ -156,6 +157,12 @@ def _rank_root(x: Floats) -> Floats:
     scores = (scores - scores.mean(axis=0)) / np.maximum(scores.std(axis=0), 1e-9)
     values, vectors = np.linalg.eigh(scores.T @ scores / len(x))
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
+
+
+def _leading(x: Floats) -> Floats:
+    """Coordinates along the `MOST_COLUMNS` leading principal directions.  (n, d) -> (n, m)."""
+    _, _, turn = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
+    return np.asarray(x @ turn[:MOST_COLUMNS].T)
 
 
 def _directions(x: Floats) -> Draw:
