@@ -46,11 +46,13 @@ class Structure(NamedTuple):
         standard errors of one more reference.
     factor: how many times slower the data is than the slowest family, at least.
     threshold: the t that at most `ERROR` of structureless sets exceed.
+    step: how many times faster the next mode decays.
     """
 
     t: float
     factor: float
     threshold: float
+    step: float
 
     @property
     def found(self) -> bool:
@@ -73,8 +75,8 @@ def test_structure(x: Floats, n_clusters: int, random_state: int = 0) -> Structu
     x = distance_points(x, random_state)
     if x.shape[1] > MOST_COLUMNS and not joint:
         x = _leading(x)
-    mode = min(n_clusters, len(x) - 1)
-    own = log_speed(x, mode)
+    mode = min(n_clusters, len(x) - 2)
+    own, following = log_speeds(x, mode + 1)[-2:]
     t, slower = math.inf, math.inf
     for draw in (_columns(x), _columns(x, _rank_root(x)), _directions(x)):
         speeds = []
@@ -82,19 +84,19 @@ def test_structure(x: Floats, n_clusters: int, random_state: int = 0) -> Structu
             reference = draw(rng)
             for block in joint:
                 reference[:, block] = x[rng.integers(len(x), size=len(x))][:, block]
-            speeds.append(log_speed(reference, mode))
+            speeds.append(log_speeds(reference, mode)[-1])
         error = float(np.std(speeds, ddof=1)) * math.sqrt(1 + 1 / REFERENCES)
         t = min(t, (float(np.mean(speeds)) - own) / max(error, 1e-9))
         slower = min(slower, float(np.mean(speeds)) - own)
     threshold = float(student.ppf(1 - ERROR, REFERENCES - 1))
-    return Structure(t, math.exp(min(slower, 50.0)), threshold)
+    return Structure(t, math.exp(min(slower, 50.0)), threshold, math.exp(following - own))
 
 
-def log_speed(x: Floats, mode: int) -> float:
-    """log(1 - eigenvalue) of the walk's mode of this number, from 1 on: lower is slower."""
+def log_speeds(x: Floats, modes: int) -> list[float]:
+    """log(1 - eigenvalue) of the slowest modes of the walk, the slowest first."""
     graph = neighbour_graph(x, min(NEIGHBOURS, len(x) - 1))[0]
-    values, _ = slow_modes(graph, mode, x.shape[1] <= FLAT)
-    return math.log(max(1 - float(values[-1]), 1e-9))
+    values, _ = slow_modes(graph, modes, x.shape[1] <= FLAT)
+    return [math.log(max(1 - float(value), 1e-9)) for value in values]
 
 
 def unimodal(column: Floats) -> tuple[Floats, Floats]:

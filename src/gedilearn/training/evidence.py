@@ -29,6 +29,7 @@ class Evidence:
         structureless references of the same margins; t the same in standard errors.
     threshold: the t that at most one in a hundred structureless sets exceeds.
     structure: whether that counts as structure.
+    step: how many times faster the next mode decays, that would tell one more cluster apart.
     rivals: for each other method, its cut and stability.
     """
 
@@ -39,6 +40,7 @@ class Evidence:
     t: float
     threshold: float
     structure: bool
+    step: float
     rivals: dict[str, tuple[float, float]]
 
     @property

@@ -238,6 +238,7 @@ class Setup:
             t=tested.t,
             threshold=tested.threshold,
             structure=tested.found,
+            step=tested.step,
             rivals=start.rivals,
         )
 
