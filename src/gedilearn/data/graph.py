@@ -322,11 +322,21 @@ def joined_graph(
     else:
         assert asked is not None
         graph, radius, k, label = asked
-    n_components = int(label.max()) + 1
-    if n_components > n_clusters:
-        with ONE_AT_A_TIME:
-            graph = _bridged(x, graph, label, n_clusters, k)
-    return graph, radius, min(k, len(x) - 1), min(n_components, n_clusters)
+    n_components = min(int(label.max()) + 1, n_clusters)
+    return bridged(x, graph, n_clusters, k), radius, min(k, len(x) - 1), n_components
+
+
+def bridged(
+    x: Floats, graph: scipy.sparse.csr_matrix, most: int, n_links: int
+) -> scipy.sparse.csr_matrix:
+    """The graph of x (n, d) with at most so many components: the smallest ones are bridged."""
+    from scipy.sparse.csgraph import connected_components
+
+    n_components, label = connected_components(graph, directed=False)
+    if n_components <= most:
+        return graph
+    with ONE_AT_A_TIME:
+        return _bridged(x, graph, label, most, n_links)
 
 
 def _bridged(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.graph import neighbour_graph
+from gedilearn.data.graph import bridged, neighbour_graph
 from gedilearn.data.metric import own_stream
 from gedilearn.starts.spectral import FLAT, spectral_clusters
 from gedilearn.starts.tree import tree_clusters
@@ -165,6 +165,7 @@ Method = Callable[..., "Ints | None"]
 def _modes(x: Floats, graph: Any, n_clusters: int, seed: int, neighbours: int) -> Ints | None:
     if graph is None or neighbours != NEIGHBOURS:
         graph = neighbour_graph(x, min(neighbours, len(x) - 1), seed)[0]
+    graph = bridged(x, graph, n_clusters, neighbours)
     return spectral_clusters(graph, n_clusters, x.shape[1] <= FLAT, seed)
 
 

@@ -94,7 +94,11 @@ def test_structure(x: Floats, n_clusters: int, random_state: int = 0) -> Structu
 
 def log_speeds(x: Floats, modes: int) -> list[float]:
     """log(1 - eigenvalue) of the slowest modes of the walk, the slowest first."""
+    from scipy.sparse.csgraph import connected_components
+
     graph = neighbour_graph(x, min(NEIGHBOURS, len(x) - 1))[0]
+    if connected_components(graph, directed=False)[0] >= modes:
+        return [math.log(1e-9)] * modes
     values, _ = slow_modes(graph, modes, x.shape[1] <= FLAT)
     return [math.log(max(1 - float(value), 1e-9)) for value in values]
 
