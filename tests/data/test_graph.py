@@ -13,7 +13,15 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from gedilearn.data import graph as graph_module
-from gedilearn.data.graph import WalkTables, draw, neighbour_graph, return_trace, walk_tables
+from gedilearn.data.graph import (
+    WalkTables,
+    draw,
+    joined_graph,
+    neighbour_graph,
+    return_trace,
+    walk_tables,
+    with_rests,
+)
 from gedilearn.errors import InputError
 from helpers import SEEDED
 
@@ -33,14 +41,24 @@ def groups(sizes: list[int], distance: float, seed: int = 0) -> tuple[Array, NDA
     return rng.normal(size=(len(label), 2)) + distance * label[:, None], label
 
 
-def walk_matrix(x: Array, k: int) -> Array:
-    """The dense P, from all pairwise distances and without the sparse code."""
+def link_weights(x: Array, k: int) -> Array:
+    """The dense weights, from all pairwise distances and without the sparse code."""
     distance = pairwise_distances(x)
     np.fill_diagonal(distance, np.inf)
     near = np.zeros(distance.shape, dtype=bool)
     np.put_along_axis(near, np.argsort(distance, axis=1)[:, :k], True, axis=1)
-    linked = near | near.T | np.eye(len(x), dtype=bool)
-    return linked / linked.sum(axis=1, keepdims=True)
+    weight = np.zeros(distance.shape)
+    scale = np.sort(distance, axis=1)[:, 6]
+    for i, j in zip(*np.nonzero(near | near.T), strict=True):
+        weight[i, j] = np.exp(-(distance[i, j] ** 2) / (scale[i] * scale[j]))
+    return weight
+
+
+def walk_matrix(x: Array, k: int) -> Array:
+    """The dense P: a walk rests as often as it takes one of k links on average."""
+    weight = link_weights(x, k)
+    weight += np.diag(weight.sum(axis=1) / k)
+    return weight / weight.sum(axis=1, keepdims=True)
 
 
 def drawn_distribution(
@@ -68,11 +86,42 @@ def expected_total_variation(p: Array, samples: float) -> float:
     return float(np.sqrt(p * (1 - p) / (2 * np.pi * samples)).sum(axis=1).mean())
 
 
-def test_the_graph_links_each_point_to_its_nearest_and_to_itself() -> None:
+@pytest.mark.parametrize("k", [4, 7, 12])
+def test_links_to_the_nearest_weigh_by_their_length_in_units_of_both_places(k: int) -> None:
     x = np.random.default_rng(0).normal(size=(80, 3))
-    graph, radius = neighbour_graph(x, 7)
-    np.testing.assert_array_equal(graph.toarray(), walk_matrix(x, 7) > 0)
-    np.testing.assert_allclose(radius, np.sort(pairwise_distances(x), axis=1)[:, 7])
+    graph, radius = neighbour_graph(x, k)
+    np.testing.assert_allclose(graph.toarray(), link_weights(x, k), rtol=1e-10)
+    np.testing.assert_allclose(radius, np.sort(pairwise_distances(x), axis=1)[:, k])
+
+
+def test_weights_do_not_depend_on_units_and_no_link_weighs_nothing() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    graph, _ = neighbour_graph(x, 5)
+    np.testing.assert_allclose(neighbour_graph(1e6 * x, 5)[0].toarray(), graph.toarray(), rtol=1e-6)
+    heap = np.r_[np.zeros((20, 2)), [[1.0, 0.0]], 5 + x]  # one point beside a heap of copies
+    weights = neighbour_graph(heap, 5)[0].data
+    assert weights.min() == graph_module.LEAST and weights.max() <= 1
+
+
+def test_walks_rest_as_often_as_they_take_a_link() -> None:
+    x = np.random.default_rng(0).normal(size=(80, 3))
+    graph = with_rests(neighbour_graph(x, 7)[0], 7).toarray()
+    np.testing.assert_allclose(graph / graph.sum(axis=1, keepdims=True), walk_matrix(x, 7))
+    np.testing.assert_allclose(np.diag(graph) / graph.sum(axis=1), 1 / 8)
+
+
+def test_single_steps_take_links_as_often_as_they_weigh() -> None:
+    x, n = ring(60), 60
+    tables = walk_tables(x, 1, n_neighbors=5, width=4096, max_levels=1)
+    counts = np.zeros((n, n))
+    np.add.at(counts, (np.repeat(np.arange(n), 4096), tables.ends[0].numpy().ravel()), 1)
+    expected = 4096 * walk_matrix(x, 5)
+    linked = expected > 20
+    assert counts[expected == 0].sum() == 0
+    chi_square = ((counts - expected)[linked] ** 2 / expected[linked]).sum() / linked.sum()
+    assert chi_square < 2  # about 1, and a little more: steps are looked up among 128 of a node
+    even = 4096 * (expected > 0) / (expected > 0).sum(axis=1, keepdims=True)
+    assert ((counts - even)[linked] ** 2 / even[linked]).sum() / linked.sum() > 20
 
 
 def test_drawn_walks_follow_the_matrix_power_of_exactly_that_many_steps() -> None:
@@ -166,13 +215,12 @@ def test_walks_stay_in_their_component_and_two_far_blobs_are_two() -> None:
     assert abs(tables.traces[-1] - 2) < 0.5 + 4 * np.sqrt(2 * 2.5) / 64
 
 
-def test_neighbourhoods_grow_until_there_are_at_most_as_many_components_as_clusters() -> None:
+def test_groups_beyond_the_clusters_are_bridged_with_the_neighbours_asked_for() -> None:
     x, label = groups([12, 12, 12], 1000.0)
-    assert walk_tables(x, 3).n_neighbors == 10
+    assert walk_tables(x, 3).n_components == 3
     tables = walk_tables(x, 2)
-    assert tables.n_neighbors == 20
-    assert tables.n_components <= 2
-    # The radius is still that of the 10 neighbours asked for, not the way to the next group.
+    assert (tables.n_neighbors, tables.n_components) == (10, 2)
+    # The radius is that of 10 neighbours, not the way to the next group.
     np.testing.assert_allclose(
         tables.radius.numpy(), np.sort(pairwise_distances(x), axis=1)[:, 10], rtol=1e-5
     )
@@ -180,13 +228,27 @@ def test_neighbourhoods_grow_until_there_are_at_most_as_many_components_as_clust
     assert crossings.any()
 
 
-def test_large_far_groups_are_bridged_where_growing_would_fill_the_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fewer_neighbours_are_taken_where_clusters_are_then_components() -> None:
+    # Two rings, one above the other: along them points are 1 apart; between them it is 2.6.
+    angle, radius = np.arange(60) * (2 * np.pi / 60), 60 / (2 * np.pi)
+    one = np.c_[radius * np.cos(angle), radius * np.sin(angle), np.zeros(60)]
+    x = np.r_[one, one + np.array([0.0, 0.0, 2.6])]
+    for k in (10, 7, 5):
+        assert connected_components(neighbour_graph(x, k)[0])[0] == 1
+    graph, reach, k, n_components = joined_graph(x, 2, 10)
+    assert (k, n_components) == (4, 2)
+    label = connected_components(graph)[1]
+    assert len(set(label[:60])) == len(set(label[60:])) == 1
+    np.testing.assert_allclose(reach, np.sort(pairwise_distances(x), axis=1)[:, 4])
+    # Nothing speaks for fewer where there are not two: all is as asked for.
+    assert joined_graph(x, 3, 10)[2:] == (10, 1)
+    assert joined_graph(x, 2, 3)[2:] == (3, 2)
+
+
+def test_far_groups_are_bridged_to_the_larger_ones_beside_them() -> None:
     x, label = groups([40, 60, 60, 40], 100.0)
-    monkeypatch.setattr(graph_module, "_MAX_LINKS", 200 * 8)
     tables = walk_tables(x, 2, n_neighbors=5)
-    assert (tables.n_neighbors, tables.n_components) == (8, 2)
+    assert (tables.n_neighbors, tables.n_components) == (5, 2)
     # Groups lie on a line, so the two small outer ones join the large ones beside them.
     ends = label[tables.ends.numpy()]
     assert np.isin(ends[:, label < 2], [0, 1]).all()
@@ -207,7 +269,6 @@ def test_many_heaps_of_duplicates_are_bridged_in_few_searches(
             return self
 
     x = np.repeat(np.random.default_rng(0).normal(size=(200, 2)), 8, axis=0)
-    monkeypatch.setattr(graph_module, "_MAX_LINKS", 1)
     monkeypatch.setattr("sklearn.neighbors.NearestNeighbors", Counted)
     tables = walk_tables(x, 1, n_neighbors=3)
     assert tables.n_components == 1
@@ -236,11 +297,7 @@ def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(
     assert walk_tables(x, 1, n_neighbors=6).ends.shape[2] == 8
 
 
-@pytest.mark.parametrize("max_links", [4_000_000, 1])
-def test_a_heap_of_identical_points_is_joined_to_the_rest(
-    max_links: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(graph_module, "_MAX_LINKS", max_links)
+def test_a_heap_of_identical_points_is_joined_to_the_rest() -> None:
     x = np.r_[np.zeros((40, 2)), 5 + np.random.default_rng(0).normal(size=(40, 2))]
     tables = walk_tables(x, 1, n_neighbors=5)
     assert tables.n_components == 1
@@ -325,7 +382,7 @@ def test_strays_are_bridged_without_more_links_for_all() -> None:
     assert (ends < 60).any() and not ((ends >= 60) & (ends < 120)).any()
 
 
-def test_clusters_that_touch_get_twice_the_links() -> None:
+def test_clusters_that_touch_keep_the_links_asked_for() -> None:
     x = np.random.default_rng(0).normal(size=(300, 2))
     tables = walk_tables(x, 2, n_neighbors=5)
-    assert (tables.n_neighbors, tables.n_components) == (10, 1)
+    assert (tables.n_neighbors, tables.n_components) == (5, 1)

@@ -11,7 +11,6 @@ from gedilearn.data.views import (
     NoiseViews,
     WalkViews,
     draws_globally,
-    limit_tails,
     make_views,
 )
 from gedilearn.errors import InputError
@@ -146,30 +145,3 @@ def test_colour_images_are_mirrored_only_if_asked_for(kind: str) -> None:
 def test_views_of_the_wrong_kind_are_refused(kind: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=f"views.kind='{kind}' needs"):
         make_views(Views(kind=kind), torch.zeros(shape), 2, seed=0)
-
-
-def test_rare_large_values_do_not_decide_who_is_whose_neighbour() -> None:
-    from scipy.stats import kurtosis
-
-    torch.manual_seed(0)
-    data = torch.stack([torch.rand(400), torch.randn(400), torch.rand(400)], dim=1).double()
-    data[7, 1] = 1e4
-    limited = limit_tails(data)
-    mean, deviation = data.mean(0), data.std(0, correction=0)
-    # Uniform columns have a kurtosis of 1.8, below a Gaussian's: they stay as they are.
-    assert torch.equal(limited[:, [0, 2]], data[:, [0, 2]])
-    shorter = 3 / kurtosis(data[:, 1].numpy(), fisher=False)
-    assert shorter < 0.01
-    assert limited[7, 1] == pytest.approx(float(mean[1] + 3 * deviation[1]) * shorter, rel=1e-6)
-    inside = torch.arange(400) != 7
-    torch.testing.assert_close(limited[inside, 1], data[inside, 1] * shorter)
-
-
-def test_distances_do_not_depend_on_units() -> None:
-    data = torch.randn(200, 2, generator=torch.Generator().manual_seed(0)).double() ** 3
-    units = torch.tensor([1.0, 1000.0]).double()
-    torch.testing.assert_close(limit_tails(data * units), limit_tails(data) * units)
-
-
-def test_a_constant_column_is_no_trouble() -> None:
-    assert limit_tails(torch.ones(10, 2)).isfinite().all()

@@ -72,9 +72,15 @@ def test_its_findings_are_those_of_a_density_that_fits(fitted: GEDI) -> None:
 def test_the_density_leaves_the_clusters_as_they_are() -> None:
     x = two_gaussians(300, 0)[0]
     with_it, without = fit(x), fit(x, **{"weights.gen": 0.0})
-    np.testing.assert_array_equal(with_it.predict_proba(x), without.predict_proba(x))
+    np.testing.assert_array_equal(with_it.labels_, without.labels_)
+    np.testing.assert_array_equal(with_it.transform(x), without.transform(x))
     assert with_it.certificate_gap_ == without.certificate_gap_
     assert without.density_ is None and without.log_normaliser_ is None
+    # Probabilities of points that are no likelier than those from elsewhere go to the prior.
+    level = np.quantile(with_it.score_samples(x), 0.001)
+    inside = 1 / (1 + np.exp(level - with_it.score_samples(x)))[:, None]
+    mixed = inside * without.predict_proba(x) + (1 - inside) * with_it.prior_
+    np.testing.assert_allclose(with_it.predict_proba(x), mixed, atol=1e-3)
 
 
 def test_samples_have_the_shares_and_places_of_the_data(fitted: GEDI) -> None:

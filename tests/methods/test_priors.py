@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gedilearn.methods.priors import Estimated, Fixed, Given, make_prior, shares
+from gedilearn.methods.priors import Estimated, Fixed, Found, Given, make_prior, shares
 
 
 def logits_with_counts(*members: tuple[int, ...]) -> Tensor:
@@ -69,6 +69,26 @@ def test_an_estimate_never_lets_a_cluster_go_for_free() -> None:
 
 
 def test_settings_choose_the_prior() -> None:
-    assert isinstance(make_prior(None), Fixed) and make_prior(None).final(torch.zeros(1)) is None
+    uniform = make_prior("uniform")
+    assert isinstance(uniform, Fixed) and uniform.final(torch.zeros(1)) is None
     assert isinstance(make_prior("auto"), Estimated)
     assert isinstance(make_prior((0.5, 0.5)), Given)
+    found = torch.tensor([[0.8, 0.2]])
+    assert isinstance(make_prior("auto", found), Found)
+    assert isinstance(make_prior("uniform", found), Fixed)
+    assert isinstance(make_prior((0.5, 0.5), found), Given)
+
+
+def test_found_proportions_hold_from_first_to_last_whatever_is_predicted() -> None:
+    prior = Found(torch.tensor([[0.8, 0.2], [0.5, 0.5]]))
+    for counts in ((20, 80), (100, 0)):
+        logits = logits_with_counts(counts, counts)
+        expected = torch.tensor([[0.8, 0.2], [0.5, 0.5]])
+        torch.testing.assert_close(prior.training(logits, 0.1), expected)
+        torch.testing.assert_close(prior.final(logits), expected)
+
+
+def test_a_cluster_that_was_not_found_keeps_a_tenth_of_the_even_share() -> None:
+    prior = Found(torch.tensor([[1.0, 0.0]]))
+    target = prior.final(logits_with_counts((10, 0)))
+    torch.testing.assert_close(target, torch.tensor([[1.0, 0.05]]) / 1.05)

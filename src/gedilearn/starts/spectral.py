@@ -18,6 +18,10 @@ Ints = npt.NDArray[Any]
 FLAT = 10
 # A shift just above the largest eigenvalue, which is 1.
 SHIFT = 1 + 1e-5
+# Up to this many nodes a dense matrix is as fast.
+DENSE = 200
+# Links so weak that the parts of a graph that they join have modes as if they were apart.
+APART = 1e-8
 
 
 def spectral_clusters(
@@ -36,26 +40,57 @@ def slow_modes(
     is one of the second times D^-1/2.
     """
     from scipy.sparse import csc_matrix, diags
-    from scipy.sparse.linalg import ArpackError, eigsh
 
-    n = graph.shape[0]
     root = np.sqrt(np.asarray(graph.sum(axis=1)).ravel())
     symmetric = csc_matrix(diags(1 / root) @ graph @ diags(1 / root))
-    if n_modes >= n - 1 or n <= 200:
-        values, vectors = np.linalg.eigh(symmetric.toarray())
-        values, vectors = values[-n_modes:], vectors[:, -n_modes:]
+    start = np.random.default_rng(random_state).uniform(-1, 1, len(root))
+    if flat or len(root) <= DENSE:
+        values, vectors = _largest(symmetric, n_modes, start, SHIFT)
     else:
-        start = np.random.default_rng(random_state).uniform(-1, 1, n)
-        try:
-            shift = SHIFT if flat else None
-            values, vectors = eigsh(
-                symmetric, n_modes, which="LM" if flat else "LA", sigma=shift, v0=start
-            )
-        except ArpackError:  # too close together: the shift sets them apart, roughly
-            many = min(n - 1, 4 * n_modes + 40)
-            values, vectors = eigsh(symmetric, n_modes, sigma=SHIFT, v0=start, ncv=many, tol=1e-3)
-    order = np.argsort(-values, kind="stable")
+        values, vectors = _by_parts(symmetric, n_modes, start)
+    order = np.argsort(-values, kind="stable")[:n_modes]
     return values[order], vectors[:, order] / root[:, None]
+
+
+def _largest(
+    symmetric: scipy.sparse.csc_matrix, n_modes: int, start: Floats, shift: float | None
+) -> tuple[Floats, Floats]:
+    from scipy.sparse.linalg import ArpackError, eigsh
+
+    n = symmetric.shape[0]
+    if n_modes >= n - 1 or n <= DENSE:
+        values, vectors = np.linalg.eigh(symmetric.toarray())
+        return values[-n_modes:], vectors[:, -n_modes:]
+    try:
+        which = "LA" if shift is None else "LM"
+        values, vectors = eigsh(symmetric, n_modes, which=which, sigma=shift, v0=start)
+    except ArpackError:  # too close together: the shift sets them apart, roughly
+        many = min(n - 1, 4 * n_modes + 40)
+        values, vectors = eigsh(symmetric, n_modes, sigma=SHIFT, v0=start, ncv=many, tol=1e-3)
+    return values, vectors
+
+
+def _by_parts(
+    symmetric: scipy.sparse.csc_matrix, n_modes: int, start: Floats
+) -> tuple[Floats, Floats]:
+    """The modes of each part of a graph that falls apart, the largest parts first.
+
+    Every part has an eigenvalue 1, and without a shift the iteration misses most of those that are
+    equal.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    n_parts, part = connected_components(symmetric > APART, directed=False)
+    largest = np.argsort(-np.bincount(part), kind="stable")[:n_modes]
+    each = max(n_modes - n_parts + 1, 1)
+    values, vectors = [], []
+    for name in largest:
+        own = np.flatnonzero(part == name)
+        found, modes = _largest(symmetric[own][:, own], min(each, len(own)), start[own], None)
+        values.append(found)
+        vectors.append(np.zeros((len(part), len(found))))
+        vectors[-1][own] = modes
+    return np.concatenate(values), np.hstack(vectors)
 
 
 def pivoted_clusters(modes: Floats) -> Ints:

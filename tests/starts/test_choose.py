@@ -1,0 +1,158 @@
+"""Starts that compete: what is chosen, by what evidence, and on data of odd sizes."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.metrics import adjusted_mutual_info_score
+
+from gedilearn.data.graph import neighbour_graph
+from gedilearn.starts import choose
+from gedilearn.starts.choose import METHODS, Start, choose_start, cut_share, matched, nearest_of
+
+Array = NDArray[np.float64]
+FAR = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+
+
+def three_blobs(n: int = 240, seed: int = 0) -> tuple[Array, NDArray[np.int64]]:
+    x, y = make_blobs(n, centers=FAR, random_state=seed)
+    return x, y
+
+
+EASY = {
+    "blobs": (*three_blobs(), 3),
+    "moons": (*make_moons(300, noise=0.04, random_state=0), 2),
+    "circles": (*make_circles(300, factor=0.4, noise=0.03, random_state=0), 2),
+    "sizes of 270 and 30": (
+        *make_blobs([270, 30], centers=FAR[:2], random_state=0),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EASY)
+def test_what_hangs_together_is_found_and_found_again_in_every_part(name: str) -> None:
+    x, y, n_clusters = EASY[name]
+    start = choose_start(x, n_clusters)
+    assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)
+    assert start.stability == pytest.approx(1)
+    assert (start.kept == 1).all()
+    assert start.cut < 0.01
+    assert start.method in METHODS and start.method not in start.rivals
+
+
+def test_where_there_is_nothing_parts_of_the_data_disagree() -> None:
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    start = choose_start(x, 4)
+    assert start.stability < 0.85
+    assert 0 < start.kept.mean() < 1 and start.cut > 0.02
+
+
+def test_the_start_with_the_best_score_is_chosen_and_the_others_are_named() -> None:
+    x = make_moons(300, noise=0.12, random_state=0)[0]
+    start = choose_start(x, 2)
+    assert len(start.rivals) >= 2
+    for cut, stability in start.rivals.values():
+        assert Start(start.labels, cut, stability, start.kept, "other").score <= start.score
+
+
+def test_a_score_rises_with_stability_and_falls_with_the_cut() -> None:
+    def score(cut: float, stability: float) -> float:
+        return Start(np.zeros(2, int), cut, stability, np.ones(2), "any").score
+
+    assert score(0.01, 0.9) > score(0.02, 0.9)
+    assert score(0.01, 0.95) > score(0.01, 0.9)
+    # The documented rule: ratios of cuts above 0.005, and the fourth root of 1.02 - stability.
+    ratio = (0.025 / 0.015) * (0.12 / 0.07) ** 0.25
+    assert score(0.01, 0.95) - score(0.02, 0.9) == pytest.approx(np.log(ratio))
+
+
+def test_the_cut_is_the_share_of_the_weight_between_clusters() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    graph, labels = neighbour_graph(x, 5)[0], np.random.default_rng(1).integers(0, 3, 50)
+    weights = graph.toarray()
+    between = sum(weights[i, j] for i in range(50) for j in range(50) if labels[i] != labels[j])
+    assert cut_share(graph, labels) == pytest.approx(between / weights.sum())
+    assert cut_share(graph, np.zeros(50, int)) == 0
+
+
+def test_labels_are_renamed_as_the_best_of_all_permutations_does() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        labels, others = rng.integers(0, 4, (2, 40))
+        best = max((np.array(p)[labels] == others).sum() for p in itertools.permutations(range(4)))
+        renamed = matched(labels, others)
+        assert (renamed == others).sum() == best
+        assert adjusted_mutual_info_score(renamed, labels) == pytest.approx(1)
+
+
+def test_labels_of_fewer_clusters_can_be_renamed_too() -> None:
+    assert matched(np.array([0, 0, 1]), np.array([3, 3, 0])).tolist() == [3, 3, 0]
+    assert matched(np.array([2, 2, 1, 0]), np.array([0, 0, 1, 1])).tolist()[:2] == [0, 0]
+
+
+def test_points_keep_their_label_in_the_share_of_parts_that_kept_it() -> None:
+    # Two clouds that overlap: doubt belongs to the points between them.
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    x[:150, 0] += 2.5
+    start = choose_start(x, 2)
+    assert set(np.round(12 * start.kept)) <= set(range(13))  # of at most 4 parts: k/4, k/3, k/2
+    doubtful = np.abs(x[start.kept < 1, 0] - 1.25)
+    assert 0 < len(doubtful) < 150 and doubtful.mean() < np.abs(x[:, 0] - 1.25).mean()
+
+
+def test_the_same_seed_gives_the_same_start() -> None:
+    x = np.random.default_rng(0).normal(size=(200, 3))
+    first, again = choose_start(x, 3, 7), choose_start(x, 3, 7)
+    np.testing.assert_array_equal(first.labels, again.labels)
+    np.testing.assert_array_equal(first.kept, again.kept)
+    assert (first.cut, first.stability, first.method) == (again.cut, again.stability, again.method)
+    assert first.rivals == again.rivals
+
+
+def test_of_many_points_some_are_clustered_and_the_others_follow_the_nearest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(choose, "MOST_POINTS", 200)
+    x, y = three_blobs(2000)
+    start = choose_start(x, 3)
+    assert len(start.labels) == len(start.kept) == 2000
+    assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)
+
+
+def test_the_nearest_landmark_is_the_nearest() -> None:
+    x, marks = np.random.default_rng(0).normal(size=(50, 2)), FAR / 10
+    brute = [int(np.linalg.norm(marks - one, axis=1).argmin()) for one in x]
+    assert nearest_of(marks, x).tolist() == brute
+
+
+@pytest.mark.parametrize(
+    ("x", "n_clusters"),
+    [
+        (np.repeat(FAR, 20, axis=0), 3),
+        (np.repeat(FAR, 20, axis=0), 5),
+        (np.zeros((30, 2)), 2),
+        (np.random.default_rng(0).normal(size=(4, 2)), 3),
+        (np.random.default_rng(0).normal(size=(5, 2)), 4),
+        (np.random.default_rng(0).normal(size=(3, 1)), 2),
+        (np.random.default_rng(0).normal(size=(4, 50)), 2),
+    ],
+    ids=["heaps", "more clusters than heaps", "one heap", "4", "5", "3", "wide"],
+)
+@pytest.mark.filterwarnings("error")
+def test_few_or_equal_points_have_a_start_too(x: Array, n_clusters: int) -> None:
+    start = choose_start(x, n_clusters)
+    assert start.labels.shape == start.kept.shape == (len(x),)
+    assert start.labels.min() >= 0 and start.labels.max() < n_clusters
+    assert np.isfinite(start.score) and 0 <= start.cut <= 1
+
+
+def test_one_column_and_columns_that_never_change_are_no_trouble() -> None:
+    x, y = make_blobs(200, centers=[[0.0], [10.0]], random_state=0)
+    for points in (x, np.hstack([x, np.zeros((200, 3))])):
+        start = choose_start(points, 2)
+        assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)

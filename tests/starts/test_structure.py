@@ -1,0 +1,160 @@
+"""The test for structure: silent on data without any, not on clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import ks_2samp
+from sklearn.datasets import make_blobs, make_moons
+
+from gedilearn.data.metric import distance_points, one_hot_blocks
+from gedilearn.starts import structure
+from gedilearn.starts.structure import Structure, unimodal
+
+Array = NDArray[np.float64]
+Rng = np.random.Generator
+
+
+def checked(x: Array, n_clusters: int, seed: int = 0) -> Structure:
+    """As in training: standardised, and as distances see it."""
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    points = distance_points(x, seed)
+    return structure.test_structure(points, n_clusters, seed, one_hot_blocks(x))
+
+
+def category(rng: Rng, levels: int) -> Array:
+    return np.eye(levels)[rng.integers(0, levels, N)]
+
+
+N = 150
+STRUCTURELESS: dict[str, Callable[[Rng], Array]] = {
+    "a Gaussian": lambda r: r.normal(size=(N, 2)),
+    "a square": lambda r: r.random((N, 2)),
+    "exponentials": lambda r: r.exponential(size=(N, 2)),
+    "heavy tails": lambda r: r.standard_t(3, size=(N, 3)),
+    "a thin cloud": lambda r: r.normal(size=(N, 2)) @ np.array([[1.0, 0.95], [0.0, 0.3]]),
+    "ten columns": lambda r: r.normal(size=(N, 10)),
+    "three coins": lambda r: r.integers(0, 2, (N, 3)).astype(float),
+    "two dice": lambda r: r.integers(1, 7, (N, 2)).astype(float),
+    "rounded numbers": lambda r: r.normal(size=(N, 2)).round(),
+    "categories": lambda r: np.hstack([category(r, 3), category(r, 4), r.normal(size=(N, 1))]),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURELESS)
+def test_none_is_found_where_there_is_none(name: str) -> None:
+    found = [
+        checked(STRUCTURELESS[name](np.random.default_rng(seed)), n_clusters, seed).found
+        for seed, n_clusters in ((0, 2), (1, 3))
+    ]
+    assert found == [False, False]
+
+
+@pytest.mark.parametrize("n_clusters", [2, 3])
+def test_clusters_are_structure(n_clusters: int) -> None:
+    blobs = make_blobs(N, centers=n_clusters, cluster_std=0.7, random_state=3)[0]
+    result = checked(blobs, n_clusters)
+    assert result.found and result.t > result.threshold and result.factor > 2
+
+
+def test_moons_are_structure_though_no_column_shows_it() -> None:
+    x = make_moons(N, noise=0.05, random_state=0)[0]
+    assert checked(x, 2).found
+    rng = np.random.default_rng(0)
+    shuffled = np.column_stack([rng.permutation(column) for column in x.T])
+    assert not checked(shuffled, 2).found
+
+
+def test_about_one_in_a_hundred_structureless_sets_passes_for_structured() -> None:
+    draws = [np.random.default_rng(100 + seed).normal(size=(60, 2)) for seed in range(20)]
+    found = sum(structure.test_structure(x, 2, seed).found for seed, x in enumerate(draws))
+    assert found <= 2
+
+
+def test_structure_needs_both_the_error_rate_and_the_factor() -> None:
+    assert Structure(t=4.0, factor=2.0, threshold=3.0).found
+    assert not Structure(t=2.9, factor=2.0, threshold=3.0).found
+    assert not Structure(t=4.0, factor=1.2, threshold=3.0).found
+    # Student's t with 7 degrees of freedom, 8 references: one in a hundred is above 2.998.
+    assert checked(np.random.default_rng(0).normal(size=(30, 2)), 2).threshold == pytest.approx(
+        2.998, abs=1e-3
+    )
+
+
+def test_of_many_points_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def counted(x: Array, mode: int) -> float:
+        seen.append(len(x))
+        return 0.0
+
+    monkeypatch.setattr(structure, "log_speed", counted)
+    rng = np.random.default_rng(0)
+    structure.test_structure(rng.normal(size=(5000, 2)), 2)
+    assert set(seen) == {600} and len(seen) == 1 + 3 * 8
+    seen.clear()
+    structure.test_structure(rng.normal(size=(5000, 2)), 50)
+    assert set(seen) == {1000}
+
+
+def test_one_column_constant_columns_and_three_points_are_no_trouble() -> None:
+    rng = np.random.default_rng(0)
+    for x in (rng.normal(size=(60, 1)), np.c_[rng.normal(size=60), np.ones(60)]):
+        assert not structure.test_structure(x, 2).found
+    assert np.isfinite(structure.test_structure(rng.normal(size=(3, 2)), 2).t)
+    assert not structure.test_structure(np.ones((20, 2)), 2).found
+
+
+# --- references ----------------------------------------------------------------------------------
+
+
+def heights(column: Array) -> Array:
+    quantiles, values = unimodal(column)
+    return np.asarray(np.diff(quantiles) / np.diff(values))
+
+
+def draws(column: Array, n: int) -> Array:
+    return np.asarray(np.interp(np.random.default_rng(1).random(n), *unimodal(column)))
+
+
+def test_a_column_of_two_peaks_has_one_in_the_reference() -> None:
+    rng = np.random.default_rng(0)
+    for seed in range(5):
+        column = np.r_[rng.normal(size=150), rng.normal(8, 1, 150 + 30 * seed)]
+        steps = np.diff(heights(column))
+        signs = np.sign(steps[np.abs(steps) > 1e-9])
+        assert (np.diff(signs) <= 0).all()  # up, then down, never up again
+
+
+@pytest.mark.parametrize("name", ["exponential", "normal", "uniform"])
+def test_a_column_of_one_peak_stays_as_it_is(name: str) -> None:
+    column = getattr(np.random.default_rng(0), name)(size=1000)
+    assert ks_2samp(draws(column, 1000), column).pvalue > 0.05
+
+
+def test_a_column_of_two_peaks_does_not_stay_as_it_is() -> None:
+    rng = np.random.default_rng(0)
+    column = np.r_[rng.normal(size=500), rng.normal(8, 1, 500)]
+    assert ks_2samp(draws(column, 1000), column).pvalue < 1e-6
+
+
+def test_a_constant_column_stays_constant() -> None:
+    assert (draws(np.full(50, 3.0), 20) == 3.0).all()
+
+
+def test_categories_keep_their_rows_in_the_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x = np.hstack([category(rng, 3), rng.normal(size=(N, 1))])
+    seen = []
+
+    def kept(x: Array, mode: int) -> float:
+        seen.append(x)
+        return 0.0
+
+    monkeypatch.setattr(structure, "log_speed", kept)
+    structure.test_structure(x, 2, 0, one_hot_blocks(x))
+    for reference in seen[1:]:
+        assert (reference[:, :3].sum(axis=1) == 1).all()
