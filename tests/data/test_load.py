@@ -263,7 +263,7 @@ def test_the_fast_and_the_careful_way_agree_with_pandas(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     frame.to_csv(path, index=False)
     fast = load(path).x
-    monkeypatch.setattr(tables, "_plain_numbers", lambda *_: None)
+    monkeypatch.setattr(tables, "plain_numbers", lambda *_: None)
     np.testing.assert_array_equal(fast, frame.to_numpy())
     np.testing.assert_array_equal(load(path).x, fast)
 
