@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils.validation import validate_data
@@ -15,6 +16,8 @@ from gedilearn.data.columns import Columns
 from gedilearn.data.frames import as_table, of_rows
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
+
+Self = TypeVar("Self", bound="Inputs")
 
 
 class LeftOut(UserWarning):
@@ -45,6 +48,17 @@ class Inputs(Arguments):
         if isinstance(X, Table):
             return self._plain(X, reset)
         return self._checked(X, reset)
+
+    def on_points(self: Self) -> Self:
+        """The same model for rows of a table that are encoded already."""
+        columns = getattr(self, "columns_", None)
+        if columns is None:
+            return self
+        model = copy.copy(self)
+        model.columns_ = None
+        model.n_features_in_ = columns.width
+        model.feature_names_in_ = np.array(columns.names, dtype=object)
+        return model
 
     def scaling(self, data: np.ndarray, kind: str) -> Scaling:
         """Between the units of validated data and those of the network."""

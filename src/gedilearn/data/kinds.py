@@ -57,15 +57,14 @@ def is_plain(table: Table, options: Options) -> bool:
     """Whether all columns are numbers without gaps or IDs: points as they are."""
     if options != Options():
         return False
-    plain = all(
-        column.kind in ("number", "boolean") and not column.missing.any()
-        for column in table.columns
-    )
-    return plain and not any(
-        _looks_like_id(name, column)
-        for name, column in zip(table.names, table.columns, strict=True)
-        if table.named and column.kind == "number"
-    )
+    for name, raw in zip(table.names, table.columns, strict=True):
+        column = raw.typed()
+        is_number = column.kind == "number" or (column.kind == "boolean" and column is raw)
+        if not is_number or column.missing.any():
+            return False
+        if table.named and column.kind == "number" and _looks_like_id(name, column):
+            return False
+    return True
 
 
 def _check_names(table: Table, options: Options, where: str) -> None:

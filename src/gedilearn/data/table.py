@@ -50,6 +50,10 @@ class Column:
 
     def typed(self) -> Column:
         """Text that is all numbers, truth values or dates as such."""
+        return self._typed
+
+    @cached_property
+    def _typed(self) -> Column:
         if self.kind != "text" or self.is_category:
             return self
         present = [value for value in dict.fromkeys(self.values) if value is not None]
@@ -114,6 +118,15 @@ class Column:
         found[:] = plain
         found[self.missing] = None
         return found
+
+    def written(self) -> np.ndarray:
+        """As a file should have it: text as it was, whole numbers without a point."""
+        if self.kind == "boolean":
+            return self.objects()
+        if self.kind != "number" or self.values.dtype.kind != "f" or self.missing.any():
+            return self.values
+        is_whole = (self.values == np.round(self.values)) & (np.abs(self.values) < 2**53)
+        return self.values.astype(np.int64) if is_whole.all() else self.values
 
     def take(self, rows: np.ndarray) -> Column:
         """Some of the cells."""

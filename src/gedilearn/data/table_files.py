@@ -23,7 +23,7 @@ from gedilearn.data.tables import (
     records,
 )
 from gedilearn.errors import InputError
-from gedilearn.files import check_size, reading
+from gedilearn.files import check_size
 
 _WORD = 120  # bytes that a cell takes which is unlike all others of its column, beside its text
 _ROWS = 10_000  # after which the size is looked at
@@ -35,17 +35,17 @@ def read_whole(path: Path, expected: Collection[str] = (), as_text: bool = False
     expected: names that, if the first line of a text has them all, make it a header
     as_text: whether cells of text are kept as they were written, 01 as 01
     """
-    with reading(path):
-        if path.suffix.lower() == ".parquet":
-            return _of_parquet(path)
-        delimiter = DELIMITERS[path.suffix.lower()]
-        head = read_head(path, delimiter, set(expected))
-        if not as_text and (numbers := plain_numbers(path, delimiter, head)) is not None:
-            columns = [Column("number", column) for column in numbers.T]
-        else:
-            columns = _text_columns(path, delimiter, head)
+    if path.suffix.lower() == ".parquet":
+        return _of_parquet(path)
+    delimiter = DELIMITERS[path.suffix.lower()]
+    head = read_head(path, delimiter, set(expected))
+    if not as_text and (numbers := plain_numbers(path, delimiter, head)) is not None:
+        columns = [Column("number", column) for column in numbers.T]
+    else:
+        columns = _text_columns(path, delimiter, head)
     names = head.names or [f"column {k + 1}" for k in range(len(head.first))]
-    return Table(distinct(names), tuple(columns), named=head.names is not None)
+    named = head.names is not None and len(set(names)) == len(names)
+    return Table(distinct(names), tuple(columns), named)
 
 
 def _text_columns(path: Path, delimiter: str, head: Head) -> list[Column]:
