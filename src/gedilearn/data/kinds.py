@@ -93,10 +93,10 @@ def _decide(name: str, raw: Column, asked_kind: Kind | None, asked: bool, where:
     if n_distinct == 1:
         return Decided(name, "drop", column, "constant")
     if kind == "category":
-        if asked_kind is None and not asked and present == n_distinct:
-            return Decided(name, "id", column, "no two values alike: taken for an ID")
         if asked_kind is None:
             _check_few_typos(column, n_distinct, where)
+            if present == n_distinct:
+                return Decided(name, "id", column, "no two values alike: taken for an ID")
             if n_distinct > present / 2:
                 words = f"{n_distinct} different values in {present} cells: taken for free text"
                 return Decided(name, "drop", column, words)
