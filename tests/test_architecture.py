@@ -20,6 +20,7 @@ ROOMS = [
     "evaluation",
     "panels",
     "estimator",
+    "inputs",
     "arguments",
     "presets",
     "training",

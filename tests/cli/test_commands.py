@@ -103,10 +103,10 @@ def test_fit_does_what_the_estimator_does(run, points):
     assert [int(row["cluster"]) for row in rows] == labels.tolist()
 
 
-def test_labels_come_with_their_confidence(run, model, points):
+def test_labels_come_with_their_probability(run, model, points):
     rows = rows_of((run / "labels.csv").read_text())
     np.testing.assert_allclose(
-        [float(row["confidence"]) for row in rows], model.predict_proba(points).max(1), rtol=1e-6
+        [float(row["probability"]) for row in rows], model.predict_proba(points).max(1), rtol=1e-6
     )
 
 
@@ -180,7 +180,7 @@ def test_several_processes_must_be_told_their_folder(points, here, monkeypatch):
 def test_predict_in_a_pipe_is_csv(run, table, model, points):
     result = gedi("predict", run, table)
     rows = rows_of(result.stdout)
-    assert list(rows[0]) == ["row", "cluster", "confidence"]
+    assert list(rows[0]) == ["row", "cluster", "probability", "outlier"]
     assert [int(row["cluster"]) for row in rows] == model.predict(points).tolist()
     assert result.stderr == ""
 

@@ -48,7 +48,7 @@ PHASES = {
     "model": "gedilearn.estimator.GEDI.save",
     "preview": "gedilearn.training.run_directory.RunDirectory.write_preview",
     "summary": "gedilearn.training.run_directory.RunDirectory.write_summary",
-    "labels": "gedilearn.cli.fit.write_csv",
+    "labels": "gedilearn.cli.fit.write_columns",
 }
 
 

@@ -111,10 +111,10 @@ class Run:
         return is_finite and "encoder" not in self.config.objects
 
     def model(self) -> GEDI:
-        """The fitted model."""
+        """The fitted model, for points as the preview has them."""
         from gedilearn.estimator import GEDI
 
-        return GEDI.load(self._existing(self.files.model))
+        return GEDI.load(self._existing(self.files.model)).on_points()
 
     def _existing(self, file: Path) -> Path:
         if not file.exists():

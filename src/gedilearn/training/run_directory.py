@@ -7,7 +7,7 @@
     model.safetensors    the result, once there is one
     preview.safetensors  up to 2,000 of the points with their labels, for figures
     summary.json         the result in numbers and words; the last file that a fit writes
-    labels.csv           the cluster of each point, written by `gedi fit`
+    labels.csv           the cluster of each row and what names the row, written by `gedi fit`
     figures/, report.html               written by `gedi report`
     evaluation/                         written by `gedi evaluate`, see `EvaluationFolder`
     tensorboard/                        the metrics once more, on request
