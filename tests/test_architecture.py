@@ -22,6 +22,7 @@ ROOMS = [
     "estimator",
     "arguments",
     "presets",
+    "explanation",
     "training",
     "density",
     "methods",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gedilearn.arguments import Arguments, seed_of
-from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape
+from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape, of_tensor
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
+from gedilearn.explanation import Explanation, explain_result, keep
 from gedilearn.files import RESTORE, reading
 from gedilearn.settings import Settings
 from gedilearn.training.config import read_config, settings_of
@@ -204,20 +206,14 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     ) -> Self:
         scaling = Scaling.of(data, settings.scaling)
         scaled = torch.from_numpy(scaling.apply(data))
-        (result,) = train(
-            scaled,
-            settings,
-            run=directory,
-            verbose=self.verbose,
-            encoder=self.encoder_object(),
-            view_function=self.view_function(),
-        )
+        own: Any = {"encoder": self.encoder_object(), "view_function": self.view_function()}
+        (result,) = train(scaled, settings, run=directory, verbose=self.verbose, **own)
         self.adopt(result, scaling, result.labels(scaled))
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
             self.save(directory.model, overwrite=True)
-            directory.write_preview(data, self.labels_)
+            keep(directory, result, scaling, data, self.feature_names())
             directory.write_summary(self.summary())
         return self
 
@@ -304,6 +300,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         x = self.prepare(X)
         return self.result_.diagnose(x, self.view_function())
 
+    def explain(self, X: Any, names: Sequence[str] | None = None) -> Explanation:
+        """Why each cluster is one: what sets it apart, its typical, doubtful and unusual rows.
+
+        Columns go by `names`, or by those seen in `fit`, or by their number. `str` gives it in
+        words, `to_json` in plain values.
+        """
+        self.prepare(X)
+        names = self.feature_names() if names is None else names
+        return explain_result(self.result_, self.scaling_, self.validate(X), names)
+
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
         check_is_fitted(self)
@@ -326,7 +332,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
             "objects": self.objects(),
             "scaling": self.scaling_.to_json(),
             "n_features_in": self.n_features_in_,
-            "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
+            "feature_names_in": self.feature_names() or [],
             "summary": self.summary(),
         }
         save_model(path, tensors, header)
@@ -364,29 +370,20 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         """Whether a fit has come to its end: one that was refused has left its traces too."""
         return hasattr(self, "result_")
 
+    def feature_names(self) -> list[str] | None:
+        """Those seen in `fit`, if there were any."""
+        return self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None
+
     def validate(self, X: Any, reset: bool = False) -> np.ndarray:
         """X as an array of numbers, or one line that says what is wrong with it.
 
         Its columns must be those seen in `fit`, unless `reset`.
         """
         if isinstance(X, Tensor):
-            try:
-                X = X.detach().cpu().numpy()
-            except (RuntimeError, TypeError):  # sparse, without values, bfloat16
-                raise InputError(
-                    f"X is a tensor of {X.dtype} ({X.layout}, {X.device}), which NumPy cannot "
-                    "hold: give a dense one, of float32 for instance"
-                ) from None
+            X = of_tensor(X, "X")
         try:
-            array = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype="numeric",
-                allow_nd=True,
-                ensure_all_finite=False,
-                ensure_min_samples=2 if reset else 1,
-            )
+            least: Any = {"ensure_min_samples": 2 if reset else 1, "ensure_all_finite": False}
+            array = validate_data(self, X, reset=reset, dtype="numeric", allow_nd=True, **least)
         except ValueError as error:
             raise InputError(" ".join(str(error).split())) from None
         return as_numbers(array, "X")
