@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
 
@@ -132,9 +133,8 @@ def _compare_block(x: np.ndarray, labels: np.ndarray, n_clusters: int) -> tuple[
     n, scaling = len(x), Scaling.fit(x)
     z = (x.astype(np.float64) - scaling.offset) / scaling.scale
     z -= z.mean(0)  # a huge offset leaves some rounding
-    member = np.zeros((n_clusters, n))
-    member[labels, np.arange(n)] = 1
-    size = member.sum(1)[:, None]
+    member = csr_array((np.ones(n), (labels, np.arange(n))), shape=(n_clusters, n))
+    size = np.bincount(labels, minlength=n_clusters).astype(np.float64)[:, None]
     total = member @ z
     with np.errstate(divide="ignore", invalid="ignore"):
         mean, others = total / size, (total.sum(0) - total) / (n - size)

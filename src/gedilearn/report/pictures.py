@@ -6,13 +6,15 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gedilearn.report.markup import text
 
 LARGEST = 96  # pixels a side
-MOST_PIXELS = 1_500_000  # of all strips of a page: about a megabyte
+MOST_PIXELS = 1_000_000  # of all strips of a page: about a megabyte, if they are noise
+SHARP = 32  # pixels a side; smaller ones are kept to the pixel
 SHEET_SIDE = 28
 SHEET_COLUMNS = 40
 MOST_ON_SHEET = 1_000
@@ -56,9 +58,10 @@ class Pictures:
         for i, tile in enumerate(tiles):
             start = i * (width + GAP)
             whole[:, start : start + width, :3], whole[:, start : start + width, 3] = tile, 255
+        kind = "PNG" if max(height, width) <= SHARP else "WEBP"
         factor = max(1, round(56 / height))  # of the page's pixels for each of the picture's
         return (
-            f'<img alt="{text(name)}" src="{_url(Image.fromarray(whole), "PNG")}" '
+            f'<img alt="{text(name)}" src="{_url(Image.fromarray(whole), kind)}" '
             f'width="{whole.shape[1] * factor}" height="{height * factor}">'
         )
 
@@ -99,9 +102,9 @@ def _resized(tile: np.ndarray, side: int, exactly: bool = False) -> np.ndarray:
     return square
 
 
-def _url(image: object, kind: str) -> str:
+def _url(image: Any, kind: str) -> str:
     content = io.BytesIO()
-    options = {"quality": 80} if kind == "JPEG" else {"optimize": True}
-    image.save(content, kind, **options)  # type: ignore[attr-defined]
+    options: Any = {"PNG": {"optimize": True}, "JPEG": {"quality": 70}, "WEBP": {"quality": 80}}
+    image.save(content, kind, **options[kind])
     coded = base64.b64encode(content.getvalue()).decode("ascii")
     return f"data:image/{kind.lower()};base64,{coded}"
