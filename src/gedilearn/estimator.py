@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from gedilearn.data.arrays import Scaling, check_enough, check_same_shape
 from gedilearn.data.columns import Columns
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
+from gedilearn.explanation import Explanation, explain_result, keep
 from gedilearn.files import RESTORE, reading
 from gedilearn.inputs import Inputs
 from gedilearn.settings import Settings
@@ -214,20 +216,14 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
     ) -> Self:
         scaling = self.scaling(data, settings.scaling)
         scaled = torch.from_numpy(scaling.apply(data))
-        (result,) = train(
-            scaled,
-            settings,
-            run=directory,
-            verbose=self.verbose,
-            encoder=self.encoder_object(),
-            view_function=self.view_function(),
-        )
+        own: Any = {"encoder": self.encoder_object(), "view_function": self.view_function()}
+        (result,) = train(scaled, settings, run=directory, verbose=self.verbose, **own)
         self.adopt(result, scaling, result.labels(scaled))
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
             self.save(directory.model, overwrite=True)
-            directory.write_preview(data, self.labels_)
+            keep(directory, result, scaling, data, self.feature_names())
             directory.write_summary(self.summary())
         return self
 
@@ -328,6 +324,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         x = self.prepare(X)
         return self.result_.diagnose(x, self.view_function())
 
+    def explain(self, X: Any, names: Sequence[str] | None = None) -> Explanation:
+        """Why each cluster is one: what sets it apart, its typical, doubtful and unusual rows.
+
+        Columns go by `names`, or by those seen in `fit`, or by their number. `str` gives it in
+        words, `to_json` in plain values.
+        """
+        self.prepare(X)
+        names = self.feature_names() if names is None else names
+        return explain_result(self.result_, self.scaling_, self.validate(X), names)
+
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
         check_is_fitted(self)
@@ -352,7 +358,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
             "scaling": self.scaling_.to_json(),
             "columns": self.columns_ and self.columns_.to_json(),
             "n_features_in": self.n_features_in_,
-            "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
+            "feature_names_in": self.feature_names() or [],
             "summary": self.summary(),
         }
         save_model(path, tensors, header)
@@ -393,6 +399,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a fit has come to its end: one that was refused has left its traces too."""
         return hasattr(self, "result_")
+
+    def feature_names(self) -> list[str] | None:
+        """Those seen in `fit`, if there were any."""
+        return self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None
 
     def prepare(self, X: Any) -> Tensor:
         """New data in the network's units, checked."""

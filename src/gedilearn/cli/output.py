@@ -103,6 +103,16 @@ class Screen:
         else:
             self.table(heads, rows, lines)
 
+    def words(self, content: dict[str, Any], text: str) -> None:
+        """A result in words: `content` as JSON if that was asked for, or else the text.
+
+        Characters that a terminal would obey are left out: names of columns may hold any.
+        """
+        if self.json:
+            self.content(content)
+        elif not self.quiet and is_first_process():
+            print("".join(c if c.isprintable() or c == "\n" else " " for c in text))
+
     def give(self, result: Result, out: Path | None) -> None:
         """To the file `out`, or else to stdout: JSON, a short table, or CSV in a pipe."""
         if not is_first_process():

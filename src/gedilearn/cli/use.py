@@ -1,4 +1,4 @@
-"""Commands on fitted models: `predict`, `score`, `sample`, `diagnose`, `evaluate`, `report`."""
+"""Commands on fitted models: `predict`, `score`, `sample`, `diagnose`, `evaluate`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from gedilearn.cli.app import (
     Probe,
     Quiet,
     Run,
-    RunFolder,
     Seed,
     Size,
     SkipBroken,
@@ -281,17 +280,3 @@ def evaluate(
     screen.show(result, ("measure", "value", "beside it"), rows, lines)
     if not screen.json:
         screen.message(f"written in {out}: {', '.join(result['files'])}")
-
-
-@app.command()
-def report(run: RunFolder, quiet: Quiet = False) -> None:
-    """Write the report of a run, an HTML page with figures.
-
-    Both are made from the run directory alone, and are written into it.
-
-    \b
-    gedi report gedi-runs/points-1
-    """
-    from gedilearn.report.page import write_report
-
-    Screen(quiet=quiet).message(f"report: {write_report(run)}")
