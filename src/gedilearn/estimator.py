@@ -16,10 +16,9 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from gedilearn.arguments import seed_of
-from gedilearn.data.arrays import Scaling, check_enough, check_same_shape
+from gedilearn.data.arrays import Scaling, check_enough
 from gedilearn.data.columns import Columns
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
@@ -223,7 +222,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
             self.save(directory.model, overwrite=True)
-            keep(directory, result, scaling, data, self.feature_names())
+            keep(directory, result, scaling, data, self.encoded_names())
             directory.write_summary(self.summary())
         return self
 
@@ -331,7 +330,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         words, `to_json` in plain values.
         """
         self.prepare(X)
-        names = self.feature_names() if names is None else names
+        names = self.encoded_names() if names is None else names
         return explain_result(self.result_, self.scaling_, self.validate(X), names)
 
     def summary(self) -> dict[str, Any]:
@@ -399,14 +398,3 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a fit has come to its end: one that was refused has left its traces too."""
         return hasattr(self, "result_")
-
-    def feature_names(self) -> list[str] | None:
-        """Those seen in `fit`, if there were any."""
-        return self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None
-
-    def prepare(self, X: Any) -> Tensor:
-        """New data in the network's units, checked."""
-        check_is_fitted(self)
-        array = self.validate(X)
-        check_same_shape(array, self.point_shape_, "X")
-        return torch.from_numpy(self.scaling_.apply(array)).to(self.box_.low.dtype)

@@ -7,15 +7,17 @@ import warnings
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+import torch
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gedilearn.arguments import Arguments
-from gedilearn.data.arrays import Scaling, as_numbers
+from gedilearn.data.arrays import Scaling, as_numbers, check_same_shape, of_tensor
 from gedilearn.data.columns import Columns
 from gedilearn.data.frames import as_table, of_rows
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
+from gedilearn.sampling.langevin import Box
 
 Self = TypeVar("Self", bound="Inputs")
 
@@ -28,6 +30,10 @@ class Inputs(Arguments):
     """Checks data, and keeps how the columns of a table are read: `columns_`, None for numbers."""
 
     columns_: Columns | None
+    feature_names_in_: np.ndarray
+    point_shape_: tuple[int, ...]
+    scaling_: Scaling
+    box_: Box
 
     def validate(self, X: Any, reset: bool = False) -> np.ndarray:
         """X as an array of numbers, or one line that says what is wrong with it.
@@ -36,7 +42,7 @@ class Inputs(Arguments):
         frame that are not all numbers are encoded, see `data.columns`.
         """
         if isinstance(X, Tensor):
-            X = _array(X)
+            X = of_tensor(X, "X")
         table = as_table(X)
         if reset:
             self.columns_ = None
@@ -64,6 +70,22 @@ class Inputs(Arguments):
         """Between the units of validated data and those of the network."""
         columns = getattr(self, "columns_", None)
         return Scaling.of(data, kind) if columns is None else columns.scaling(data, kind)
+
+    def feature_names(self) -> list[str] | None:
+        """Those of the columns seen in `fit`, if they had any."""
+        return self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None
+
+    def encoded_names(self) -> list[str] | None:
+        """Those of the columns that the network sees: of a category, one for each level."""
+        columns = getattr(self, "columns_", None)
+        return self.feature_names() if columns is None else columns.names
+
+    def prepare(self, X: Any) -> Tensor:
+        """New data in the network's units, checked."""
+        check_is_fitted(self)
+        array = self.validate(X)
+        check_same_shape(array, self.point_shape_, "X")
+        return torch.from_numpy(self.scaling_.apply(array)).to(self.box_.low.dtype)
 
     def _encoded(self, X: Any, table: Table | None, columns: Columns, reset: bool) -> np.ndarray:
         if reset:
@@ -123,13 +145,3 @@ class Inputs(Arguments):
         except ValueError as error:
             raise InputError(" ".join(str(error).split())) from None
         return as_numbers(array, "X")
-
-
-def _array(X: Tensor) -> np.ndarray:
-    try:
-        return np.asarray(X.detach().cpu().numpy())
-    except (RuntimeError, TypeError):  # sparse, without values, bfloat16
-        raise InputError(
-            f"X is a tensor of {X.dtype} ({X.layout}, {X.device}), which NumPy cannot hold: give a "
-            "dense one, of float32 for instance"
-        ) from None
