@@ -21,8 +21,8 @@ REACH = 3.0
 # Kurtosis of a Gaussian.
 GAUSSIAN = 3.0
 
-# Largest deviation of a column of two values, where that of others is 1. A category of m levels comes as m
-# such columns: at this one it weighs about as much as one number.
+# Largest deviation of a column of two values, where that of others is 1. A category of m levels
+# comes as m such columns: at this one it weighs about as much as one number.
 TWO_VALUED = 0.5
 
 
