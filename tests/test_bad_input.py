@@ -108,9 +108,14 @@ def test_values_that_are_not_finite_are_refused_with_their_rows(value):
         GEDI(2).fit(x)
 
 
-def test_missing_cells_are_refused_with_their_lines():
-    Path("x.csv").write_text("a,b\n1,2\n,3\n4,nan\n")
-    assert "rows 3, 4" in fit_refusal("x.csv")
+def test_missing_cells_are_refused_where_no_column_has_two_values_beside_them():
+    Path("x.csv").write_text("a,b\n1,2\n,2\n,nan\n")
+    assert "'a' (constant), 'b' (constant)" in fit_refusal("x.csv")
+
+
+def test_infinite_cells_of_a_table_are_refused_with_column_and_row():
+    Path("x.csv").write_text("a,b\n1,2\n,3\n4,inf\n")
+    assert "column 'b': infinite in row 2" in fit_refusal("x.csv")
 
 
 @pytest.mark.parametrize(
@@ -123,9 +128,9 @@ def test_wrong_shapes_are_refused(shape):
         GEDI(2).fit(np.zeros(shape))
 
 
-def test_text_columns_are_refused_by_name():
-    Path("x.csv").write_text("a,colour\n1,red\n2,blue\n")
-    assert "'colour'" in fit_refusal("x.csv")
+def test_text_that_is_of_no_use_is_refused():
+    Path("x.csv").write_text("name,colour\nann,red\nbob,red\n")
+    assert "'name' (no two values alike: taken for an ID), 'colour'" in fit_refusal("x.csv")
     np.save("x.npy", np.array([["a", "b"], ["c", "d"]]))
     assert "not numbers" in fit_refusal("x.npy")
     with pytest.raises(ValueError, match=r"."):

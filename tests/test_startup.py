@@ -32,7 +32,7 @@ def loaded(code: str) -> set[str]:
         ["gedi", "--help"],
         ["gedi", "--version"],
         *(["gedi", name, "--help"] for name in ("fit", "resume", "predict", "sample", "demo")),
-        *(["gedi", name, "--help"] for name in ("choose", "evaluate", "report")),
+        *(["gedi", name, "--help"] for name in ("choose", "evaluate", "explain", "report")),
         ["gedi", "data", "get", "--help"],
         ["gedi", "reproduce", "landscape", "--help"],
     ],

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gedilearn.errors import InputError
 from gedilearn.presets import preset as preset_values
 from gedilearn.sections import Schedule
-from gedilearn.settings import Settings, assign, flat, resolve
+from gedilearn.settings import Settings, Table, assign, flat, resolve
 
 # Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
 NAMED = {
@@ -98,25 +98,43 @@ class Arguments(BaseEstimator):  # type: ignore[misc]
 
     def resolve(self, shape: tuple[int, ...]) -> Settings:
         """All settings for data of this shape: the preset, changed by `settings` and arguments."""
+        values, given = self._values()
+        if self.random_state is not None or "training.seed" not in given:
+            assign(values, "training.seed", seed_of(self.random_state))
+        return self._resolved(values, shape)
+
+    def table_options(self, shape: tuple[int, ...]) -> Table:
+        """How the columns of a table are to be read; draws no seed."""
+        return self._resolved(self._values()[0], shape).table
+
+    def _values(self) -> tuple[dict[str, Any], set[str]]:
+        """Nested values without a seed, and the dotted names of those that were given."""
         settings = self.settings or {}
         if not isinstance(settings, Mapping):
             raise InputError(f"settings={settings!r}: give a mapping of dotted names to values")
-        named = {
+        given = dict(settings) | {path: getattr(self, name) for path, name in self._named().items()}
+        values = preset_values(self.preset, given.get("method")) if self.preset else {}
+        for path, value in given.items():
+            assign(values, path, value)
+        return values, set(given)
+
+    def _named(self) -> dict[str, str]:
+        """The arguments that are given and stand for settings, by the names of these."""
+        return {
             path: name
             for name, path in NAMED.items()
             if getattr(self, name) is not None and not _is_object(name, getattr(self, name))
         }
-        given = dict(settings) | {path: getattr(self, name) for path, name in named.items()}
-        values = preset_values(self.preset, given.get("method")) if self.preset else {}
-        for path, value in given.items():
-            assign(values, path, value)
-        if self.random_state is not None or "training.seed" not in given:
-            assign(values, "training.seed", seed_of(self.random_state))
+
+    def _resolved(self, values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
         try:
             return resolve(values, shape)
         except InputError as error:
             message = str(error)
-            for path, name in named.items():  # in the words of the caller: w_gen, not weights.gen
+            for (
+                path,
+                name,
+            ) in self._named().items():  # in the caller's words: w_gen, not weights.gen
                 message = message.replace(f"{path}=", f"{name}=")
             raise InputError(message) from None
 

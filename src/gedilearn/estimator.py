@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,14 +15,16 @@ from sklearn.base import (
     ClusterMixin,
     TransformerMixin,
 )
-from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
+from sklearn.utils.validation import check_is_fitted
 
-from gedilearn.arguments import Arguments, seed_of
-from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape
+from gedilearn.arguments import seed_of
+from gedilearn.data.arrays import Scaling, check_enough
+from gedilearn.data.columns import Columns
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
+from gedilearn.explanation import Explanation, explain_result, keep
 from gedilearn.files import RESTORE, reading
+from gedilearn.inputs import Inputs
 from gedilearn.settings import Settings
 from gedilearn.training.config import read_config, settings_of
 from gedilearn.training.environment import check_machine
@@ -36,7 +39,7 @@ from gedilearn.writing import is_first_process
 Self = TypeVar("Self", bound="GEDI")
 
 
-class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Arguments):  # type: ignore[misc]
+class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inputs):  # type: ignore[misc]
     """Clusters unlabelled data with a neural network, and says whether to trust the result.
 
     One ordinary network is trained with the sum of three terms: GEN (the classifier read as an
@@ -128,6 +131,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         The trained network, a torch module.
     point_shape_ : tuple of int
         Shape of a point: (columns,), or (channels, height, width).
+    columns_ : Columns or None
+        How the columns of a table are read and encoded; None where all are numbers.
     scaling_ : Scaling
         The map between the data's units and the network's.
     settings_ : Settings
@@ -152,8 +157,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     def fit(self: Self, X: Any, y: Any = None) -> Self:
         """Cluster `X`: (n_samples, n_features), or images (n_samples, channels, height, width).
 
-        Arrays, tensors and data frames will do; `y` is ignored. With `run_dir`, the folder must be
-        new or empty and receives the run; continue an interrupted one with `GEDI.resume`.
+        Arrays, tensors and data frames will do, these with dates, categories and missing cells
+        too; `y` is ignored. With `run_dir`, the folder must be new or empty and receives the run;
+        continue an interrupted one with `GEDI.resume`.
         """
         return self.fit_run(X, self.run_dir)
 
@@ -167,7 +173,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         for name in config.objects:
             if name not in others:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
-        model = cls()
+        model = cls.from_settings(settings_of(run_dir, config, config.data.shape))
         data = model.validate(X, reset=True)
         settings = settings_of(run_dir, config, data.shape)
         fitted_as = cls.from_settings(settings, run_dir=run_dir, **others)
@@ -207,22 +213,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     def _train(
         self: Self, data: np.ndarray, settings: Settings, directory: RunDirectory | None
     ) -> Self:
-        scaling = Scaling.of(data, settings.scaling)
+        scaling = self.scaling(data, settings.scaling)
         scaled = torch.from_numpy(scaling.apply(data))
-        (result,) = train(
-            scaled,
-            settings,
-            run=directory,
-            verbose=self.verbose,
-            encoder=self.encoder_object(),
-            view_function=self.view_function(),
-        )
+        own: Any = {"encoder": self.encoder_object(), "view_function": self.view_function()}
+        (result,) = train(scaled, settings, run=directory, verbose=self.verbose, **own)
         self.adopt(result, scaling, result.labels(scaled))
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         if directory is not None and is_first_process():
             self.save(directory.model, overwrite=True)
-            directory.write_preview(data, self.labels_)
+            keep(directory, result, scaling, data, self.encoded_names())
             directory.write_summary(self.summary())
         return self
 
@@ -304,21 +304,34 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         cluster: int | None = None,
         steps: int | None = None,
         random_state: Any = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[Any, np.ndarray]:
         """New points, in the data's units, and their clusters; of one `cluster`, if it is given.
 
+        Of a table that is not all numbers, the points are its rows: a `Table` with `to_pandas`.
         Vectors are drawn by their weights near the data and moved by `steps` Langevin steps (20)
         that Metropolis's rule corrects; images are short runs from the base, as in training.
         Without a base: chains of `steps` steps (500) from uniform points of the data's box.
         """
         check_is_fitted(self)
         position = self.result_.sample(n_samples, steps, seed_of(random_state), cluster)
-        return self.scaling_.undo(position.numpy()), self.result_.labels(position)
+        points = self.scaling_.undo(position.numpy())
+        rows = points if self.columns_ is None else self.columns_.inverse(points)
+        return rows, self.result_.labels(position)
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
         x = self.prepare(X)
         return self.result_.diagnose(x, self.view_function())
+
+    def explain(self, X: Any, names: Sequence[str] | None = None) -> Explanation:
+        """Why each cluster is one: what sets it apart, its typical, doubtful and unusual rows.
+
+        Columns go by `names`, or by those seen in `fit`, or by their number. `str` gives it in
+        words, `to_json` in plain values.
+        """
+        self.prepare(X)
+        names = self.encoded_names() if names is None else names
+        return explain_result(self.result_, self.scaling_, self.validate(X), names)
 
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
@@ -342,8 +355,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
             "settings": json.loads(self.settings_.model_dump_json()),
             "objects": self.objects(),
             "scaling": self.scaling_.to_json(),
+            "columns": self.columns_ and self.columns_.to_json(),
             "n_features_in": self.n_features_in_,
-            "feature_names_in": getattr(self, "feature_names_in_", np.array([])).tolist(),
+            "feature_names_in": self.feature_names() or [],
             "summary": self.summary(),
         }
         save_model(path, tensors, header)
@@ -364,12 +378,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
         with reading(path, RESTORE, ours=True):
             result = Result.read(settings, tensors, header.summary, encoder)
             scaling, names = Scaling.from_json(header.scaling), header.feature_names_in
-            width = len(result.box.low)
+            columns = header.columns and Columns.from_json(header.columns)
+            width = len(columns.all) if columns else len(result.box.low)
+            if columns and (columns.width,) != tuple(result.box.low.shape):
+                raise ValueError("columns of other data")
             if header.n_features_in != width or len(names) not in (0, width):
                 raise ValueError("n_features_in or feature_names_in of other data")
             if scaling.offset.shape != Scaling.shape(tuple(result.box.low.shape)):
                 raise ValueError("scaling of other data")
         model.adopt(result, scaling, tensors["labels"].numpy())
+        model.columns_ = columns or None
         model.n_features_in_ = header.n_features_in
         if names:
             model.feature_names_in_ = np.array(names, dtype=object)
@@ -380,37 +398,3 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Argu
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a fit has come to its end: one that was refused has left its traces too."""
         return hasattr(self, "result_")
-
-    def validate(self, X: Any, reset: bool = False) -> np.ndarray:
-        """X as an array of numbers, or one line that says what is wrong with it.
-
-        Its columns must be those seen in `fit`, unless `reset`.
-        """
-        if isinstance(X, Tensor):
-            try:
-                X = X.detach().cpu().numpy()
-            except (RuntimeError, TypeError):  # sparse, without values, bfloat16
-                raise InputError(
-                    f"X is a tensor of {X.dtype} ({X.layout}, {X.device}), which NumPy cannot "
-                    "hold: give a dense one, of float32 for instance"
-                ) from None
-        try:
-            array = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype="numeric",
-                allow_nd=True,
-                ensure_all_finite=False,
-                ensure_min_samples=2 if reset else 1,
-            )
-        except ValueError as error:
-            raise InputError(" ".join(str(error).split())) from None
-        return as_numbers(array, "X")
-
-    def prepare(self, X: Any) -> Tensor:
-        """New data in the network's units, checked."""
-        check_is_fitted(self)
-        array = self.validate(X)
-        check_same_shape(array, self.point_shape_, "X")
-        return torch.from_numpy(self.scaling_.apply(array)).to(self.box_.low.dtype)

@@ -28,6 +28,24 @@ from gedilearn.sections import (
 )
 
 
+class Table(Section):
+    """How the columns of a table are read: docs/tables.md."""
+
+    columns: tuple[str, ...] | None = Field(
+        None, description="Names of the columns that are used; None: all that are of use."
+    )
+    kinds: dict[str, Literal["number", "boolean", "date", "category", "id", "drop"]] = Field(
+        {},
+        description="What columns are taken for, by name, where that is not to be found out: "
+        "number, boolean, date, category, id (kept beside the clusters, not used) or drop.",
+    )
+    impute: Literal["median", "mean", "most_frequent"] = Field(
+        "median",
+        description="What missing numbers and dates become. Missing categories and truth values "
+        "become their shares, or the most frequent with 'most_frequent'.",
+    )
+
+
 class Settings(Section):
     """All of it; `settings_type` adds the sections of methods."""
 
@@ -45,14 +63,15 @@ class Settings(Section):
     prior: Literal["auto", "uniform"] | tuple[float, ...] = Field(
         "auto",
         description="The distribution p(y) over clusters, as proportions in any order; 'uniform' "
-        "is the paper's. 'auto' takes those of the start, or estimates them while training: clusters "
-        "of any size then count as right. For images, 'uniform' is the default.",
+        "is the paper's. 'auto' takes those of the start, or estimates them while training: "
+        "clusters of any size then count as right. For images, 'uniform' is the default.",
     )
     scaling: Literal["standard", "none"] = Field(
         "standard",
         description="'standard': columns to mean 0 and deviation 1, images to [-1, 1]; 'none': "
         "data as it comes.",
     )
+    table: Table = Table()
     network: Network = Network()
     views: Views = Views()
     weights: Weights = Weights()

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import sys
 import types
@@ -103,10 +104,10 @@ def test_fit_does_what_the_estimator_does(run, points):
     assert [int(row["cluster"]) for row in rows] == labels.tolist()
 
 
-def test_labels_come_with_their_confidence(run, model, points):
+def test_labels_come_with_their_probability(run, model, points):
     rows = rows_of((run / "labels.csv").read_text())
     np.testing.assert_allclose(
-        [float(row["confidence"]) for row in rows], model.predict_proba(points).max(1), rtol=1e-6
+        [float(row["probability"]) for row in rows], model.predict_proba(points).max(1), rtol=1e-6
     )
 
 
@@ -180,7 +181,7 @@ def test_several_processes_must_be_told_their_folder(points, here, monkeypatch):
 def test_predict_in_a_pipe_is_csv(run, table, model, points):
     result = gedi("predict", run, table)
     rows = rows_of(result.stdout)
-    assert list(rows[0]) == ["row", "cluster", "confidence"]
+    assert list(rows[0]) == ["row", "cluster", "probability", "outlier"]
     assert [int(row["cluster"]) for row in rows] == model.predict(points).tolist()
     assert result.stderr == ""
 
@@ -458,8 +459,41 @@ def test_load_by_columns_takes_those_and_no_others(table, points):
     np.testing.assert_array_equal(dataset.x, points[:, [2, 0]])
 
 
-def test_a_report_is_written_into_the_run(run):
+def test_a_report_is_written_into_the_run(run, monkeypatch):
     told = gedi("report", run).stderr
     page = Path(run, "report.html")
     assert str(page) in told and "verdict" in page.read_text().lower()
     assert Path(run, "figures", "training.png").exists()
+    opened = []
+    for works in (True, False):
+        monkeypatch.setattr("webbrowser.open", lambda url, works=works: opened.append(url) or works)
+        told = gedi("report", run, "--open").stderr
+        assert ("no browser was found" in told) == (not works)
+    assert opened == [page.absolute().as_uri()] * 2
+
+
+def test_explain_says_what_the_model_says_of_the_data_of_the_fit(run, model, points, table, here):
+    expected = model.explain(points, NAMES)
+    assert gedi("explain", run).stdout == f"{expected}\n"
+    assert gedi("explain", run, table).stdout == f"{expected}\n"
+    assert "cluster 0: " in str(expected) and "width" in str(expected)
+    content = json.loads(gedi("explain", run, "--json").stdout)
+    assert [c["size"] for c in content["clusters"]] == [c.size for c in expected.clusters]
+    assert content["columns"] == NAMES
+    np.save("part.npy", points[:9])
+    part = json.loads(gedi("explain", run / "model.safetensors", "part.npy", "--json").stdout)
+    assert part["n_samples"] == 9 and part["columns"] == ["column 0", "column 1", "column 2"]
+
+
+def test_explain_refuses_what_it_cannot_read_in_one_line(run, tmp_path):
+    for arguments in ((tmp_path,), (run, "nothing.csv"), (run, "--size", "8"), ("nowhere",)):
+        said = gedi("explain", *arguments, code=2).stderr
+        assert said.startswith("error: ") and said.count("\n") == 1
+
+
+def test_explain_prints_no_character_that_a_terminal_would_obey(run, tmp_path):
+    other = Path(shutil.copytree(run, tmp_path / "run"))
+    profile = other / "profile.json"
+    profile.write_text(profile.read_text().replace("width", "wi\\u001b[31mdth"))
+    shown = gedi("explain", other).stdout
+    assert "\x1b" not in shown and "wi [31mdth" in shown

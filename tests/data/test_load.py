@@ -263,7 +263,7 @@ def test_the_fast_and_the_careful_way_agree_with_pandas(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     frame.to_csv(path, index=False)
     fast = load(path).x
-    monkeypatch.setattr(tables, "_plain_numbers", lambda *_: None)
+    monkeypatch.setattr(tables, "plain_numbers", lambda *_: None)
     np.testing.assert_array_equal(fast, frame.to_numpy())
     np.testing.assert_array_equal(load(path).x, fast)
 
@@ -511,14 +511,18 @@ def test_sub_folders_are_classes(tmp_path):
     assert load(tmp_path).y.tolist() == [0, 0, 1]
 
 
-def test_unclear_folders_are_refused(tmp_path):
+def test_folders_are_read_to_any_depth_and_classes_are_those_at_the_top(tmp_path):
     assert "without images" in refusal(tmp_path)
     picture(tmp_path / "cat" / "deep" / "a.png")
-    assert "without images" in refusal(tmp_path)
+    assert load(tmp_path).y.tolist() == ["cat"]
     picture(tmp_path / "cat" / "a.png")
-    assert "one level deep" in refusal(tmp_path)
+    picture(tmp_path / "dog" / "a.png")
+    (tmp_path / "cat" / "loop").symlink_to(tmp_path, target_is_directory=True)
+    data = load(tmp_path)
+    assert data.y.tolist() == ["cat", "cat", "dog"]
+    assert data.paths == ("cat/a.png", "cat/deep/a.png", "dog/a.png")
     picture(tmp_path / "a.png")
-    assert "both beside and inside" in refusal(tmp_path)
+    assert load(tmp_path).y is None
 
 
 def test_the_first_two_images_of_different_size_are_named(tmp_path):

@@ -26,7 +26,15 @@ RUNS = [
 ]
 FILES = [
     *("o.csv", "o.npy", "o.json", "o.txt", "o", "", "t/x.npy", "no/o.csv", "t", "\udcff.csv"),
-    *("o.CSV", "a" * 300 + ".csv", "/proc/o.csv", "./-.csv", "t/x.npy/o.csv", "file.csv"),
+    *(
+        "o.parquet",
+        "o.CSV",
+        "a" * 300 + ".csv",
+        "/proc/o.csv",
+        "./-.csv",
+        "t/x.npy/o.csv",
+        "file.csv",
+    ),
 ]
 FOLDERS = ["o", "o/p", "t", "t/run", "t/x.npy", "t/x.npy/o", "\udcff", "a" * 300, "/proc/o"]
 SIZES = ["8", "8x8", "0", "x", "8x", "-1", "99999999", "4096x4096", "٣x3"]
@@ -40,9 +48,15 @@ COMMANDS: dict[str, tuple[list[list[str]], list[str], dict[str, list[Any]]]] = {
         [DATA],
         ["-k", "2", *tiny.options()],
         {"--out": FOLDERS, "--seed": NUMBERS, "--inits": NUMBERS, "-k": NUMBERS, "--set": SETS}
-        | {"--label-column": NAMES, "--size": SIZES, "--skip-broken": YES, "--json": YES},
+        | {"--label-column": NAMES, "--size": SIZES, "--skip-broken": YES, "--json": YES}
+        | {"--drop": NAMES, "--columns": NAMES, "--id-column": NAMES, "--impute": ["mean", "no"]}
+        | {"--categorical": NAMES, "--numeric": NAMES, "--keep-columns": YES},
     ),
-    "predict": ([RUNS, DATA], [], {"--out": FILES, "--proba": YES, "--json": YES, "--size": SIZES}),
+    "predict": (
+        [RUNS, DATA],
+        [],
+        {"--out": FILES, "--proba": YES, "--json": YES, "--size": SIZES, "--keep-columns": YES},
+    ),
     "score": (
         [RUNS, DATA],
         [],

@@ -101,6 +101,7 @@ claims = st.builds(
 
 CELLS = [
     *("0", "1", "-2.5", "3e2", "1e999", "nan", "", " ", "inf", "text", "1_000", "1,5", "0x10"),
+    *("2024-02-30", "1.1.2024", "9999-12-31T23:59-23:59", "0000-01-01", "yes", "NA", "9" * 25),
     *('"', '"a"', '"1\n2"', "é", "\ufeff1", "1" * 400, "\0", "=1+1", "٣"),
 ]
 cells = st.sampled_from(CELLS[:3]) | st.sampled_from(CELLS)
@@ -115,6 +116,9 @@ def tables(draw: Any, mark: str) -> bytes:
     sound = draw(st.booleans())
     rng = np.random.default_rng(draw(st.integers(0, 9)))
     rows = [[f"{value:.3f}" for value in row] for row in rng.normal(0, 3, (height, width))]
+    if draw(st.booleans()):  # a column of a few words, or of dates
+        words = draw(st.lists(cells, min_size=1, max_size=4))
+        rows = [[*row[1:], words[k % len(words)]] for k, row in enumerate(rows)]
     for _ in range(0 if sound else draw(st.integers(1, 3))):
         if rows:
             row = rows[draw(st.integers(0, 30)) % height]

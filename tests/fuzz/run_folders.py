@@ -86,6 +86,8 @@ COMMANDS: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("diagnose", f"{RUN}/model.safetensors", DATA), ()),
     (("evaluate", RUN, "--samples", "4", "--steps", "1"), (f"{RUN}/evaluation",)),
     (("evaluate", RUN, "--samples", "0", "--probe", "none", "--json"), (f"{RUN}/evaluation",)),
+    (("explain", RUN), ()),
+    (("explain", f"{RUN}/model.safetensors", DATA, "--json"), ()),
     (("report", RUN), (f"{RUN}/report.html", f"{RUN}/figures")),
 ]
 RESUMES = [("resume", RUN), ("resume", RUN, "--json"), ("resume", RUN, "--data", DATA)]

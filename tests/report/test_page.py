@@ -1,5 +1,7 @@
 import base64
+import hashlib
 import json
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from safetensors.torch import load_file, save_file
 
 from gedilearn.errors import InputError
 from gedilearn.report import page
@@ -84,22 +87,21 @@ def change_config(run: Path, **changes: object) -> None:
     (run / "config.yaml").write_text(yaml.safe_dump(config | changes))
 
 
-def test_the_report_embeds_real_figures(fitted: Path, tmp_path: Path) -> None:
+def test_the_report_writes_the_figures_beside_it(fitted: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(fitted, tmp_path / "run"))
     path = write_report(run)
     assert path == run / "report.html"
-    sources = [a["src"] or "" for tag, a in Parsed(path.read_text()).elements if tag == "img"]
-    embedded = [base64.b64decode(s.removeprefix("data:image/png;base64,")) for s in sources]
     drawn = [(run / "figures" / name).read_bytes() for name in ("training.png", "clusters.png")]
-    assert embedded == drawn
     assert all(content.startswith(b"\x89PNG") for content in drawn)
 
 
 def test_the_verdict_comes_first(run: Path) -> None:
-    text = Parsed(write_report(run).read_text()).text
+    text = Parsed(write_report(run).read_text().split("</style>")[1]).text
     verdict = read_summary(run)["verdict"]
     assert verdict in text
-    assert text.index("Not certified") < text.index(verdict) < text.index("Findings")
+    parts = ("Not certified", verdict, "Map", "Cluster 0", "How sure", "samples", "Training and")
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize(
@@ -122,16 +124,37 @@ def test_the_verdict_is_in_plain_words(
     diagnosis = {"findings": findings, "gap": gap, "tol": 0.01}
     change_summary(run, certified=certified, gap=gap, diagnosis=diagnosis)
     html = write_report(run).read_text()
-    assert f"<strong>{head}</strong>" in html
+    assert f'<h2 id="verdict">{head}</h2>' in html
     assert ('class="verdict good"' in html) == (head == "Certified")
+
+
+@pytest.mark.parametrize("grade", ["supported", "doubtful", "no structure found"])
+def test_a_grade_is_the_head_of_what_is_not_certified(run: Path, grade: str) -> None:
+    findings = {"findings": [], "gap": 0.5, "tol": 0.01}
+    figures = [{"cluster": k, "trust": 0.25 + k, "size": 1} for k in range(3)]
+    more = {"grade": grade, "stability": 0.8125, "clusters": figures}
+    change_summary(run, certified=False, gap=0.5, diagnosis=findings, **more)
+    html = write_report(run).read_text()
+    assert f'<h2 id="verdict">{grade.capitalize()}</h2>' in html
+    assert ('class="verdict good"' in html) == (grade == "supported")
+    assert "0.812" in html
+    assert all(f"Trust {0.25 + k}" in html for k in range(3))
+
+
+@pytest.mark.parametrize(
+    "odd", [{"grade": ["x"]}, {"clusters": 3}, {"clusters": [1, 2, 3]}, {"stability": None}]
+)
+def test_odd_figures_of_a_later_version_are_left_out(run: Path, odd: dict) -> None:
+    change_summary(run, **odd)
+    assert "Not certified" in write_report(run).read_text()
 
 
 def test_every_finding_is_listed_with_its_number_and_threshold(run: Path) -> None:
     parsed = Parsed(write_report(run).read_text())
     for finding in read_summary(run)["diagnosis"]["findings"]:
         (row,) = (row for row in parsed.rows if row[0] == finding["name"])
-        assert float(row[1]) == pytest.approx(finding["value"], rel=1e-3)
-        assert float(row[2]) == pytest.approx(finding["threshold"], rel=1e-3)
+        assert float(row[1].replace(",", "")) == pytest.approx(finding["value"], rel=1e-3)
+        assert float(row[2].replace(",", "")) == pytest.approx(finding["threshold"], rel=1e-3)
         assert row[3] == ("ok" if finding["ok"] else "not ok")
         assert row[4].startswith(finding["words"])
 
@@ -142,7 +165,7 @@ def test_gap_tolerance_sizes_version_and_fingerprint_are_there(run: Path) -> Non
     assert f"{summary['gap']:.4g}" in parsed.text
     assert "0.002" in parsed.text
     for cluster, size in enumerate(summary["cluster_sizes"]):
-        assert [str(cluster), str(size), f"{size / 60:.1%}"] in parsed.rows
+        assert f"Cluster {cluster} {size} rows, " in parsed.text
     assert config["data"]["fingerprint"] in parsed.text
     assert f"gedi-learn {config['version']}" in parsed.text
     assert f"in {summary['seconds']} seconds" in parsed.text
@@ -184,23 +207,36 @@ def test_text_from_files_stays_text(run: Path) -> None:
     )
     finding = {"name": HOSTILE, "value": 1, "threshold": 1, "ok": False, "words": HOSTILE}
     diagnosis = {"findings": [finding | {"mode": HOSTILE}], "gap": 1, "tol": 1}
-    change_summary(run, verdict=HOSTILE, diagnosis=diagnosis)
+    change_summary(run, verdict=HOSTILE, diagnosis=diagnosis, clusters=[{HOSTILE: 1}] * 3)
     event = {"time": HOSTILE, "kind": HOSTILE, "message": HOSTILE, "iteration": HOSTILE}
     (run / "events.jsonl").write_text(json.dumps(event) + "\n")
+    profile = (run / "profile.json").read_text()
+    named = json.loads(profile.replace('"column 1"', json.dumps(HOSTILE)))
+    for cluster in named["clusters"]:
+        cluster["words"] = HOSTILE
+    (run / "profile.json").write_text(json.dumps(named | {"warnings": [HOSTILE]}))
     html = write_report(run).read_text()
     hostile = Parsed(html)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&quot;" in html
     assert HOSTILE in hostile.text
-    assert {tag for tag, _ in hostile.elements} <= {tag for tag, _ in clean.elements}
-    allowed = {"charset", "class", "content", "http-equiv", "lang", "name", "scope", "alt", "src"}
+    assert {tag for tag, _ in hostile.elements} <= {tag for tag, _ in clean.elements} | {"li", "ul"}
+    assert sum(tag == "script" for tag, _ in hostile.elements) == 2
+    known = {name for _, attributes in clean.elements for name in attributes}
     for _, attributes in hostile.elements:
-        assert attributes.keys() <= allowed
+        assert attributes.keys() <= known
+        assert not any(name.startswith("on") for name in attributes)
         assert (attributes.get("src") or "data:image/png").startswith("data:image/png")
+        assert (attributes.get("href") or "#").startswith("#")
+    (told,) = re.findall(r'<script type="application/json" id="points">(.*?)</script>', html)
+    assert HOSTILE[:39] in json.loads(told)["names"][1]
 
 
 def test_the_page_asks_for_nothing_from_outside(run: Path) -> None:
     html = write_report(run).read_text()
     assert "default-src 'none'" in html
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'\"" in html  # this script, and no other
     assert "http://" not in html
     assert "https://" not in html
     assert "url(" not in html
@@ -224,6 +260,79 @@ def test_a_setting_that_is_none_is_shown_as_it_is(run: Path, name: str, text: st
     )
     page = write_report(run).read_text()
     assert f"training.{name}" in page
+
+
+def test_a_card_says_what_the_profile_says(run: Path) -> None:
+    html = write_report(run).read_text()
+    parsed, profile = Parsed(html), json.loads((run / "profile.json").read_text())
+    for cluster in profile["clusters"]:
+        words = cluster["words"][:1].upper() + cluster["words"][1:]
+        assert f'id="cluster-{cluster["cluster"]}"' in html and words in parsed.text
+        for kind, name in (("typical", "typical"), ("doubtful", "least certain")):
+            for row in cluster[kind]:
+                assert any(line[:2] == [name, str(row["row"])] for line in parsed.rows)
+
+
+def test_warnings_of_the_profile_stand_with_the_verdict(run: Path) -> None:
+    file = run / "profile.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"warnings": ["one column alone"]}))
+    text = Parsed(write_report(run).read_text()).text
+    assert text.index("Not certified") < text.index("one column alone") < text.index("Map")
+
+
+def test_a_run_of_an_earlier_version_has_a_page_without_profiles(run: Path) -> None:
+    (run / "profile.json").unlink()
+    tensors = load_file(run / "preview.safetensors")
+    save_file({k: tensors[k] for k in ("points", "labels")}, run / "preview.safetensors")
+    parsed = Parsed(write_report(run).read_text())
+    assert "earlier version" in parsed.text
+    for cluster, size in enumerate(read_summary(run)["cluster_sizes"]):
+        assert any(row[:2] == [str(cluster), str(size)] for row in parsed.rows)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("profile.json", "{"),
+        ("profile.json", "[]"),
+        ("profile.json", '{"n_samples": 60}'),
+        ("preview.safetensors", "none"),
+    ],
+)
+def test_damage_is_named_in_one_line(run: Path, file: str, content: str) -> None:
+    (run / file).write_text(content)
+    with pytest.raises(InputError, match=file) as caught:
+        write_report(run)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("rows", lambda t: t + 1000),
+        ("rows", lambda t: t[:-1].clone()),
+        ("log_density", lambda t: t[:, None].clone()),
+        ("features", lambda t: t[:-1].clone()),
+        ("labels", lambda t: t + 3),
+        ("points", lambda t: t[:, :2].clone()),
+    ],
+)
+def test_a_preview_of_other_data_is_refused(run: Path, name: str, change: object) -> None:
+    file = run / "preview.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {name: change(tensors[name])}, file)  # type: ignore[operator]
+    with pytest.raises(InputError, match="preview"):
+        write_report(run)
+
+
+def test_a_profile_of_another_run_is_refused(run: Path) -> None:
+    file = run / "profile.json"
+    content = json.loads(file.read_text())
+    first, second = content["clusters"][:2]
+    first["size"], second["size"] = first["size"] - 1, second["size"] + 1
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="other clusters"):
+        write_report(run)
 
 
 def test_a_run_without_a_result_is_refused_in_one_line(run: Path, tmp_path: Path) -> None:

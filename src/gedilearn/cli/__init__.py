@@ -7,6 +7,7 @@ from gedilearn.cli.app import app, main
 from gedilearn.cli import fit as fit
 from gedilearn.cli import prepare as prepare
 from gedilearn.cli import use as use
+from gedilearn.cli import look as look
 from gedilearn.cli import reproduce as reproduce
 
 __all__ = ["app", "main"]

@@ -158,7 +158,8 @@ OutFile = Annotated[
     typer.Option(
         metavar="FILE",
         callback=check_out,
-        help="Write here instead of to the screen: .csv, .npy or .json. Never overwrites.",
+        help="Write here instead of to the screen: .csv, .parquet, .npy or .json. Never "
+        "overwrites.",
     ),
 ]
 Size = Annotated[

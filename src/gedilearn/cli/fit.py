@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,13 +19,22 @@ from gedilearn.cli.app import (
     changes,
     interruptible,
 )
-from gedilearn.cli.output import Screen, write_csv
+from gedilearn.cli.output import Screen, write_columns
+from gedilearn.cli.table_options import (
+    Categorical,
+    Columns,
+    Drop,
+    IdColumn,
+    Impute,
+    KeepColumns,
+    Numeric,
+    table_settings,
+)
 from gedilearn.errors import InputError
 from gedilearn.registry import METHODS
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from gedilearn.cli.rows import Rows
     from gedilearn.estimator import GEDI
 
 
@@ -75,6 +84,13 @@ def fit(
             metavar="[auto|cpu|cuda|mps]", help="Where to train; auto takes a GPU if there is one."
         ),
     ] = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    id_column: IdColumn = None,
+    categorical: Categorical = None,
+    numeric: Numeric = None,
+    impute: Impute = None,
+    keep_columns: KeepColumns = False,
     size: Size = None,
     skip_broken: SkipBroken = False,
     as_json: AsJson = False,
@@ -84,20 +100,31 @@ def fit(
 
     Trains a network and writes a run directory. It holds the model, the cluster of each row
     (labels.csv), the settings, and all that gedi resume needs to continue after an interruption.
+    The columns of a table may be numbers, dates, truth values, categories and IDs, with missing
+    cells; what each was taken for is said. docs/tables.md has the rules.
 
     \b
     gedi fit moons --clusters 2
     gedi fit iris.csv -k 3 --label-column species --out runs/iris
+    gedi fit customers.csv -k 4 --drop notes --categorical zip --id-column customer
     gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
-    from gedilearn.cli.runs import describe, image_options, read, resume_command, run_folder
+    from gedilearn.cli.runs import (
+        describe,
+        image_options,
+        read_typed,
+        resume_command,
+        run_folder,
+    )
     from gedilearn.estimator import GEDI
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import assign, resolve
     from gedilearn.training.run_directory import RunDirectory
 
     changed = changes(set_)
+    kinds = changed.get("table.kinds")
+    given = table_settings(columns, drop, id_column, categorical, numeric, impute, kinds)
     if "n_clusters" in changed:
         raise InputError(f"--set n_clusters={changed['n_clusters']}: say it with --clusters")
     if clusters < 2:
@@ -110,19 +137,22 @@ def fit(
         "device.accelerator": device,
     }
     values = preset_values(preset, method)
-    for name, value in (changed | {n: v for n, v in options.items() if v is not None}).items():
+    for name, value in (
+        changed | given | {n: v for n, v in options.items() if v is not None}
+    ).items():
         assign(values, name, value)
     screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
-    dataset = read(data, screen, label_column=label_column, **images)
-    settings = resolve(values, dataset.x.shape)
+    rows, typed = read_typed(data, screen, values, label_column, **images)
+    settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
     model = GEDI.from_settings(settings, verbose=screen.interactive)
     processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
     with (
-        run_folder(out, dataset.name, processes) as run,
+        run_folder(out, rows.name, processes) as run,
         interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config),
     ):
-        model.fit_run(dataset.x, run, describe(data, label_column, images, dataset))
-        _finish(model, dataset.x, dataset.y, run, screen)
+        described = describe(data, label_column, images, rows, typed is not None)
+        model.fit_run(rows.x, run, described)
+        _finish(model, rows, run, screen, keep_columns)
 
 
 @app.command()
@@ -132,6 +162,7 @@ def resume(
         str | None,
         typer.Option(metavar="DATA", help="Where the data is now, if it was moved."),
     ] = None,
+    keep_columns: KeepColumns = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -154,25 +185,25 @@ def resume(
         screen.message(f"{run} is finished already")
         _show(GEDI.load(files.model), None, run, screen)
         return
-    dataset = load_source(run, config, data, "give it with --data DATA", screen)
+    rows = load_source(run, config, data, "give it with --data DATA", screen)
     with interruptible(f"continue with {resume_command(run)}"):
-        model = GEDI.resume(run, dataset.x, verbose=screen.interactive)
-        _finish(model, dataset.x, dataset.y, run, screen)
+        model = GEDI.resume(run, rows.x, verbose=screen.interactive)
+        _finish(model, rows, run, screen, keep_columns)
 
 
-def _finish(model: GEDI, x: np.ndarray, y: np.ndarray | None, run: Path, screen: Screen) -> None:
+def _finish(model: GEDI, rows: Rows, run: Path, screen: Screen, keep: bool) -> None:
     """Write the clusters and show the result."""
+    from gedilearn.cli.rows import found
     from gedilearn.training.run_directory import RunDirectory
     from gedilearn.writing import is_first_process
 
     if is_first_process():
-        confidence = model.score_samples(x, "confidence")
-        rows = zip(range(len(x)), model.labels_, confidence, strict=True)
-        write_csv(RunDirectory(run).labels, ("row", "cluster", "confidence"), rows, new=False)
-        _show(model, y, run, screen)
+        columns = rows.results(model, found(model, rows.x, model.labels_), keep)
+        write_columns(RunDirectory(run).labels, columns)
+        _show(model, rows.y, run, screen)
 
 
-def _show(model: GEDI, y: np.ndarray | None, run: Path, screen: Screen) -> None:
+def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
     """The result in a short table and in words, or as JSON."""
     from gedilearn.evaluation.clustering import clustering_scores
 
@@ -195,4 +226,6 @@ def _show(model: GEDI, y: np.ndarray | None, run: Path, screen: Screen) -> None:
     found = model.diagnosis_.problems
     lines += [f"- {f.name}: {f.words}" + (f" ({f.mode})" if f.mode else "") for f in found]
     content = summary | agreement | {"run": str(run)}
+    if model.columns_ is not None:
+        content["columns"] = {each.name: each.kind for each in model.columns_.all}
     screen.show(content, ("", ""), rows, [*lines, f"run directory: {run}"])

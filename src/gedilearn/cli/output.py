@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-ENDINGS = (".csv", ".npy", ".json")
+ENDINGS = (".csv", ".parquet", ".npy", ".json")
 ROWS_SHOWN = 10
 
 
@@ -42,7 +42,8 @@ class Result:
 
     def rows(self, most: int | None = None) -> Iterator[tuple[Any, ...]]:
         """Row by row, as in CSV."""
-        return zip(*(values[:most] for values in self.columns.values()), strict=True)
+        shown = (_dates_as_text(values[:most]) for values in self.columns.values())
+        return zip(*shown, strict=True)
 
     def write(self, out: Path) -> None:
         """Write a new file in the form that its ending names."""
@@ -54,6 +55,8 @@ class Result:
                 np.save(file, self.array, allow_pickle=False)
         elif ending == ".json":
             write_json(out, self.content, None, new=True)
+        elif ending == ".parquet":
+            _write_parquet(out, self.columns)
         else:
             write_csv(out, list(self.columns), self.rows())
 
@@ -99,6 +102,16 @@ class Screen:
             self.content(content)
         else:
             self.table(heads, rows, lines)
+
+    def words(self, content: dict[str, Any], text: str) -> None:
+        """A result in words: `content` as JSON if that was asked for, or else the text.
+
+        Characters that a terminal would obey are left out: names of columns may hold any.
+        """
+        if self.json:
+            self.content(content)
+        elif not self.quiet and is_first_process():
+            print("".join(c if c.isprintable() or c == "\n" else " " for c in text))
 
     def give(self, result: Result, out: Path | None) -> None:
         """To the file `out`, or else to stdout: JSON, a short table, or CSV in a pipe."""
@@ -165,6 +178,12 @@ def make_console() -> Console:
     return Console(markup=False, highlight=False, emoji=False)
 
 
+def write_columns(path: Path, columns: dict[str, np.ndarray]) -> None:
+    """A file of CSV anew."""
+    rows = zip(*map(_dates_as_text, columns.values()), strict=True)
+    write_csv(path, list(columns), rows, new=False)
+
+
 def write_csv(
     path: Path, heads: Sequence[str], rows: Iterable[Sequence[Any]], *, new: bool = True
 ) -> None:
@@ -190,6 +209,24 @@ def _print_table(
     console.print(table)
     for line in lines:
         console.print(line, soft_wrap=True)
+
+
+def _write_parquet(out: Path, columns: dict[str, np.ndarray]) -> None:
+    """A new file; missing cells are missing there too."""
+    from gedilearn.data.tables import arrow
+
+    pa, pq = arrow(out)
+    arrays = {name: pa.array(values, from_pandas=True) for name, values in columns.items()}
+    with replacing(out, new=True) as temporary:
+        pq.write_table(pa.table(arrays), temporary)
+
+
+def _dates_as_text(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind != "M":
+        return values
+    from gedilearn.data.table import Column
+
+    return Column("date", values).text()
 
 
 def _short(value: Any) -> str:

@@ -10,6 +10,15 @@ import typer
 
 from gedilearn.cli.app import AsJson, Data, Quiet, Seed, Size, SkipBroken, app
 from gedilearn.cli.output import Screen, new_files, print_list, write_new
+from gedilearn.cli.table_options import (
+    Categorical,
+    Columns,
+    Drop,
+    IdColumn,
+    Impute,
+    Numeric,
+    table_settings,
+)
 from gedilearn.errors import InputError
 from gedilearn.writing import json_text
 
@@ -27,6 +36,12 @@ def choose(
         ),
     ] = None,
     seed: Seed = 0,
+    columns: Columns = None,
+    drop: Drop = None,
+    id_column: IdColumn = None,
+    categorical: Categorical = None,
+    numeric: Numeric = None,
+    impute: Impute = None,
     size: Size = None,
     skip_broken: SkipBroken = False,
     as_json: AsJson = False,
@@ -42,14 +57,15 @@ def choose(
     gedi choose points.csv
     gedi choose points.csv --max 6 --out choice
     """
-    from gedilearn.cli.runs import image_options, read
+    from gedilearn.cli.runs import image_options, read_points
     from gedilearn.selection import choose_n_clusters
 
     screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
     if most < 2:
         raise InputError(f"--max {most}: clustering needs at least 2")
     files = new_files(out, "choose.json", "choose.png")
-    x = read(data, screen, **images).x
+    given = table_settings(columns, drop, id_column, categorical, numeric, impute)
+    x, settings = read_points(data, screen, given, **images)
 
     def tell(row: dict[str, Any]) -> None:
         state = "certified" if row["certified"] else "not certified"
@@ -57,7 +73,7 @@ def choose(
         screen.message(f"{k} clusters: gap {gap:.4f} nats, {state} ({seconds:.1f} s)")
 
     try:
-        choice = choose_n_clusters(x, most, random_state=seed, on_row=tell)
+        choice = choose_n_clusters(x, most, random_state=seed, on_row=tell, settings=settings)
     except InputError as error:
         raise InputError(str(error).replace("max_clusters=", "--max ")) from None
     if files:

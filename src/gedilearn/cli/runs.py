@@ -8,19 +8,26 @@ import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gedilearn.cli.output import Screen
+from gedilearn.cli.rows import Rows
 from gedilearn.data.arrays import as_numbers
+from gedilearn.data.columns import Columns
 from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.image_folder import SkippedImages
-from gedilearn.data.load import is_folder, is_name, load
+from gedilearn.data.load import is_folder, is_name, is_table, load, load_table
 from gedilearn.data.sources import split_for_testing
+from gedilearn.data.table import Table
+from gedilearn.data.tables import TABLE_SUFFIXES
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.files import YAML, as_path, check_size
+from gedilearn.settings import nested, resolve
 from gedilearn.training.config import Config, read_config
 from gedilearn.training.model_file import open_model
 from gedilearn.training.run_directory import RunDirectory
@@ -57,17 +64,70 @@ def read(data: str, screen: Screen, **options: Any) -> Dataset:
     return dataset
 
 
+def read_rows(
+    data: str,
+    screen: Screen,
+    *,
+    label_column: str | None = None,
+    as_text: bool = False,
+    **images: Any,
+) -> Rows:
+    """Data for a fit: a table with columns of any type, or whatever else `load` reads."""
+    if not is_table(data) or images.get("size") or images.get("broken", "refuse") != "refuse":
+        return Rows.of(read(data, screen, label_column=label_column, **images))
+    expected = (label_column,) if label_column else ()
+    return Rows.of_table(data, load_table(data, expected=expected, as_text=as_text), label_column)
+
+
+def read_typed(
+    data: str, screen: Screen, values: dict[str, Any], label_column: str | None, **images: Any
+) -> tuple[Rows, Columns | None]:
+    """Data for a fit with nested settings, and how its columns become points, if they must.
+
+    What the columns of a table were taken for is said on stderr.
+    """
+    asked = bool(values.get("table"))
+    rows = read_rows(data, screen, label_column=label_column, as_text=asked, **images)
+    if not isinstance(rows.x, Table):
+        if asked:
+            raise InputError(f"{data}: columns are chosen of tables, {', '.join(TABLE_SUFFIXES)}")
+        return rows, None
+    columns = Columns.of(rows.x, resolve(values, rows.x.shape).table, data)
+    if columns is None:
+        return rows, None
+    n_used, n_all = len(columns.used), len(columns.all)
+    screen.message(f"{data}: {len(rows.x)} rows, {n_used} of {n_all} columns are used")
+    for line in columns.lines():
+        screen.message(f"  {line}")
+    if columns.ids and not asked:  # digits that a number would not keep
+        rows = read_rows(data, screen, label_column=label_column, as_text=True)
+    return rows, columns
+
+
+def read_points(
+    data: str, screen: Screen, given: dict[str, Any], **images: Any
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Data as an array, and the settings to fit it with: rows of a table are scaled already."""
+    rows, columns = read_typed(data, screen, nested(given), None, **images)
+    if columns is None:
+        return rows.x.matrix() if isinstance(rows.x, Table) else rows.x, {}
+    points = columns.transform(rows.x, data)
+    return columns.scaling(points, "standard").apply(points), {"scaling": "none"}
+
+
 def describe(
-    data: str, label_column: str | None, images: dict[str, Any], dataset: Dataset
+    data: str, label_column: str | None, images: dict[str, Any], rows: Rows, encoded: bool
 ) -> dict[str, Any]:
     """What a config says of its data, so that `load_source` finds and reads it again."""
-    names = list(dataset.columns or ())
+    names = list(rows.columns or ())
     check_size(sum(len(name) + 8 for name in names), f"{data}: the names of its columns", YAML)
     described: dict[str, Any] = {
         "source": lasting(data),
         "label_column": label_column,
-        "columns": names if names and len(set(names)) == len(names) else None,
+        "columns": names if names and not encoded and len(set(names)) == len(names) else None,
     }
+    if encoded:
+        described["table"] = names
     if is_folder(data):
         described |= images | {"size": images["size"] and list(images["size"])}
     return described
@@ -80,7 +140,7 @@ def load_source(
     remedy: str,
     screen: Screen,
     columns: list[str] | None = None,
-) -> Dataset:
+) -> Rows:
     """The data that a run was fitted to, at its old place or at `data`."""
     described = config.data if config else None
     source = data or (described.source if described else None)
@@ -90,9 +150,13 @@ def load_source(
     if data is None and not is_name(source) and not Path(source).exists():
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
     options = image_options_of_run(config, source)
-    options["label_column"] = described.label_column if described else None
-    options["columns"] = columns or (described.columns if described else None)
-    return read(source, screen, **options)
+    label = described.label_column if described else None
+    if described and described.table and is_table(source):
+        table = load_table(source, expected=described.table, as_text=True)
+        rows = Rows.of_table(source, table, label)
+        return replace(rows, x=rows.x.select(described.table, source))
+    columns = columns or (described.columns if described else None)
+    return Rows.of(read(source, screen, **options, label_column=label, columns=columns))
 
 
 def lasting(data: str) -> str:
@@ -170,7 +234,7 @@ class Fitted:
                 f"{model.point_shape_}: restore the files, or fit anew"
             )
         columns = config.data.columns if config else None
-        if columns is None and hasattr(model, "feature_names_in_"):
+        if columns is None and model.columns_ is None and hasattr(model, "feature_names_in_"):
             columns = model.feature_names_in_.tolist()
         return cls(path, file, model, config, columns, open_model(file)[1].objects)
 
@@ -179,9 +243,7 @@ class Fitted:
         """The shape of a point."""
         return self.model.point_shape_
 
-    def read(
-        self, data: str | None, size: str | None, skip_broken: bool, screen: Screen
-    ) -> Dataset:
+    def read(self, data: str | None, size: str | None, skip_broken: bool, screen: Screen) -> Rows:
         """New data for the model, or the data of the fit.
 
         Columns are those of the fit, found by their names. Images of a folder are resized as they
@@ -196,15 +258,38 @@ class Fitted:
             return load_source(self.path, self.config, None, "give DATA", screen)
         if size is None:
             options["size"] = image_options_of_run(self.config, data).get("size")
-        dataset = read(data, screen, **options, columns=self.columns)
-        given = dataset.x.shape[1:]
+        rows = self._read(data, screen, **options)
+        given = rows.x.shape[1:]
         if is_folder(data) and len(self.shape) == 3 and self.shape[1:] != given[1:]:
             sides = f"{self.shape[2]}x{self.shape[1]}"
             raise InputError(
                 f"{data}: images of {given[2]}x{given[1]} pixels, but {self.path} was fitted to "
                 f"{sides}; give --size {sides}"
             )
-        return dataset
+        return rows
+
+    def _read(self, data: str, screen: Screen, label: str | None = None, **options: Any) -> Rows:
+        """Any data, its columns those of the fit."""
+        columns = self.model.columns_
+        if columns is None or not is_table(data) or options.get("size"):
+            dataset = read(data, screen, **options, columns=self.columns, label_column=label)
+            return Rows.of(dataset)
+        names = [each.name for each in columns.used]
+        return Rows.of_table(data, load_table(data, expected=names, as_text=True), label)
+
+    def columns_of(self, points: Any) -> dict[str, Any]:
+        """Vectors, or rows of a table, column by column."""
+        if isinstance(points, Table):
+            return {name: points[name].written() for name in points.names}
+        names = self.columns or [f"x{k + 1}" for k in range(points.shape[1])]
+        return dict(zip(names, points.T, strict=True))
+
+    def points(self, rows: Rows) -> Dataset:
+        """The same as points, for `model.on_points()`."""
+        if self.model.columns_ is None:
+            return Dataset(rows.name, rows.x, rows.y, rows.columns, rows.source)
+        x = self.model.validate(rows.x)
+        return Dataset(rows.name, x, rows.y, tuple(self.model.columns_.names), rows.source)
 
     def read_train(self, train: str | None, test: str | None, screen: Screen) -> Dataset | None:
         """What the model was fitted to; None where it cannot be found and is not all there is."""
@@ -218,13 +303,15 @@ class Fitted:
                 raise
             screen.message(f"without training data: {error}")
             return None
-        x = as_numbers(data.x, data.name)
-        if self.config and fingerprint(x) != self.config.data.fingerprint:
+        found = self.points(data)
+        if self.config and fingerprint(as_numbers(found.x, found.name)) != (
+            self.config.data.fingerprint
+        ):
             screen.message(
                 f"careful: {data.name} is not, or no longer, what {self.path} was fitted to (the "
                 "fingerprints differ); what is said of training data holds for other points"
             )
-        return data
+        return found
 
     def read_test(
         self, trained: Dataset | None, train: str | None, test: str | None, screen: Screen
@@ -236,19 +323,20 @@ class Fitted:
         if trained is not None and (test is None or lasting(test) == (source and lasting(source))):
             return trained
         assert test is not None  # without training data, test data was demanded
-        options = image_options_of_run(self.config, test) | {"columns": self.columns}
+        options = image_options_of_run(self.config, test)
         label = described.label_column if described else None
         try:
-            return read(test, screen, **options, label_column=label)
+            return self.points(self._read(test, screen, label, **options))
         except InputError:
             if label is None:
                 raise
-        return read(test, screen, **options)  # new points need not have labels
+        # New points need not have labels.
+        return self.points(self._read(test, screen, **options))
 
     def read_outside(self, data: str, screen: Screen) -> Dataset:
         """Other data; images of a folder with sizes of their own are read in the model's size."""
         try:
-            return read(data, screen, columns=self.columns)
+            return self.points(self._read(data, screen))
         except InputError:
             if not is_folder(data) or len(self.shape) != 3:
                 raise

@@ -1,4 +1,4 @@
-"""Commands on fitted models: `predict`, `score`, `sample`, `diagnose`, `evaluate`, `report`."""
+"""Commands on fitted models: `predict`, `score`, `sample`, `diagnose`, `evaluate`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from gedilearn.cli.app import (
     Probe,
     Quiet,
     Run,
-    RunFolder,
     Seed,
     Size,
     SkipBroken,
@@ -24,6 +23,7 @@ from gedilearn.cli.app import (
     outside,
 )
 from gedilearn.cli.output import Result, Screen
+from gedilearn.cli.table_options import KeepColumns
 from gedilearn.errors import InputError
 
 
@@ -44,33 +44,39 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Also give the probability of every cluster.")
     ] = False,
+    keep_columns: KeepColumns = False,
     size: Size = None,
     skip_broken: SkipBroken = False,
     as_json: AsJson = False,
 ) -> None:
     """Give each row of DATA its cluster.
 
-    The confidence is the probability of that cluster. Columns are found by their names if the
-    model knows them, in any order. A .npy file holds the clusters alone, or with --proba the
-    matrix of probabilities.
+    Beside the cluster come the number of the row, its ID or the path of its image, the probability
+    of that cluster and, where the density was learnt, an outlier score, minus log p(x). Columns are
+    found by their names if the model knows them, in any order. A .npy file holds the clusters
+    alone, or with --proba the matrix of probabilities.
 
     \b
     gedi predict gedi-runs/points-1 more.csv
     gedi predict gedi-runs/points-1 more.csv --proba --out probabilities.csv
+    gedi predict gedi-runs/customers-1 new.csv --keep-columns --out clusters.parquet
     """
-    import numpy as np
-
+    from gedilearn.cli.rows import found
     from gedilearn.cli.runs import Fitted
 
     screen, fitted = Screen(as_json), Fitted.open(run)
-    x = fitted.read(data, size, skip_broken, screen).x
-    labels, p = fitted.model.predict(x), fitted.model.predict_proba(x)
-    table = {"row": np.arange(len(x)), "cluster": labels, "confidence": p.max(1)}
-    content = {"labels": labels.tolist(), "confidence": p.max(1).tolist()}
+    rows, model = fitted.read(data, size, skip_broken, screen), fitted.model
+    said = found(model, rows.x)
+    told = rows.results(model, {})
+    content = {name: values.tolist() for name, values in (told | said).items()}
+    content["labels"] = content.pop("cluster")
+    array = said["cluster"]
     if proba:
-        table |= {f"p{k}": p[:, k] for k in range(p.shape[1])}
-        content["probabilities"] = p.tolist()
-    screen.give(Result(table, p if proba else labels, content), out)
+        array = model.predict_proba(rows.x)
+        said |= {f"p{k}": array[:, k] for k in range(array.shape[1])}
+        content["probabilities"] = array.tolist()
+    typed = out is not None and out.suffix.lower() == ".parquet"
+    screen.give(Result(rows.results(model, said, keep_columns, typed), array, content), out)
 
 
 @app.command()
@@ -95,13 +101,12 @@ def score(
     gedi score gedi-runs/points-1 more.csv
     gedi score gedi-runs/points-1 more.csv --kind gradient_norm --out scores.npy
     """
-    import numpy as np
-
     from gedilearn.cli.runs import Fitted
 
     screen, fitted = Screen(as_json), Fitted.open(run)
-    scores = fitted.model.score_samples(fitted.read(data, size, skip_broken, screen).x, kind.value)
-    table = {"row": np.arange(len(scores)), kind.value: scores}
+    rows = fitted.read(data, size, skip_broken, screen)
+    scores = fitted.model.score_samples(rows.x, kind.value)
+    table = rows.results(fitted.model, {kind.value: scores})
     screen.give(Result(table, scores, {"kind": kind.value, "scores": scores.tolist()}), out)
 
 
@@ -124,12 +129,15 @@ def sample(
 ) -> None:
     """Generate new points like the training data.
 
-    Each comes with its cluster. A .npy file holds the points alone; images can only be written so.
+    Each comes with its cluster. Of a table they are rows with its columns. A .npy file holds the
+    points alone, those of a table encoded as numbers; images can only be written so.
 
     \b
     gedi sample gedi-runs/points-1 -n 1000 --out new.csv
     gedi sample gedi-runs/points-1 -n 10 --cluster 2
     """
+    import numpy as np
+
     from gedilearn.cli.runs import Fitted
 
     fitted = Fitted.open(run)
@@ -139,10 +147,11 @@ def sample(
     points, labels = fitted.model.sample(number, cluster=cluster, steps=steps, random_state=seed)
     table = {}
     if not is_image:
-        names = fitted.columns or [f"x{k + 1}" for k in range(points.shape[1])]
-        table = dict(zip(names, points.T, strict=True)) | {"cluster": labels}
-    content = {"points": points.tolist(), "labels": labels.tolist()}
-    Screen(as_json).give(Result(table, points, content), out)
+        table = fitted.columns_of(points) | {"cluster": labels}
+    array = points if fitted.model.columns_ is None else fitted.model.columns_.transform(points)
+    rows = array if array is points else np.asarray(points)
+    content = {"points": rows.tolist(), "labels": labels.tolist()}
+    Screen(as_json).give(Result(table, array, content), out)
 
 
 @app.command()
@@ -253,7 +262,7 @@ def evaluate(
     trained = fitted.read_train(train, test, screen)
     tested = fitted.read_test(trained, train, test, screen)
     result = evaluation.evaluate(
-        fitted.model,
+        fitted.model.on_points(),
         trained,
         tested,
         others=outside(ood, lambda data: fitted.read_outside(data, screen)),
@@ -271,17 +280,3 @@ def evaluate(
     screen.show(result, ("measure", "value", "beside it"), rows, lines)
     if not screen.json:
         screen.message(f"written in {out}: {', '.join(result['files'])}")
-
-
-@app.command()
-def report(run: RunFolder, quiet: Quiet = False) -> None:
-    """Write the report of a run, an HTML page with figures.
-
-    Both are made from the run directory alone, and are written into it.
-
-    \b
-    gedi report gedi-runs/points-1
-    """
-    from gedilearn.report.page import write_report
-
-    Screen(quiet=quiet).message(f"report: {write_report(run)}")

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -60,6 +61,18 @@ def check_finite(x: np.ndarray, where: str) -> None:
             f"{where}: {count} NaN or infinite {values} in {row_listing(rows)} "
             "(counted from 0); drop these rows or fill in the values"
         )
+
+
+def of_tensor(x: Any, where: str) -> np.ndarray:
+    """A tensor of torch's as an array, from wherever it is."""
+    try:
+        array: np.ndarray = x.detach().cpu().numpy()
+    except (RuntimeError, TypeError):  # sparse, without values, bfloat16
+        raise InputError(
+            f"{where} is a tensor of {x.dtype} ({x.layout}, {x.device}), which NumPy cannot hold: "
+            "give a dense one, of float32 for instance"
+        ) from None
+    return array
 
 
 def as_numbers(x: np.ndarray, where: str) -> np.ndarray:

@@ -25,6 +25,8 @@ class Dataset:
     y: labels (n,) where they are known, for evaluation only
     columns: the names of the d columns where the source has them
     source: the path as given, or ``built-in``
+    paths, rows: of images in a folder, where each lies in it, and its number among all that are
+        there, also those that cannot be read
     """
 
     name: str
@@ -32,6 +34,8 @@ class Dataset:
     y: np.ndarray | None
     columns: tuple[str, ...] | None
     source: str
+    paths: tuple[str, ...] | None = None
+    rows: np.ndarray | None = None
 
     @classmethod
     def checked(

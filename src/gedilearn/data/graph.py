@@ -10,7 +10,8 @@ formed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ Ints = npt.NDArray[np.int32]
 # from shorter ones. Splicing one-step tables would be cheaper, but the same few sampled steps
 # would then be walked again and again: on thin shapes their chance preferences add up to a drift.
 _WALKED_LEVELS = 6
+_MAX_LOOKUPS = 1 << 26  # steps of all walks of a level; of many nodes fewer levels are walked
 
 # The scale of a place is the distance to this neighbour, and no link weighs less than that.
 LOCAL = 7
@@ -44,7 +46,7 @@ STRAYS = 0.05
 
 # Ends of single steps that are looked up for every node; of many nodes fewer, this many in all.
 _STEPS = 128
-_MAX_STEPS = 64_000_000
+_MAX_STEPS = 3_200_000
 
 # Of many nodes fewer walks are sampled: this many a level, but 32 a node, for the traces' sake.
 _MAX_WALKS = 4_000_000
@@ -68,6 +70,7 @@ class WalkTables:
     traces: for each level the trace of the walk matrix P**(2**j), the expected number of returns
         summed over the nodes. It counts the modes that a walk of that length still tells apart.
         Exact at level 0, estimated above (see `return_trace`).
+    graph: what the walks are on, every node linked to itself too.
     """
 
     ends: torch.Tensor
@@ -75,6 +78,7 @@ class WalkTables:
     n_neighbors: int
     n_components: int
     traces: tuple[float, ...]
+    graph: scipy.sparse.csr_matrix
 
     @property
     def longest(self) -> int:
@@ -98,16 +102,26 @@ def neighbour_graph(
     less than `LEAST`, and k is capped at n - 1. Of many points in many dimensions the neighbours
     are approximate (see `gedilearn.data.neighbours`).
     """
-    from scipy.sparse import csr_matrix
+    return _weighted(*_neighbours(x, n_neighbors, random_state), n_neighbors)
 
+
+def _neighbours(x: Floats, n_neighbors: int, random_state: int) -> tuple[Floats, Ints]:
+    """As many as the graph needs, and the scale of a place."""
     x = _points(x)
     if n_neighbors < 1:
         raise InputError(f"n_neighbors={n_neighbors}: the graph needs at least 1 neighbour a point")
-    n = len(x)
-    k, local = min(n_neighbors, n - 1), min(LOCAL, n - 1)
     with ONE_AT_A_TIME:
-        distance, neighbour = nearest(x, max(k, local), random_state)
-    radius, scale = distance[:, k - 1], distance[:, local - 1]
+        return nearest(x, min(max(n_neighbors, LOCAL), len(x) - 1), random_state)
+
+
+def _weighted(
+    distance: Floats, neighbour: Ints, n_neighbors: int
+) -> tuple[scipy.sparse.csr_matrix, Floats]:
+    from scipy.sparse import csr_matrix
+
+    n, found = distance.shape
+    k = min(n_neighbors, found)
+    radius, scale = distance[:, k - 1], distance[:, min(LOCAL, found) - 1]
     distance, neighbour = distance[:, :k], neighbour[:, :k]
     weight = _link_weights(distance, scale[:, None], scale[neighbour])
     row_starts = np.arange(0, n * k + 1, k)
@@ -167,17 +181,15 @@ def walk_tables(
 
     width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
     kept = min(width, max(_LEAST_KEPT, _MAX_BYTES // (4 * max_levels * len(x))))
-    rng = np.random.default_rng(random_state)
-    last = _walk(graph, 1, width, rng)
+    walks = _longer_and_longer(graph, width, random_state)
+    last = next(walks)
     ends = [last[:, :kept].copy()]
     traces = [float((graph.diagonal() / np.asarray(graph.sum(axis=1)).ravel()).sum())]
 
     def lengthen() -> None:
         nonlocal last
-        level = len(ends)
         traces.append(return_trace(last))
-        walked = level < _WALKED_LEVELS
-        last = _walk(graph, 1 << level, width, rng) if walked else _double(last, rng)
+        last = next(walks)
         ends.append(last[:, :kept].copy())
 
     while traces[-1] > n_clusters + 0.5 and len(ends) < max_levels:
@@ -194,7 +206,28 @@ def walk_tables(
         n_neighbors=k,
         n_components=n_components,
         traces=tuple(traces[:levels]),
+        graph=graph,
     )
+
+
+def redrawn(tables: WalkTables, random_state: int) -> WalkTables:
+    """Other walks of the same lengths on the same graph."""
+    levels, _, width = tables.ends.shape
+    walks = _longer_and_longer(tables.graph, max(width, _LEAST_SAMPLED), random_state)
+    ends = np.stack([ends[:, :width] for ends in itertools.islice(walks, levels)])
+    return replace(tables, ends=torch.from_numpy(ends).to(tables.ends.device))
+
+
+def _longer_and_longer(
+    graph: scipy.sparse.csr_matrix, width: int, random_state: int
+) -> Iterator[Ints]:
+    """Ends (n, width) of walks of 1, 2, 4, ... steps."""
+    rng = np.random.default_rng(random_state)
+    last = _walk(graph, 1, width, rng)
+    for level in itertools.count(1):
+        yield last
+        walked = level < _WALKED_LEVELS and last.size << level <= _MAX_LOOKUPS
+        last = _walk(graph, 1 << level, width, rng) if walked else _double(last, rng)
 
 
 def surviving_modes(traces: Sequence[float]) -> float:
@@ -277,8 +310,9 @@ def joined_graph(
     from scipy.sparse.csgraph import connected_components
 
     asked = None
+    found = _neighbours(x, n_neighbors, random_state)
     for k in dict.fromkeys((n_neighbors, *(k for k in FEWER if k < n_neighbors))):
-        graph, radius = neighbour_graph(x, k, random_state)
+        graph, radius = _weighted(*found, k)
         n_components, label = connected_components(graph, directed=False)
         asked = asked or (graph, radius, k, label)
         sizes = np.bincount(label)
@@ -288,11 +322,21 @@ def joined_graph(
     else:
         assert asked is not None
         graph, radius, k, label = asked
-    n_components = int(label.max()) + 1
-    if n_components > n_clusters:
-        with ONE_AT_A_TIME:
-            graph = _bridged(x, graph, label, n_clusters, k)
-    return graph, radius, min(k, len(x) - 1), min(n_components, n_clusters)
+    n_components = min(int(label.max()) + 1, n_clusters)
+    return bridged(x, graph, n_clusters, k), radius, min(k, len(x) - 1), n_components
+
+
+def bridged(
+    x: Floats, graph: scipy.sparse.csr_matrix, most: int, n_links: int
+) -> scipy.sparse.csr_matrix:
+    """The graph of x (n, d) with at most so many components: the smallest ones are bridged."""
+    from scipy.sparse.csgraph import connected_components
+
+    n_components, label = connected_components(graph, directed=False)
+    if n_components <= most:
+        return graph
+    with ONE_AT_A_TIME:
+        return _bridged(x, graph, label, most, n_links)
 
 
 def _bridged(

@@ -1,9 +1,10 @@
-"""Folders of images, flat or one sub-folder per class."""
+"""Folders of images and the folders in them, to any depth."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -49,8 +50,9 @@ def _folders_in(folder: Path) -> list[Path]:
 def read_images(
     folder: Path, *, size: tuple[int, int] | None = None, broken: Broken = "refuse"
 ) -> Dataset:
-    """Pixels from 0 to 255, (n, c, h, w); names of sub-folders become labels.
+    """Pixels from 0 to 255, (n, c, h, w); of all images in the folder and the folders in it.
 
+    Where all lie in sub-folders, the names of these are the labels, however deep an image lies.
     They are bytes, the units of the published sets. Where an image has 16 bits, all are float32
     between 0 and 255: the same units, with the finer steps kept. Grey images are one channel; where
     some are in colour, all are. Transparency is dropped and EXIF orientation applied. Images of
@@ -64,8 +66,7 @@ def read_images(
     if broken not in ("refuse", "skip"):
         raise InputError(f"broken={broken!r}: give 'refuse' or 'skip'")
     paths, names = _paths_and_classes(folder)
-    folders = [folder, *_folders_in(folder)]
-    skipped = [path.relative_to(folder) for each in folders for path in _no_files_in(each)]
+    skipped = [path.relative_to(folder) for each in _walk(folder) for path in _no_files_in(each)]
     n_found = len(paths) + len(skipped)
     kept: list[int] = []
     images: list[np.ndarray] = []
@@ -99,26 +100,29 @@ def read_images(
             stacklevel=2,
         )
     y = None if names is None else as_labels([names[i] for i in kept], str(folder))
-    return Dataset.checked(folder, _stack(images), y)
+    inside = tuple(paths[i].relative_to(folder).as_posix() for i in kept)
+    data = Dataset.checked(folder, _stack(images), y)
+    return replace(data, paths=inside, rows=np.array(kept))
+
+
+def _walk(folder: Path) -> list[Path]:
+    """A folder and all those in it, each before its own; links back up are not followed."""
+    found, ahead = [], [(folder, frozenset([folder.resolve()]))]
+    while ahead:
+        here, above = ahead.pop()
+        found.append(here)
+        inside = [(sub, sub.resolve()) for sub in _folders_in(here)]
+        ahead += [(sub, above | {true}) for sub, true in reversed(inside) if true not in above]
+    return found
 
 
 def _paths_and_classes(folder: Path) -> tuple[list[Path], list[str] | None]:
-    """The images in order and, where they lie in sub-folders, the name of each one's."""
-    paths = _images_in(folder)
-    classes = [(sub, _images_in(sub)) for sub in _folders_in(folder)]
-    inside = [(sub, images) for sub, images in classes if images]
-    if paths and inside:
-        raise InputError(
-            f"{folder}: images both beside and inside the sub-folder {inside[0][0].name!r}; "
-            "keep all flat, or all in one sub-folder per class"
-        )
+    """The images in order and, where all lie in sub-folders, the name of each one's."""
+    paths = [path for each in _walk(folder) for path in _images_in(each)]
+    inside = [path.relative_to(folder).parts for path in paths]
     names = None
-    if inside:
-        for sub, _ in inside:
-            if any(_images_in(deeper) for deeper in _folders_in(sub)):
-                raise InputError(f"{sub}: holds folders of images; keep classes one level deep")
-        paths = [path for _, images in inside for path in images]
-        names = [sub.name for sub, images in inside for _ in images]
+    if all(len(parts) > 1 for parts in inside):
+        names = [parts[0] for parts in inside]
     if not paths:
         raise InputError(f"{folder}: a folder without images ({', '.join(IMAGE_SUFFIXES)})")
     return paths, names

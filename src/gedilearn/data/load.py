@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published import open_set
 from gedilearn.data.published_formats import IDX_ENDINGS, labels_beside, read_published
 from gedilearn.data.sources import SOURCES, split_of
+from gedilearn.data.table import Table
+from gedilearn.data.table_files import read_whole
 from gedilearn.data.tables import TABLE_SUFFIXES, read_table
 from gedilearn.errors import InputError, closest
 from gedilearn.files import as_path, check_file, reading
@@ -29,7 +31,7 @@ def known_formats() -> str:
         f"built-in: {', '.join(DATA_SETS)}; fetched by gedi data get NAME: {', '.join(SOURCES)}, "
         f"NAME:test for the test images; files: {', '.join(_SUFFIXES)} (the last two: CIFAR and "
         "SVHN as published), MNIST's ...-idx3-ubyte(.gz); or a folder of images "
-        f"({', '.join(suffix[1:] for suffix in IMAGE_SUFFIXES)}), flat or one sub-folder per class"
+        f"({', '.join(suffix[1:] for suffix in IMAGE_SUFFIXES)}), also in folders in it"
     )
 
 
@@ -88,6 +90,22 @@ def load(
         if suffix == ".npz":
             return _read_npz(path)
         return _read_published(path)
+
+
+def is_table(source: str | Path) -> bool:
+    """Whether `load` takes this for a table."""
+    path = as_path(source)
+    return not is_name(source) and path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
+
+
+def load_table(
+    source: str | Path, *, expected: Collection[str] = (), as_text: bool = False
+) -> Table:
+    """A whole table with columns of any type; see `table_files.read_whole`."""
+    path = as_path(source)
+    with reading(path):
+        _check_file(path)
+        return read_whole(path, expected, as_text)
 
 
 def _built_in(name: str) -> Dataset:

@@ -21,8 +21,8 @@ REACH = 3.0
 # Kurtosis of a Gaussian.
 GAUSSIAN = 3.0
 
-# Deviation of a column of two values, where those of others is 1. A category of m levels comes as m
-# such columns: at this one it weighs about as much as one number.
+# Largest deviation of a column of two values, where that of others is 1. A category of m levels
+# comes as m such columns: at this one it weighs about as much as one number.
 TWO_VALUED = 0.5
 
 
@@ -77,6 +77,7 @@ def spread(x: Floats, rng: np.random.Generator) -> Floats:
         values, which, counts = np.unique(column, return_inverse=True, return_counts=True)
         if len(values) < 2 or len(values) == len(column):
             continue
+        size = column.std()
         middles = (values[1:] + values[:-1]) / 2
         low = np.r_[2 * values[0] - middles[0], middles]
         high = np.r_[middles, 2 * values[-1] - middles[-1]]
@@ -84,7 +85,7 @@ def spread(x: Floats, rng: np.random.Generator) -> Floats:
         place = rng.random(int(repeated.sum()))
         own = which[repeated]
         column[repeated] = low[own] + place * (high - low)[own]
-        size = TWO_VALUED if len(values) == 2 else 1.0
+        size = min(size, TWO_VALUED) if len(values) == 2 else size
         column[:] = (column - column.mean()) * (size / column.std())
     return x
 

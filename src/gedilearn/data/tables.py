@@ -1,4 +1,7 @@
-"""Tables: .csv, .tsv and .parquet. What is wrong is named by line and column."""
+"""Tables of numbers: .csv, .tsv and .parquet. What is wrong is named by line and column.
+
+`data.table_files` reads tables of any columns.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gedilearn.data.arrays import as_labels, listing, row_listing
+from gedilearn.data.cells import number
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError, closest
 from gedilearn.files import check_file, check_size, most_bytes
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-TABLE_SUFFIXES = (*_DELIMITERS, ".parquet")
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+TABLE_SUFFIXES = (*DELIMITERS, ".parquet")
 
 # What counts for the limit of `files`: bytes of a cell, of a column (its weights in a network and
 # what is kept of them while training), and the share of the limit that one line of text may have.
 _CELL, _COLUMN, _LINE = 8, 20_000, 1 / 200
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """What the first records of a table say about the rest."""
 
     names: tuple[str, ...] | None
@@ -47,7 +51,7 @@ def _lines(path: Path) -> Iterator[str]:
             yield line
 
 
-def _records(path: Path, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
+def records(path: Path, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
     """First line, last line and cells of every record that is not blank."""
     reader = csv.reader(_lines(path), delimiter=delimiter, strict=True)
     last = 0
@@ -60,7 +64,7 @@ def _records(path: Path, delimiter: str) -> Iterator[tuple[int, int, list[str]]]
         raise InputError(f"{path}: line {last + 1}: {error}; mend the quotes") from error
 
 
-def _check_extent(path: Path, n_columns: int, n_rows: int) -> None:
+def check_extent(path: Path, n_columns: int, n_rows: int) -> None:
     """Refuse a table that is too wide or too large, before it is read."""
     check_size(n_columns * _COLUMN, f"{path}: {n_columns} columns")
     check_size(n_rows * n_columns * _CELL, f"{path}: {n_rows} rows of {n_columns} columns")
@@ -71,20 +75,11 @@ def _count_lines(path: Path) -> int:
         return sum(piece.count(b"\n") for piece in iter(lambda: handle.read(2**20), b"")) + 1
 
 
-def _number(cell: str) -> float | None:
-    """The cell's value, NaN when it is missing, None when it is text."""
-    text = cell.strip()
-    try:
-        return None if "_" in text else float(text or "nan")
-    except ValueError:
-        return None
-
-
 def _is_header(first: Sequence[str], second: Sequence[str], expected: set[str]) -> bool:
     if expected and expected <= set(first):
         return True
     filled = [cell for cell in first if cell]
-    if filled and all(_number(cell) is None for cell in filled):
+    if filled and all(number(cell) is None for cell in filled):
         return True
     # A data frame without names writes its columns as 0, 1, 2, ...: a header, not a point.
     counting = len(first) > 1 and list(filled) == [str(index) for index in range(len(filled))]
@@ -92,23 +87,28 @@ def _is_header(first: Sequence[str], second: Sequence[str], expected: set[str]) 
     return counting and (len(filled) >= 10 or not all(cell.strip().isdigit() for cell in second))
 
 
-def _read_head(path: Path, delimiter: str, expected: set[str]) -> _Head:
-    records = _records(path, delimiter)
-    top = next(records, None)
+def read_head(path: Path, delimiter: str, expected: set[str]) -> Head:
+    found = records(path, delimiter)
+    top = next(found, None)
     if top is None:
         raise InputError(f"{path}: the file holds only blank lines; write it again")
     line, last_line, cells = top
     first = tuple(cell.strip() for cell in cells)
-    below = next(records, None)
+    below = next(found, None)
     if below is not None:
         is_header = _is_header(first, below[2], expected)
-    elif is_header := all(_number(cell) is None for cell in first if cell):
+    elif is_header := all(number(cell) is None for cell in first if cell):
         raise InputError(f"{path}: zero rows below the header; give at least one")
+    other = next((mark for mark in ";\t|," if mark in first[0] and mark != delimiter), None)
+    if len(first) == 1 and other:
+        raise InputError(
+            f"{path}: separated by {other!r}, not {delimiter!r}; save it with the latter"
+        )
     # A cell takes at least two bytes of text, so that most files need not be counted.
     may_be_large = _CELL * check_file(path) / 2 > most_bytes()
-    _check_extent(path, len(first), _count_lines(path) if may_be_large else 1)
+    check_extent(path, len(first), _count_lines(path) if may_be_large else 1)
     names = tuple(cell or f"column {index + 1}" for index, cell in enumerate(first))
-    return _Head(names if is_header else None, first, line, last_line)
+    return Head(names if is_header else None, first, line, last_line)
 
 
 def _select(
@@ -122,7 +122,7 @@ def _select(
 
     names: of all columns, where the table has them; first: its first record
     """
-    label = None if label_column is None else _label_index(path, names or first, label_column)
+    label = None if label_column is None else label_index(path, names or first, label_column)
     rest = [index for index in range(len(first)) if index != label]
     if not rest:
         beside = "" if label is None else " beside the labels"
@@ -148,7 +148,7 @@ def _select(
     return [places[name] for name in columns], label
 
 
-def _label_index(path: Path, names: Sequence[str], label_column: str) -> int:
+def label_index(path: Path, names: Sequence[str], label_column: str) -> int:
     found = [index for index, name in enumerate(names) if name == label_column]
     if len(found) == 1:
         return found[0]
@@ -167,17 +167,12 @@ def read_table(path: Path, label_column: str | None, columns: Sequence[str] | No
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _read_parquet(path, label_column, columns)
-    delimiter = _DELIMITERS[suffix]
-    head = _read_head(path, delimiter, {label_column} if label_column else set(columns or ()))
-    other = next((mark for mark in ";\t|," if mark in head.first[0] and mark != delimiter), None)
-    if len(head.first) == 1 and other:
-        raise InputError(
-            f"{path}: separated by {other!r}, not {delimiter!r}; save it with the latter"
-        )
+    delimiter = DELIMITERS[suffix]
+    head = read_head(path, delimiter, {label_column} if label_column else set(columns or ()))
     features, label = _select(path, head.names, head.first, label_column, columns)
     names = tuple(head.names[index] for index in features) if head.names else None
     labels: np.ndarray | list[str]
-    if (table := _plain_numbers(path, delimiter, head)) is None:
+    if (table := plain_numbers(path, delimiter, head)) is None:
         x, labels = _parse_cells(path, delimiter, head, features, label)
     else:
         x, labels = table[:, features], table[:, label or 0]
@@ -185,7 +180,7 @@ def read_table(path: Path, label_column: str | None, columns: Sequence[str] | No
     return Dataset.checked(path, x, y, names)
 
 
-def _plain_numbers(path: Path, delimiter: str, head: _Head) -> np.ndarray | None:
+def plain_numbers(path: Path, delimiter: str, head: Head) -> np.ndarray | None:
     """The fast way, for finite numbers only; None sends everything else to `_parse_cells`."""
     skip = head.last_line if head.names else 0
     try:
@@ -198,7 +193,7 @@ def _plain_numbers(path: Path, delimiter: str, head: _Head) -> np.ndarray | None
 
 
 def _parse_cells(
-    path: Path, delimiter: str, head: _Head, features: list[int], label: int | None
+    path: Path, delimiter: str, head: Head, features: list[int], label: int | None
 ) -> tuple[np.ndarray, list[str]]:
     """Cell by cell, so that what is wrong can be named by line and column."""
     width, numbers, labels = len(head.first), array("d"), []
@@ -206,7 +201,7 @@ def _parse_cells(
     first_bad: tuple[int, int, str] | None = None
     missing = Counter[int]()  # cells of each line
     first_missing = 0  # its column
-    for line, _, cells in _records(path, delimiter):
+    for line, _, cells in records(path, delimiter):
         if head.names and line == head.line:
             continue
         if len(cells) != width:
@@ -219,7 +214,7 @@ def _parse_cells(
             if labels[-1].lower() in ("", "nan"):
                 raise InputError(f"{path}: line {line} has no label in column {head.column(label)}")
         for index in features:
-            value = _number(cells[index])
+            value = number(cells[index])
             if value is None:
                 bad[index] += 1
                 first_bad = first_bad or (line, index, cells[index])
@@ -255,13 +250,7 @@ def _refuse_columns(path: Path, columns: Sequence[str]) -> None:
 
 def _read_parquet(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
     """Parquet, as written by pandas, polars or pyarrow."""
-    try:
-        import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
-        import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
-    except ImportError as error:
-        raise InputError(
-            f'{path}: reading .parquet needs pyarrow; pip install "gedi-learn[parquet]"'
-        ) from error
+    pa, pq = arrow(path)
     types = pa.types
     kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     with path.open("rb") as handle:
@@ -278,7 +267,7 @@ def _read_parquet(path: Path, label_column: str | None, columns: Sequence[str] |
             raise InputError(f"{path}: zero rows; give at least one")
         if text := [repr(names[k]) for k in features if not is_number[k]]:
             _refuse_columns(path, text)
-        _check_extent(path, len(features), n_rows)
+        check_extent(path, len(features), n_rows)
         groups = (head.metadata.row_group(g) for g in range(head.metadata.num_row_groups))
         check_size(sum(group.total_byte_size for group in groups), f"{path}: unpacked")
         read = dict.fromkeys(names[k] for k in [*features, *([] if label is None else [label])])
@@ -305,6 +294,18 @@ def _read_parquet(path: Path, label_column: str | None, columns: Sequence[str] |
         raise InputError(f"{path}: {missing} rows without a label; drop them")
     values = numbers(label) if is_number[label] else _words(column(label))
     return Dataset.checked(path, x, as_labels(values, str(path)), chosen)
+
+
+def arrow(path: Path) -> tuple[Any, Any]:
+    """pyarrow and its part for such files, if they are installed."""
+    try:
+        import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
+        import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
+    except ImportError as error:
+        raise InputError(
+            f'{path}: .parquet needs pyarrow; pip install "gedi-learn[parquet]"'
+        ) from error
+    return pa, pq
 
 
 def _words(column: Any) -> list[str]:

@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn import sections
-from gedilearn.data.graph import WalkTables, draw, walk_tables
+from gedilearn.data.graph import WalkTables, draw, redrawn, walk_tables
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
 from gedilearn.data.metric import distance_points
 from gedilearn.errors import InputError
@@ -136,6 +136,7 @@ class WalkViews(Views):
     def __init__(self, data: Tensor, tables: WalkTables, noise: float) -> None:
         self.data = data
         self.tables = tables
+        self.noise = noise
         self.spread = (noise * tables.radius / math.sqrt(data.shape[1]))[:, None]
 
     def steps(self, progress: float) -> int:
@@ -150,6 +151,10 @@ class WalkViews(Views):
         end = draw(self.tables, index, self.steps(progress), generator)
         noise = torch.empty_like(x).normal_(generator=generator)
         return self.data[end] + self.spread[end] * noise
+
+    def redrawn(self, seed: int) -> WalkViews:
+        """Views by other walks on the same graph."""
+        return WalkViews(self.data, redrawn(self.tables, seed), self.noise)
 
     def certify(self, index: Tensor, x: Tensor, generator: Generator) -> Tensor:
         return self.data[draw(self.tables, index, self.tables.longest, generator)]

@@ -141,7 +141,8 @@ def clusters_figure(run: Path) -> Path:
 
 def _clusters(read: Run) -> Figure:
     sizes = read.finished()["cluster_sizes"]
-    points, labels = read.preview()
+    preview = read.preview()
+    points, labels = preview.points, preview.labels
     if points.ndim == 4:
         fig = _image_grid(read.title, points, labels, sizes)
     elif points.shape[1] == 2 and read.has_usable_model:

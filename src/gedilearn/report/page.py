@@ -1,220 +1,198 @@
 """The report of a run: one HTML file that needs nothing else, from the run directory alone.
 
-Everything that comes from files passes through `_text`: the name of a data file may be markup, and
-a run directory may come from anywhere. A content policy in the page forbids scripts and requests
-as well.
+Everything that comes from files passes through `markup.text`: the name of a data file may be
+markup, and a run directory may come from anywhere. A content policy in the page forbids all
+requests, and all scripts but the one that is written here.
 """
 
 from __future__ import annotations
 
 import base64
-import json
-import math
-from collections.abc import Iterable, Sequence
-from html import escape
+import hashlib
 from pathlib import Path
 from typing import Any
 
-from gedilearn.errors import InputError
-from gedilearn.files import read_bytes
-from gedilearn.report.figures import draw_all
-from gedilearn.report.run import Run, number
-from gedilearn.settings import flat, known_paths, nested, resolve
-from gedilearn.training.config import Config
-from gedilearn.writing import write_text
+import numpy as np
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #f3f5f7;
-  --line: #d5dae0; --quiet: #57606a; --good: #00694d; --bad: #b03a00; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --paper: #14171b; --soft: #1f242a;
-  --line: #363d45; --quiet: #a3adb8; --good: #4fd1a8; --bad: #ff9d6b; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 1rem; background: var(--paper);
-  color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; margin: 0.5rem 0; } h2 { font-size: 1.15rem; margin: 2rem 0 0.5rem; }
-.verdict { border-left: 0.4rem solid; padding: 0.7rem 1rem; background: var(--soft); }
-.verdict p { margin: 0.3rem 0; color: var(--ink); } .verdict strong { font-size: 1.25rem; }
-.good { color: var(--good); } .bad { color: var(--bad); } .quiet { color: var(--quiet); }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 0.92rem; }
-th, td { text-align: left; vertical-align: top; padding: 0.35rem 1rem 0.35rem 0;
-  border-bottom: 1px solid var(--line); overflow-wrap: normal; }
-td.long { overflow-wrap: anywhere; min-width: 9rem; }
-@media (max-width: 36rem) { th, td { padding-right: 0.5rem; } table { font-size: 0.85rem; } }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-img { width: 100%; height: auto; background: white; border-radius: 0.4rem; margin: 0.4rem 0;
-  min-width: 40rem; }
-"""
-# Nothing may be loaded or run, whatever the page says.
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-GAP_MEANING = (
-    "The gap is the distance in nats to the best value that INV and PRIOR can reach together "
-    "(Proposition 1), measured on the training data without labels. It is 0 only for confident "
-    "clusters that stay the same under views of the points and have the prior's proportions."
-)
-# What the heads of the verdict mean.
-MEANINGS = {
-    "One cluster: nothing to certify": "The network learned the density alone.",
-    "Certified": "The clusters are confident, stay the same under views of the points and have the "
-    "prior's proportions; no failure mode was found. Whether they are the groups you had in mind, "
-    "no number without labels can say.",
-    "Certified, with remarks": "The gap is below the tolerance, but some findings below need a "
-    "look.",
-    "Not certified: training diverged": "The network's output is not finite: there is no result to "
-    "use.",
-    "Not certified": "No failure mode was found, but the clusters are not proven to be at the "
-    "optimum: they may be useful, and need a look. This happens where clusters overlap.",
-}
-FAILED = "Training failed in the named way: do not use these clusters as they are."
+from gedilearn.errors import InputError
+from gedilearn.explanation import Explanation
+from gedilearn.report import charts, sections
+from gedilearn.report.cards import cards, sizes, with_cards
+from gedilearn.report.figures import draw_all
+from gedilearn.report.maps import SAMPLES, Map, Maps
+from gedilearn.report.markup import digits, folded, text
+from gedilearn.report.pictures import Pictures, side_for
+from gedilearn.report.run import Preview, Run, number
+from gedilearn.writing import json_text, write_text
+
+HERE = Path(__file__).parent
+PICTURES = 8  # new ones of a cluster
 DENSITY = (
     "The certificate is about the clusters. How well the density and the samples match the data is "
     "for the eye to judge."
 )
-CAPTIONS = ("Terms and gap during training", "The clusters of the data")  # of the two figures
-
-# A column of a table: its title and the class of its cells.
-Column = tuple[str, str]
-TEXT, NUMBER, LONG, STATE = "", "number", "long", "state"
+EARLIER = (
+    "This run was fitted by an earlier version, which kept no profiles of the clusters: gedi "
+    "explain RUN DATA makes them."
+)
 
 
 def write_report(run: Path) -> Path:
     """Draw the figures of a finished run and write `report.html` beside them."""
     read = Run.read(run)
-    summary = read.finished()
-    name = _text(read.name)
-    figures = "\n".join(map(_image, draw_all(read.files.path), CAPTIONS))
-    sections = {
-        "Findings": _findings(summary["diagnosis"]["findings"]),
-        "Cluster sizes": _sizes(summary["cluster_sizes"]),
-        "Figures": f'{figures}\n<p class="quiet">{DENSITY}</p>',
-        "Events": _events(read.events),
-        "Settings that differ from the defaults": _settings(read.config),
-        "Run": _facts(read, summary),
-    }
-    body = "\n".join(f"<h2>{title}</h2>\n{content}" for title, content in sections.items())
-    page = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{name}: gedi-learn report</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{name}</h1>\n{_verdict(summary, read.tolerance)}\n{body}\n</body>\n</html>\n"
-    )
-    write_text(read.files.report, page)
+    summary, preview, explanation = read.finished(), read.preview(), read.profile()
+    model, curves = _model(read), sections.training(read.curves(), read.tolerance)
+    draw_all(read.files.path)
+    maps = Maps(read, preview, explanation)
+    parts = [
+        _header(read, summary),
+        sections.verdict(summary, explanation, read.tolerance),
+        _map_section(maps, summary, model),
+        _section("Clusters", _clusters(explanation, preview, summary)),
+        _section("How sure, and how usual", _grid(_certainty(explanation))),
+        _section("Density and samples", _density(maps, preview, summary, model)),
+        _section("Training and settings", _folds(read, summary, curves)),
+        _footer(),
+    ]
+    write_text(read.files.report, _page(read.name, "\n".join(part for part in parts if part), maps))
     return read.files.report
 
 
-def _verdict(summary: dict[str, Any], tolerance: float) -> str:
-    """What to think of the result, before any number."""
-    failed = [f for f in summary["diagnosis"]["findings"] if not f.get("ok")]
-    modes = list(dict.fromkeys(str(f["mode"]) for f in failed if f.get("mode")))
-    certified, gap = bool(summary.get("certified")), number(summary.get("gap"))
-    if len(summary["cluster_sizes"]) == 1:
-        head = "One cluster: nothing to certify"
-    elif certified:
-        head = "Certified, with remarks" if failed else "Certified"
-    elif modes:
-        head = f"Not certified: {' and '.join(modes)}"
-    else:
-        head = "Not certified" if math.isfinite(gap) else "Not certified: training diverged"
-    kind = "good" if certified and not failed else "bad"
+def _model(read: Run) -> Any:
+    """The fitted model, for arrays without names; None where the run cannot give it."""
+    if not read.has_usable_model:
+        return None
+    model = read.model()
+    if hasattr(model, "feature_names_in_"):
+        del model.feature_names_in_
+    return model
+
+
+def _page(name: str, body: str, maps: Maps) -> str:
+    style, script = ((HERE / file).read_text(encoding="utf-8") for file in ("page.css", "page.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    policy = (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'"
+    )
+    data = json_text(maps.hover_data()).replace("<", "\\u003c")
     return (
-        f'<div class="verdict {kind}"><strong>{_text(head)}</strong>'
-        f"<p>{_text(MEANINGS.get(head, FAILED))}</p>"
-        f"<p>Gap <b>{_number(gap)}</b> nats, tolerance <b>{_number(tolerance)}</b> nats.</p>"
-        f'<p class="quiet">{_text(summary["verdict"])}</p></div>'
-        f'<p class="quiet">{_text(GAP_MEANING)}</p>'
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{text(name)}: gedi-learn report</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f'<main>\n{body}\n</main>\n<script type="application/json" id="points">{data}</script>\n'
+        f"<script>{script}</script>\n</body>\n</html>\n"
     )
 
 
-def _findings(findings: Sequence[dict[str, Any]]) -> str:
-    rows = []
-    for f in findings:
-        evidence = f" (evidence of {f['mode']})" if f.get("mode") and not f.get("ok") else ""
-        value, threshold = _number(f.get("value")), _number(f.get("threshold"))
-        state = "ok" if f.get("ok") else "not ok"
-        rows.append((f.get("name"), value, threshold, state, f"{f.get('words', '')}{evidence}"))
-    numbers = [("number", NUMBER), ("threshold", NUMBER)]
-    return _table([("finding", TEXT), *numbers, ("", STATE), ("in words", LONG)], rows)
+def _header(read: Run, summary: dict[str, Any]) -> str:
+    n, *point = read.config.data.shape
+    what = (
+        f"{point[0]:,} columns" if len(point) == 1 else f"images of {' x '.join(map(str, point))}"
+    )
+    name, c = Path(read.name).name or read.name, len(summary["cluster_sizes"])
+    seconds = digits(round(number(summary.get("seconds")), 1))
+    said = (f"{n:,} rows", what, f"{c} cluster{'s' if c != 1 else ''}", f"fitted in {seconds} s")
+    return (
+        f'<header><p class="kicker">gedi-learn report</p><h1>{text(name)}</h1>'
+        f'<p class="quiet">{text(" · ".join(said))}</p></header>'
+    )
 
 
-def _sizes(sizes: list[int]) -> str:
-    total = max(sum(sizes), 1)
-    rows = [(k, size, f"{size / total:.1%}") for k, size in enumerate(sizes)]
-    return _table([("cluster", TEXT), ("points", NUMBER), ("share", NUMBER)], rows)
+def _section(title: str, content: str) -> str:
+    name = title.split()[0].lower().strip(",")
+    return (
+        f'<section aria-labelledby="part-{name}"><h2 id="part-{name}">{text(title)}</h2>{content}'
+        "</section>"
+        if content
+        else ""
+    )
 
 
-def _events(events: Iterable[dict[str, Any]]) -> str:
-    columns = [("time", TEXT), ("iteration", NUMBER), ("kind", TEXT), ("message", LONG)]
-    ordered = sorted(events, key=lambda event: str(event.get("time", "")))  # a stable sort
-    return _table(columns, [[event.get(name, "") for name, _ in columns] for event in ordered])
+def _grid(content: str) -> str:
+    return f'<div class="grid">{content}</div>' if content else ""
 
 
-def _settings(config: Config) -> str:
-    values, shape = flat(config.settings), config.data.shape
-    rows = [(name, json.dumps(v), _default(name, values, shape)) for name, v in values.items()]
-    columns = [("setting", TEXT), ("value", LONG), ("default", LONG)]
-    return _table(columns, [row for row in rows if row[1] != row[2]])
+def _map_section(maps: Maps, summary: dict[str, Any], model: Any) -> str:
+    found = [maps.data(model), maps.network() if not maps.is_plane else _drawn(maps, model)]
+    items = ""
+    for k in with_cards(summary["cluster_sizes"]):
+        size = f'<span class="size">{summary["cluster_sizes"][k]:,} rows</span>'
+        name = f'<span class="swatch {charts.colour(k)}"></span><b>{k}</b>{size}'
+        link = f' href="#cluster-{k}"' if maps.explanation else ""  # without one, no card
+        items += f'<li><a{link} data-cluster="{k}">{name}</a></li>'
+    legend = f'<ul class="legend" aria-label="Clusters and their rows">{items}</ul>'
+    drawn = "".join(each.html() for each in found if each is not None)
+    shown, n = len(maps.order), summary.get("n_samples")
+    some = ""
+    if isinstance(n, int) and shown < n:
+        some = f'<p class="quiet">{shown:,} of the {n:,} rows are drawn, evenly spaced.</p>'
+    return _section("Map", legend + _grid(drawn) + some)
 
 
-def _default(name: str, used: dict[str, Any], shape: tuple[int, ...]) -> str:
-    """What a setting would be in JSON, had it not been given; that may depend on the others."""
-    known = known_paths()
-    others = {path: value for path, value in used.items() if path in known and path != name}
+def _clusters(explanation: Explanation | None, preview: Preview, summary: dict[str, Any]) -> str:
+    if explanation is None:
+        return sizes(summary) + f'<p class="quiet">{EARLIER}</p>'
+    note = (
+        "Effects are differences of means in standard deviations (Cohen's d), against all other "
+        "rows: 0.5 is a difference that one sees, 2 leaves little overlap."
+    )
+    about = f'<p class="quiet">{text(note)}</p>' if explanation.columns else ""
+    return about + cards(explanation, preview, summary.get("clusters"))
+
+
+def _certainty(explanation: Explanation | None) -> str:
+    return "" if explanation is None else sections.certainty(explanation)
+
+
+def _density(maps: Maps, preview: Preview, summary: dict[str, Any], model: Any) -> str:
+    """What the density is worth, and new points."""
+    found = summary.get("density")
+    words = f"{found['verdict']}. " if isinstance(found, dict) and found.get("verdict") else ""
+    said = f"<p>{text(words[:1].upper() + words[1:] + DENSITY)}</p>"
+    if preview.points.ndim == 4:
+        return said + _samples(preview, model)
+    drawn = None if maps.is_plane else _drawn(maps, model)  # of a plane it is among the maps
+    return said if drawn is None else _grid(f"{drawn.html()}<div>{said}</div>")
+
+
+def _drawn(maps: Maps, model: Any) -> Map | None:
+    """New points of a model that gives some."""
     try:
-        settings = resolve(nested(others), shape)
-    except InputError:  # the others need it, or are damaged
-        settings = resolve({}, shape)
-    values = flat(json.loads(settings.model_dump_json()))
-    return json.dumps(values[name]) if name in values else "unknown"
+        return None if model is None else maps.drawn(model)
+    except InputError:
+        return None
 
 
-def _facts(read: Run, summary: dict[str, Any]) -> str:
-    facts = {
-        "training": f"{summary.get('iterations')} iterations in {summary.get('seconds')} seconds, "
-        f"ended by: {summary.get('stopped')}",
-        "version": f"gedi-learn {read.config.version}",
-        "run directory": read.files.path,
-    }
-    described = read.config.data.model_dump(mode="json", exclude_unset=True)
-    facts |= {f"data: {name}": value for name, value in described.items()}
-    if read.config.objects:
-        facts["given as objects"] = read.config.objects
-    return _table([("", TEXT), ("", LONG)], list(facts.items()))
+def _samples(preview: Preview, model: Any) -> str:
+    """New images, cluster by cluster."""
+    if model is None:
+        return ""
+    n = PICTURES * model.settings_.n_clusters
+    images, labels = model.sample(min(n, SAMPLES), random_state=0)
+    pictures, side = Pictures.like(preview.points), side_for(n, preview.points.shape)
+    strips = []
+    for k in range(model.settings_.n_clusters):
+        own = images[np.flatnonzero(labels == k)[:PICTURES]]
+        if len(own):
+            strip = pictures.strip(own, PICTURES, side, f"new images of cluster {k}")
+            strips.append(f"<figure><figcaption>cluster {k}</figcaption>{strip}</figure>")
+    return f'<div class="strips samples">{"".join(strips)}</div>'
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> str:
-    """A table of whatever the cells are, as text."""
-    if not rows:
-        return "<p>None.</p>"
-    titles = (
-        f'<th scope="col" class="{kind if kind == NUMBER else TEXT}">{_text(name)}</th>'
-        for name, kind in columns
+def _folds(read: Run, summary: dict[str, Any], curves: str) -> str:
+    return (
+        folded("Training curves", curves)
+        + folded("Events", sections.events(read.events))
+        + folded("Settings that differ from the defaults", sections.settings(read.config))
+        + folded("The run", sections.facts(read, summary))
     )
-    kinds = [kind for _, kind in columns]
-    lines = ("".join(map(_cell, kinds, row)) for row in rows)
-    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    top = f"<thead><tr>{''.join(titles)}</tr></thead>" if any(name for name, _ in columns) else ""
-    return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>'
 
 
-def _cell(kind: str, value: Any) -> str:
-    if kind == STATE:
-        kind = "good" if value == "ok" else "bad"
-    return f'<td class="{kind}">{_text(value)}</td>'
-
-
-def _image(path: Path, caption: str) -> str:
-    content = base64.b64encode(read_bytes(path)).decode("ascii")
-    image = f'<img alt="{_text(caption)}" src="data:image/png;base64,{content}">'
-    return f'<div class="scroll">{image}</div>'
-
-
-def _number(value: Any) -> str:
-    """Four digits, or a word for what is not a number."""
-    as_number = number(value)
-    return f"{as_number:.4g}" if math.isfinite(as_number) else "not finite"
-
-
-def _text(value: Any) -> str:
-    """Text from anywhere, harmless in an element or an attribute."""
-    return escape(str(value), quote=True)
+def _footer() -> str:
+    return (
+        '<footer class="quiet"><p>Rows are counted from 0, in the order of the data. Made by gedi '
+        "report from the run directory alone; this file needs nothing else.</p></footer>"
+    )

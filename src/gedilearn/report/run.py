@@ -6,14 +6,15 @@ It may come from anywhere, so nothing in it is trusted: damage ends in one line 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gedilearn.errors import InputError
-from gedilearn.files import RESTORE, TensorFile, read_json, read_json_lines, reading
+from gedilearn.explanation import Explanation, read_profile
+from gedilearn.files import RESTORE, TensorFile, damaged, read_json, read_json_lines, reading
 from gedilearn.training.config import Config, read_config
 from gedilearn.training.model_file import Summary
 from gedilearn.training.run_directory import RunDirectory
@@ -30,6 +31,18 @@ class Curves:
     terms: dict[str, np.ndarray]  # (looks, members) each
     gap: np.ndarray  # (looks, members)
     kept: int  # the member that became the model
+
+
+@dataclass(frozen=True)
+class Preview:
+    """Some points and what the model says of them; runs of earlier versions keep the first two."""
+
+    points: np.ndarray  # (n, d) or (n, c, h, w), in the data's units
+    labels: np.ndarray  # (n,)
+    rows: np.ndarray | None = None  # (n,): their numbers in the data
+    probability: np.ndarray | None = None  # (n,): of their clusters
+    log_density: np.ndarray | None = None  # (n,)
+    features: np.ndarray | None = None  # (n, h): enc(x)
 
 
 @dataclass(frozen=True)
@@ -87,19 +100,26 @@ class Run:
                 raise ValueError("no such member or iteration")
             return Curves(iterations, curves, gap, kept)
 
-    def preview(self) -> tuple[np.ndarray, np.ndarray]:
-        """Some points, (n, d) or (n, c, h, w), and their clusters, (n,)."""
+    def preview(self) -> Preview:
+        """Some points with their clusters, for figures."""
         file = self._existing(self.files.preview)
         with reading(file, RESTORE):
-            tensors = TensorFile.open(file).read()
-            points, labels = tensors["points"].double().numpy(), tensors["labels"].numpy()
-            if points.ndim not in (2, 4) or labels.shape != points.shape[:1] or not points.size:
-                raise ValueError(f"points {points.shape}, labels {labels.shape}")
-            if not np.isfinite(points).all() or labels.dtype.kind != "i" or labels.min() < 0:
-                raise ValueError("points or labels are no finite numbers")
-            if labels.max() >= len(self.finished()["cluster_sizes"]):
-                raise ValueError("labels of other clusters")
-        return points, labels
+            tensors = {name: t.numpy() for name, t in TensorFile.open(file).read().items()}
+            tensors["points"] = tensors["points"].astype(np.float64)
+            known = {field.name for field in fields(Preview)}
+            preview = Preview(**{k: v for k, v in tensors.items() if k in known})
+            _check_preview(preview, len(self.finished()["cluster_sizes"]), self.config.data.shape)
+        return preview
+
+    def profile(self) -> Explanation | None:
+        """Why each cluster is one; runs of earlier versions do not say."""
+        if not self.files.profile.exists():
+            return None
+        found = read_profile(self.files)
+        sizes = [profile.size for profile in found.clusters]
+        if sizes != self.finished()["cluster_sizes"]:
+            raise damaged(self.files.profile, "it is of other clusters", RESTORE)
+        return found
 
     @property
     def has_usable_model(self) -> bool:
@@ -111,16 +131,36 @@ class Run:
         return is_finite and "encoder" not in self.config.objects
 
     def model(self) -> GEDI:
-        """The fitted model."""
+        """The fitted model, for points as the preview has them."""
         from gedilearn.estimator import GEDI
 
-        return GEDI.load(self._existing(self.files.model))
+        return GEDI.load(self._existing(self.files.model)).on_points()
 
     def _existing(self, file: Path) -> Path:
         if not file.exists():
             remedy = f"finish the training with gedi resume {self.files.path}"
             raise InputError(f"{file} is missing: {remedy}")
         return file
+
+
+def _check_preview(preview: Preview, n_clusters: int, shape: tuple[int, ...]) -> None:
+    points, labels = preview.points, preview.labels
+    if points.ndim not in (2, 4) or labels.shape != points.shape[:1] or not points.size:
+        raise ValueError(f"points {points.shape}, labels {labels.shape}")
+    if not np.isfinite(points).all() or labels.dtype.kind != "i" or labels.min() < 0:
+        raise ValueError("points or labels are no finite numbers")
+    if labels.max() >= n_clusters:
+        raise ValueError("labels of other clusters")
+    if points.shape[1:] != shape[1:]:
+        raise ValueError(f"points {points.shape} of data {shape}")
+    n, rows, features = len(points), preview.rows, preview.features
+    if rows is not None and (rows.dtype.kind != "i" or rows.min() < 0 or rows.max() >= shape[0]):
+        raise ValueError("rows that there are not")
+    for values in (rows, preview.probability, preview.log_density):
+        if values is not None and (values.shape != (n,) or values.dtype.kind not in "if"):
+            raise ValueError("not a number for each point")
+    if features is not None and (features.ndim, len(features), features.dtype.kind) != (2, n, "f"):
+        raise ValueError(f"features {features.shape}")
 
 
 def number(value: Any) -> float:

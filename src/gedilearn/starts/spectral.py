@@ -64,8 +64,9 @@ def _largest(
     try:
         which = "LA" if shift is None else "LM"
         values, vectors = eigsh(symmetric, n_modes, which=which, sigma=shift, v0=start)
-    except ArpackError:  # too close together: the shift sets them apart
-        values, vectors = eigsh(symmetric, n_modes, sigma=SHIFT, v0=start)
+    except ArpackError:  # too close together: the shift sets them apart, roughly
+        many = min(n - 1, 4 * n_modes + 40)
+        values, vectors = eigsh(symmetric, n_modes, sigma=SHIFT, v0=start, ncv=many, tol=1e-3)
     return values, vectors
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gedilearn.data.graph import neighbour_graph
-from gedilearn.data.metric import own_stream
+from gedilearn.data.metric import distance_points, one_hot_blocks, own_stream
 from gedilearn.starts.choose import NEIGHBOURS
 from gedilearn.starts.spectral import FLAT, slow_modes
 
@@ -33,8 +33,10 @@ MOST_POINTS, MOST_EACH, REFERENCES = 600, 20, 8
 # Chance that data like a family of references passes for structured, by Student's t; and how much
 # slower the data must be at least, for no family is quite like any data.
 ERROR, FACTOR = 0.01, 1.25
-# Points in a bin of a column's histogram, at least.
-BIN = 10
+# Points in a bin of a column's histogram, at least; bins; and how many of them may be the peak.
+BIN, MOST_BINS, PEAKS = 10, 25, 5
+# Of more columns than these, as many principal directions.
+MOST_COLUMNS = 50
 
 
 class Structure(NamedTuple):
@@ -44,24 +46,24 @@ class Structure(NamedTuple):
         standard errors of one more reference.
     factor: how many times slower the data is than the slowest family, at least.
     threshold: the t that at most `ERROR` of structureless sets exceed.
+    step: how many times faster the next mode decays.
     """
 
     t: float
     factor: float
     threshold: float
+    step: float
 
     @property
     def found(self) -> bool:
         return self.t > self.threshold and self.factor > FACTOR
 
 
-def test_structure(
-    x: Floats, n_clusters: int, random_state: int = 0, blocks: list[Ints] | None = None
-) -> Structure:
-    """Hold points x (n, d), as distances see them, against structureless references.
+def test_structure(x: Floats, n_clusters: int, random_state: int = 0) -> Structure:
+    """Hold points x (n, d), standardised, against structureless references.
 
-    `blocks` are columns that belong together, those of a category: the references have whole rows
-    of them as in the data, independent of all else.
+    Columns of a category belong together: the references have whole rows of them as in the data,
+    independent of all else. Of many columns, their leading principal directions are looked at.
     """
     from scipy.stats import t as student
 
@@ -69,9 +71,12 @@ def test_structure(
     most = max(MOST_POINTS, MOST_EACH * n_clusters)
     if len(x) > most:
         x = x[np.sort(rng.choice(len(x), most, replace=False))]
-    mode = min(n_clusters, len(x) - 1)
-    joint = [block for block in blocks or [] if len(block) > 1]
-    own = log_speed(x, mode)
+    joint = [block for block in one_hot_blocks(x) if len(block) > 1]
+    x = distance_points(x, random_state)
+    if x.shape[1] > MOST_COLUMNS and not joint:
+        x = _leading(x)
+    mode = min(n_clusters, len(x) - 2)
+    own, following = log_speeds(x, mode + 1)[-2:]
     t, slower = math.inf, math.inf
     for draw in (_columns(x), _columns(x, _rank_root(x)), _directions(x)):
         speeds = []
@@ -79,30 +84,35 @@ def test_structure(
             reference = draw(rng)
             for block in joint:
                 reference[:, block] = x[rng.integers(len(x), size=len(x))][:, block]
-            speeds.append(log_speed(reference, mode))
+            speeds.append(log_speeds(reference, mode)[-1])
         error = float(np.std(speeds, ddof=1)) * math.sqrt(1 + 1 / REFERENCES)
         t = min(t, (float(np.mean(speeds)) - own) / max(error, 1e-9))
         slower = min(slower, float(np.mean(speeds)) - own)
     threshold = float(student.ppf(1 - ERROR, REFERENCES - 1))
-    return Structure(t, math.exp(min(slower, 50.0)), threshold)
+    return Structure(t, math.exp(min(slower, 50.0)), threshold, math.exp(following - own))
 
 
-def log_speed(x: Floats, mode: int) -> float:
-    """log(1 - eigenvalue) of the walk's mode of this number, from 1 on: lower is slower."""
+def log_speeds(x: Floats, modes: int) -> list[float]:
+    """log(1 - eigenvalue) of the slowest modes of the walk, the slowest first."""
+    from scipy.sparse.csgraph import connected_components
+
     graph = neighbour_graph(x, min(NEIGHBOURS, len(x) - 1))[0]
-    values, _ = slow_modes(graph, mode, x.shape[1] <= FLAT)
-    return math.log(max(1 - float(values[-1]), 1e-9))
+    if connected_components(graph, directed=False)[0] >= modes:
+        return [math.log(1e-9)] * modes
+    values, _ = slow_modes(graph, modes, x.shape[1] <= FLAT)
+    return [math.log(max(1 - float(value), 1e-9)) for value in values]
 
 
 def unimodal(column: Floats) -> tuple[Floats, Floats]:
     """The distribution with one peak that is nearest to a column: (quantiles, values) of points.
 
     The heights of a histogram of equally many points a bin, made to rise up to the peak and to fall
-    behind it by isotonic regression; the peak where the squared error is least.
+    behind it by isotonic regression; the peak is that of the highest bins where the squared error
+    is least.
     """
     from sklearn.isotonic import isotonic_regression
 
-    n_bins = int(np.clip(len(column) // BIN, 1, round(math.sqrt(len(column)))))
+    n_bins = int(np.clip(len(column) // BIN, 1, MOST_BINS))
     edges = np.unique(np.quantile(column, np.linspace(0, 1, n_bins + 1)))
     if len(edges) == 1:
         return np.array([0.0, 1.0]), np.repeat(edges, 2)
@@ -110,13 +120,10 @@ def unimodal(column: Floats) -> tuple[Floats, Floats]:
     width = np.diff(edges)
     height = counts / width
     best, least = height, math.inf
-    for peak in range(len(height) + 1):
-        fit = np.r_[
-            isotonic_regression(height[:peak], sample_weight=width[:peak]) if peak else [],
-            isotonic_regression(height[peak:], sample_weight=width[peak:], increasing=False)
-            if peak < len(height)
-            else [],
-        ]
+    for peak in np.argsort(-height, kind="stable")[:PEAKS]:
+        rising = isotonic_regression(height[: peak + 1], sample_weight=width[: peak + 1])
+        falling = isotonic_regression(height[peak:], sample_weight=width[peak:], increasing=False)
+        fit = np.r_[rising[:-1], max(rising[-1], falling[0]), falling[1:]]
         error = float((width * (fit - height) ** 2).sum())
         if error < least:
             best, least = fit, error
@@ -156,6 +163,12 @@ def _rank_root(x: Floats) -> Floats:
     scores = (scores - scores.mean(axis=0)) / np.maximum(scores.std(axis=0), 1e-9)
     values, vectors = np.linalg.eigh(scores.T @ scores / len(x))
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
+
+
+def _leading(x: Floats) -> Floats:
+    """Coordinates along the `MOST_COLUMNS` leading principal directions.  (n, d) -> (n, m)."""
+    _, _, turn = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
+    return np.asarray(x @ turn[:MOST_COLUMNS].T)
 
 
 def _directions(x: Floats) -> Draw:

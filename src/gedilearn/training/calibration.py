@@ -23,7 +23,7 @@ from gedilearn.models.energy import EnergyModel, outputs
 # of Gaussians of 300 to 3,000 points in 2 to 10 columns (docs/how-it-trains.md).
 DISTANCE = 0.6
 HOTTEST = 100.0
-MOST_POINTS = 10_000
+MOST_POINTS = 4_000
 REPEATS = 4
 
 
@@ -45,7 +45,7 @@ def temperature(model: EnergyModel, data: Tensor, views: WalkViews, generator: G
         range(len(ends)), key=lambda k: abs(math.log((away[k] or 1e-9) / (DISTANCE * spread)))
     )
     own, found = logits[index], labels[ends[nearest]]
-    grid = torch.logspace(0, math.log10(HOTTEST), 81).tolist()
+    grid = torch.logspace(0, math.log10(HOTTEST), 41).tolist()
     best: float = min(grid, key=lambda t: float(start(own / t, found)))
     return best
 

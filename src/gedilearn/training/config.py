@@ -22,6 +22,7 @@ class Described(BaseModel):
     source: str | None = None  # a path, or the name of a set
     label_column: str | None = None
     columns: list[str] | None = None
+    table: list[str] | None = None  # all columns of one that is encoded, see data.columns
     size: tuple[PositiveInt, PositiveInt] | None = None  # height and width that images were given
     broken: Literal["refuse", "skip"] = "refuse"
     shape: Annotated[tuple[PositiveInt, ...], Field(min_length=2)]

@@ -24,11 +24,12 @@ class Evidence:
 
     method: what found them.
     stability: agreement with what the same method finds in parts of the data; 1 is complete.
-    cut: the share of the neighbour graph's weight between clusters.
+    cut: the share of a cluster's links, by weight, that leave it, on average.
     slower: how many times slower the walk's mode is, that tells so many clusters apart, than in
         structureless references of the same margins; t the same in standard errors.
     threshold: the t that at most one in a hundred structureless sets exceeds.
     structure: whether that counts as structure.
+    step: how many times faster the next mode decays, that would tell one more cluster apart.
     rivals: for each other method, its cut and stability.
     """
 
@@ -39,6 +40,7 @@ class Evidence:
     t: float
     threshold: float
     structure: bool
+    step: float
     rivals: dict[str, tuple[float, float]]
 
     @property

@@ -345,8 +345,8 @@ def conclude(
     model = kept.network(setup, state.generators.cpu).eval()
     final = state.method.conclude(model, data)
     known = setup.trains_bound(k) and math.isfinite(kept.gap) and not final
-    if views[0].annealed and setup.draws_walks:  # other walks than those it was trained with
-        views, known = [setup.fresh_views(k)], False
+    if isinstance(views[0], WalkViews):  # judged by other walks than those it was trained with
+        views, known = [views[0].redrawn(setup.settings.training.seed + 1)], False
     gap = kept.gap if known else None
     diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
     diagnosis = replace(diagnosis, evidence=setup.evidence(k))

@@ -59,6 +59,7 @@ class Header(BaseModel):
     settings: dict[str, Any]
     objects: list[str]  # arguments of the fit that no file can hold
     scaling: str
+    columns: str | None = None  # how those of a table are encoded
     n_features_in: PositiveInt
     feature_names_in: list[str]
     summary: Summary

@@ -5,9 +5,10 @@
     events.jsonl         warnings, findings of the triad monitor, the verdict
     checkpoint/          everything a resume needs
     model.safetensors    the result, once there is one
-    preview.safetensors  up to 2,000 of the points with their labels, for figures
+    profile.json         why each cluster is one: columns that set it apart, rows to look at
+    preview.safetensors  some of the points with what was found of them, for figures
     summary.json         the result in numbers and words; the last file that a fit writes
-    labels.csv           the cluster of each point, written by `gedi fit`
+    labels.csv           the cluster of each row and what names the row, written by `gedi fit`
     figures/, report.html               written by `gedi report`
     evaluation/                         written by `gedi evaluate`, see `EvaluationFolder`
     tensorboard/                        the metrics once more, on request
@@ -34,7 +35,6 @@ import yaml
 from filelock import FileLock, Timeout
 
 from gedilearn import __version__
-from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
 from gedilearn.files import RESTORE, damaged, read_json_lines
 from gedilearn.writing import (
@@ -52,7 +52,6 @@ from gedilearn.writing import (
 _RELEASED: deque[FileLock] = deque(maxlen=100)
 
 FORMAT = 1
-MOST_PREVIEWED = 2_000
 
 
 class RunDirectory:
@@ -66,6 +65,7 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoint"
         self.model = self.path / "model.safetensors"
         self.preview = self.path / "preview.safetensors"
+        self.profile = self.path / "profile.json"
         self.summary = self.path / "summary.json"
         self.labels = self.path / "labels.csv"
         self.figures = self.path / "figures"
@@ -126,7 +126,7 @@ class RunDirectory:
     def _written(self) -> tuple[Path, ...]:
         """The files that a fit writes, but for those of its checkpoints."""
         logs = (self.config, self.metrics, self.events)
-        return (*logs, self.model, self.preview, self.summary, self.labels)
+        return (*logs, self.model, self.profile, self.preview, self.summary, self.labels)
 
     def _checkpoint_folders(self) -> tuple[Path, ...]:
         return (self.checkpoints, *self.checkpoints.glob("step-*"))
@@ -197,12 +197,14 @@ class RunDirectory:
         """Say how it ended."""
         write_json(self.summary, content)
 
-    def write_preview(self, points: np.ndarray, labels: np.ndarray) -> None:
-        """Keep evenly spaced points, in the data's units, with their clusters."""
-        index = evenly_spaced(len(points), MOST_PREVIEWED)
-        kept = {"points": points[index].astype(np.float64), "labels": labels[index]}
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in kept.items()}
-        write_tensors(self.preview, tensors)
+    def write_profile(self, content: dict[str, Any]) -> None:
+        """Say why each cluster is one."""
+        write_json(self.profile, content, None)
+
+    def write_preview(self, arrays: dict[str, np.ndarray]) -> None:
+        """Keep some of the points, in the data's units, with what was found of them."""
+        kept = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+        write_tensors(self.preview, kept)
 
     def rewind(self, iteration: int) -> None:
         """Drop what was logged after `iteration`, and a line that a crash cut short."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.data.metric import distance_points, one_hot_blocks
+from gedilearn.data.metric import distance_points
 from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.methods.method import Context, Forward, Method
 from gedilearn.methods.priors import Prior, make_prior
@@ -214,24 +214,13 @@ class Setup:
         return make_prior(self.settings.prior, found)
 
     @property
-    def draws_walks(self) -> bool:
-        """Whether views are walks, which are drawn once and looked up in tables."""
-        return isinstance(self.views[0], WalkViews)
-
-    @property
     def aim(self) -> float:
         """The gap that ends the search for clusters.
 
         Walks in tables are met again and again: under fresh ones, by which the result is judged,
         the gap is somewhat larger.
         """
-        return self.settings.training.tol * (0.5 if self.draws_walks else 1.0)
-
-    def fresh_views(self, result: int) -> Views:
-        """Views of a result's data that nothing was trained with."""
-        settings, seed = self.settings, self.settings.training.seed + 1
-        own = self.seen_by([result])[0][0]
-        return make_views(settings.views, own, settings.n_clusters, seed)
+        return self.settings.training.tol * (0.5 if isinstance(self.views[0], WalkViews) else 1.0)
 
     def evidence(self, result: int) -> Evidence | None:
         """What speaks for the clusters that a result began with."""
@@ -240,7 +229,7 @@ class Setup:
         seed, clusters = self.settings.training.seed, self.settings.n_clusters
         start = self.starts[result if len(self.starts) > 1 else 0]
         x = self.seen_by([result])[0][0].cpu().numpy()
-        tested = test_structure(distance_points(x, seed), clusters, seed, one_hot_blocks(x))
+        tested = test_structure(x, clusters, seed)
         return Evidence(
             method=start.method,
             stability=start.stability,
@@ -249,6 +238,7 @@ class Setup:
             t=tested.t,
             threshold=tested.threshold,
             structure=tested.found,
+            step=tested.step,
             rivals=start.rivals,
         )
 

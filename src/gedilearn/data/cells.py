@@ -1,0 +1,104 @@
+"""Cells of text: which are missing, and which are numbers, truth values or dates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+
+# Most of what pandas takes for missing, and the mark of the UCI repository.
+MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaT", "NULL", "null", "None", "?"])
+TRUTH = ({"false", "true"}, {"no", "yes"}, {"f", "t"}, {"n", "y"})  # the first of a pair is false
+_DATE = re.compile(
+    r"(?:(?P<year>\d{4})(?P<s>[-/.])(?P<month>\d{1,2})(?P=s)(?P<day>\d{1,2})"
+    r"|(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<last>\d{4}))"
+    r"(?:[T ](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<seconds>\d{2})(?:\.(?P<part>\d{1,9}))?)?"
+    r"\s?(?P<zone>Z|[+-]\d{2}:?\d{2})?)?"
+)
+Value = TypeVar("Value")
+
+
+def cell(text: str) -> str | None:
+    """The text of a cell without blanks around it, None where it is missing."""
+    text = text.strip()
+    return None if text in MISSING or text.lower() in ("nan", "-nan") else text
+
+
+def number(text: str) -> float | None:
+    """The value of a cell, NaN when it is missing, None when it is text."""
+    text = text.strip()
+    try:
+        return None if "_" in text else float(text or "nan")
+    except ValueError:
+        return None
+
+
+def numbers(cells: Iterable[str]) -> dict[str, float] | None:
+    """The numbers of these cells, None if one of them is none."""
+    found = _all(cells, number)
+    return None if found is None or any(value != value for value in found.values()) else found
+
+
+def truths(cells: Iterable[str]) -> dict[str, float] | None:
+    """0 for false, 1 for true; None unless all are words of one pair, such as yes and no."""
+    lower = {text: text.lower() for text in cells}
+    for pair in TRUTH:
+        if lower and set(lower.values()) <= pair:
+            true = max(pair)  # t, true, y and yes come last in the alphabet too
+            return {text: float(word == true) for text, word in lower.items()}
+    return None
+
+
+def dates(cells: Iterable[str]) -> dict[str, np.datetime64] | None:
+    """The dates of these cells, None if one of them is none.
+
+    2024-03-01 and 2024/3/1, with or without a time of day; 1.3.2024 is the first of March. 3/1/2024
+    is too, unless a number above 12 says that days come first.
+    """
+    matches = _all(cells, _DATE.fullmatch)
+    if not matches:
+        return None
+    found = [match.group("first", "mark", "second") for match in matches.values()]
+    numeric = [(int(a), mark, int(b)) for a, mark, b in found if a]
+    days_first = all(mark == "." for _, mark, _ in numeric) or any(a > 12 for a, _, _ in numeric)
+    try:
+        return {text: _date(match, days_first) for text, match in matches.items()}
+    except (ValueError, OverflowError):  # the 30th of February
+        return None
+
+
+def _date(match: re.Match[str], days_first: bool) -> np.datetime64:
+    part = match.groupdict()
+    if part["year"]:
+        year, month, day = part["year"], part["month"], part["day"]
+    else:
+        year, month, day = part["last"], part["first"], part["second"]
+        month, day = (day, month) if days_first else (month, day)
+    when = datetime(int(year), int(month), int(day))
+    if part["hour"]:
+        micro = int(f"{part['part'] or '':0<6}"[:6])
+        when = when.replace(
+            hour=int(part["hour"]),
+            minute=int(part["minute"]),
+            second=int(part["seconds"] or 0),
+            microsecond=micro,
+        )
+    if part["zone"] and part["zone"] != "Z":
+        sign, digits = part["zone"][0], part["zone"][1:].replace(":", "")
+        ahead = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+        when = when - ahead if sign == "+" else when + ahead
+    return np.datetime64(when, "us")
+
+
+def _all(cells: Iterable[str], read: Callable[[str], Value | None]) -> dict[str, Value] | None:
+    """What `read` gives for each cell, None as soon as it gives None for one."""
+    found: dict[str, Any] = {}
+    for text in cells:
+        value = read(text)
+        if value is None:
+            return None
+        found[text] = value
+    return found

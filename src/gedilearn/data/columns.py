@@ -1,0 +1,327 @@
+"""The columns of a table as points: gaps filled, categories encoded, and the way back.
+
+The work is that of scikit-learn's transformers; what they measured is kept as plain JSON, from
+which the same transformers are made again, so that new rows are treated as those of the fit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
+from sklearn.impute import SimpleImputer
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import OneHotEncoder
+
+from gedilearn.data.arrays import Scaling, evenly_spaced, listing
+from gedilearn.data.kinds import MOST_CATEGORIES, RARE, RAW, USED, Decided, Kind, decide, is_plain
+from gedilearn.data.table import Column, Table, check_no_infinity
+from gedilearn.errors import InputError
+from gedilearn.settings import Table as Options
+
+OTHERS = "(other)"  # what all rare categories are called
+SHORTEST = 0.5  # step between two categories, in deviations of numbers
+_NEIGHBOURS, _MOST_ROWS = 10, 1_000  # by which such a step is measured
+
+
+class OneColumn(BaseModel):
+    """What is kept of a column.
+
+    fill: what a missing cell becomes, in each of the columns that it is encoded as
+    categories: those that have a column of their own; others: whether there is one for all others
+    whole: whether all numbers were whole, or all dates without a time of day
+    words: for truth values that were text, what false and true were called
+    reason: why it is left out; missing: how many cells were; distinct: how many values there were
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    kind: Kind
+    fill: tuple[FiniteFloat, ...] = ()
+    categories: tuple[str, ...] = ()
+    others: bool = False
+    whole: bool = False
+    words: tuple[str, str] | None = None
+    reason: str = ""
+    missing: int = 0
+    distinct: int = 0
+
+    @property
+    def width(self) -> int:
+        """How many columns it is encoded as."""
+        return len(self.fill)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns that it is encoded as."""
+        if self.kind != "category":
+            return [self.name] * self.width
+        ends = [*self.categories, *([OTHERS] if self.others else [])]
+        return [f"{self.name}={end}" for end in ends]
+
+    @cached_property
+    def encoder(self) -> OneHotEncoder:
+        """Made anew from the categories: each twice, and a rare one that stands for the others."""
+        values = [[name] for name in self.categories for _ in range(2)]
+        # Longer than any category, so it is none of them.
+        rare = "".join(self.categories) + OTHERS
+        return _encoder(2).fit(np.array(values + [[rare]] * self.others, dtype=object))
+
+
+_KEPT = TypeAdapter(tuple[OneColumn, ...])
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """How the columns of a table become points, and points become rows again."""
+
+    all: tuple[OneColumn, ...]  # in the order of the table
+
+    # --- making and keeping ------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, table: Table, options: Options, where: str = "X") -> Columns | None:
+        """Measured on a table; None where it is nothing but numbers, which are points already."""
+        return None if is_plain(table, options) else cls.fit(table, options, where)
+
+    @classmethod
+    def fit(cls, table: Table, options: Options, where: str = "X") -> Columns:
+        """Measured on a table."""
+        decided = decide(table, options, where)
+        columns = cls(
+            tuple(
+                _fitted(each, raw, options.impute)
+                for each, raw in zip(decided, table.columns, strict=True)
+            )
+        )
+        if not columns.used:
+            reasons = [f"{each.name!r} ({each.reason})" for each in columns.all]
+            raise InputError(f"{where}: no column is of use: {listing(reasons, 6)}")
+        return columns
+
+    def to_json(self) -> str:
+        """All that was measured, as text."""
+        kept = [each.model_dump(exclude_defaults=True) for each in self.all]
+        return json.dumps(kept)
+
+    @classmethod
+    def from_json(cls, text: str) -> Columns:
+        """Read what `to_json` wrote; anything else is an `InputError`."""
+        try:
+            columns = cls(_KEPT.validate_json(text))
+        except ValueError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"columns: not written by Columns.to_json ({reason})") from error
+        sound = all(_is_sound(each) for each in columns.all)
+        names = [each.name for each in columns.all]
+        if not columns.used or not sound or len(set(names)) != len(names):
+            raise InputError("columns: names, categories and fills do not match")
+        return columns
+
+    # --- what they are -----------------------------------------------------------------------
+
+    @cached_property
+    def used(self) -> tuple[OneColumn, ...]:
+        """Those that are encoded."""
+        return tuple(each for each in self.all if each.kind in USED)
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of all columns of the table."""
+        return [each.name for each in self.all]
+
+    @property
+    def ids(self) -> list[str]:
+        """Names of the columns that tell rows apart."""
+        return [each.name for each in self.all if each.kind == "id"]
+
+    @property
+    def width(self) -> int:
+        """How many columns the points have."""
+        return sum(each.width for each in self.used)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns of the points."""
+        return [name for each in self.used for name in each.names]
+
+    def lines(self) -> list[str]:
+        """What was taken as what, in words: a line for each kind."""
+        found = []
+        for kind in USED:
+            if those := [_words(each) for each in self.used if each.kind == kind]:
+                found.append(f"{kind}: {', '.join(those)}")
+        out = [f"{each.name} ({each.reason})" for each in self.all if each.kind not in USED]
+        return [*found, f"left out: {', '.join(out)}"] if out else found
+
+    # --- there and back ----------------------------------------------------------------------
+
+    def transform(self, table: Table, where: str = "X") -> np.ndarray:
+        """The points of a table that has the used columns: (n, width), float64."""
+        gone = [each.name for each in self.used if each.name not in table]
+        table = table.select(gone or [each.name for each in self.used], where)
+        blocks = []
+        for each, raw in zip(self.used, table.columns, strict=True):
+            place = f"{where}: column {each.name!r}"
+            column = raw.as_kind(RAW[each.kind], place)
+            check_no_infinity(column, place)
+            blocks.append(_encoded(each, column))
+        fills = [fill for each in self.used for fill in each.fill]
+        imputer = SimpleImputer(strategy="mean").fit(np.array([fills]))
+        return np.asarray(imputer.transform(np.hstack(blocks)), dtype=np.float64)
+
+    def inverse(self, points: np.ndarray) -> Table:
+        """The rows nearest to points (n, width): the used columns alone."""
+        columns, start = {}, 0
+        for each in self.used:
+            columns[each.name] = _decoded(each, points[:, start : start + each.width])
+            start += each.width
+        return Table.of(columns)
+
+    def scaling(self, points: np.ndarray, kind: str) -> Scaling:
+        """Between the units of the points and the network's.
+
+        Numbers and dates have the deviation 1. A truth value or a category that had it too would
+        decide alone: rows of one category would have no neighbours in another. So a step to another
+        category is as long as the way to the tenth neighbour in numbers and dates; at least
+        `SHORTEST`, and at most so long that the variance of all columns of the category together
+        would be 1 if its values were equally frequent.
+        """
+        scaling = Scaling.of(points, kind)
+        if kind != "standard":
+            return scaling
+        scale, start, numbers = scaling.scale.copy(), 0, []
+        steps: dict[int, tuple[slice, float]] = {}  # a step from one value to another, unscaled
+        for each in self.used:
+            block = slice(start, start + each.width)
+            if each.kind == "category":
+                steps[start] = block, math.sqrt(2)
+                scale[block] = math.sqrt(1 - 1 / each.width) if each.width > 1 else 1.0
+            elif each.kind == "boolean":
+                steps[start] = block, 1.0
+                scale[block] = 0.5
+            else:
+                numbers.append(start)
+            start += each.width
+        if numbers and steps:
+            rows = points[evenly_spaced(len(points), _MOST_ROWS)] / scale
+            longest = max(_radius(rows[:, numbers]), SHORTEST)
+            for block, step in steps.values():
+                scale[block] = np.maximum(scale[block], step / longest)
+        return replace(scaling, scale=scale)
+
+
+def _radius(points: np.ndarray) -> float:
+    """The median way to the tenth neighbour."""
+    n = min(_NEIGHBOURS, len(points) - 1)
+    if n < 1:
+        return 0.0
+    found = NearestNeighbors(n_neighbors=n).fit(points).kneighbors()[0]
+    return float(np.median(found[:, -1]))
+
+
+def _encoder(least: int) -> OneHotEncoder:
+    return OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        min_frequency=least,
+        max_categories=MOST_CATEGORIES,
+        sparse_output=False,
+    )
+
+
+def _fitted(each: Decided, raw: Column, impute: str) -> OneColumn:
+    """What is to be kept of a column."""
+    column = each.column
+    present = ~column.missing
+    kept = OneColumn(
+        name=each.name,
+        kind=each.kind,
+        reason=each.reason,
+        missing=int((~present).sum()),
+        distinct=len(set(column.values[present].tolist())),
+    )
+    if each.kind not in USED:
+        return kept
+    if each.kind == "category":
+        least = max(1, math.ceil(RARE * len(column)))
+        encoder = _encoder(least).fit(column.values[present][:, None])
+        rare = encoder.infrequent_categories_[0]
+        rare = set() if rare is None else set(rare)
+        names = tuple(str(name) for name in encoder.categories_[0] if name not in rare)
+        kept = kept.model_copy(update={"categories": names, "others": bool(rare)})
+        kept = kept.model_copy(update={"fill": (0.0,) * (len(names) + bool(rare))})
+    else:
+        kept = kept.model_copy(update={"fill": (0.0,), "words": _truth_words(each, raw)})
+    block = _encoded(kept, column)
+    strategy = impute
+    if each.kind in ("category", "boolean"):
+        strategy = "mean"
+        if impute == "most_frequent":  # of whole rows of the block: one category
+            rows, counts = np.unique(block[present], axis=0, return_counts=True)
+            block = rows[[counts.argmax()]]
+    fill = SimpleImputer(strategy=strategy).fit(block).statistics_
+    numbers = column.numbers()[present] if each.kind != "category" else np.zeros(1)
+    whole = each.kind in ("number", "date") and bool((numbers == np.round(numbers)).all())
+    return kept.model_copy(update={"fill": tuple(map(float, fill)), "whole": whole})
+
+
+def _truth_words(each: Decided, raw: Column) -> tuple[str, str] | None:
+    """What false and true were called in a column of text."""
+    if each.kind != "boolean" or raw.kind != "text":
+        return None
+    found = {value: str(text) for value, text in zip(each.column.values, raw.values, strict=True)}
+    return found.get(0.0, "false"), found.get(1.0, "true")
+
+
+def _encoded(each: OneColumn, column: Column) -> np.ndarray:
+    """(n, width), NaN in rows that are missing, or of a category that is not known."""
+    if each.kind != "category":
+        return column.numbers()[:, None]
+    known = set(each.categories)
+    gaps = np.array([v is None or (v not in known and not each.others) for v in column.values])
+    values = np.where(column.missing, each.categories[0] if known else OTHERS, column.values)
+    block = np.asarray(each.encoder.transform(values[:, None].astype(object)), dtype=np.float64)
+    block[gaps] = np.nan
+    return block
+
+
+def _decoded(each: OneColumn, block: np.ndarray) -> Column:
+    if each.kind == "category":
+        names = np.array([*each.categories, *([OTHERS] if each.others else [])], dtype=object)
+        return Column("text", names[block.argmax(axis=1)])
+    values = block[:, 0]
+    if each.kind == "boolean":
+        truth = values >= 0.5
+        if each.words:
+            return Column("text", np.array(each.words, dtype=object)[truth.astype(int)])
+        return Column("boolean", truth.astype(np.float64))
+    values = np.round(values) if each.whole else values
+    if each.kind == "number":
+        return Column("number", values)
+    days = np.clip(values, -719_162, 2_932_896)  # the years 1 to 9999
+    return Column("date", np.datetime64(0, "us") + (days * 86_400_000_000).astype("m8[us]"))
+
+
+def _is_sound(each: OneColumn) -> bool:
+    """Whether what a file says of a column fits together."""
+    if each.kind not in USED:
+        return not each.fill
+    if each.kind != "category":
+        return each.width == 1 and not each.categories
+    distinct = len(set(each.categories)) == len(each.categories)
+    ordered = list(each.categories) == sorted(each.categories)
+    return distinct and ordered and 1 <= each.width == len(each.categories) + each.others
+
+
+def _words(each: OneColumn) -> str:
+    notes = []
+    if each.kind == "category":
+        notes.append(f"{each.distinct} values")
+    if each.missing:
+        notes.append(f"{each.missing} missing")
+    return f"{each.name} ({', '.join(notes)})" if notes else each.name

@@ -1,0 +1,253 @@
+"""Tables in memory: named columns of numbers, truth values, dates or text, with missing cells.
+
+Needs no library of data frames; `data.frames` makes one of any such frame, `data.table_files` reads
+one from a file, and `data.columns` makes points of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from gedilearn.data import cells
+from gedilearn.data.arrays import listing, row_listing
+from gedilearn.errors import InputError, suggestion
+
+Raw = Literal["number", "boolean", "date", "text", "other"]
+_DAY = 86_400_000_000  # microseconds
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The cells of one column.
+
+    values: (n,) numbers of any type (NaN: missing); truth values 0 and 1, or NaN; dates, to the
+        microsecond (NaT: missing); text, as objects (None: missing). Others are of no use, and the
+        name of their type is all that is known of them.
+    is_category: whether the source says that text, whatever it looks like, names categories
+    """
+
+    kind: Raw
+    values: np.ndarray
+    is_category: bool = False
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def missing(self) -> np.ndarray:
+        """Which cells are, (n,)."""
+        if self.kind == "text":
+            return np.fromiter((value is None for value in self.values), bool, len(self))
+        if self.kind == "date":
+            return np.asarray(np.isnat(self.values))
+        is_float = self.kind != "other" and self.values.dtype.kind == "f"
+        return np.isnan(self.values) if is_float else np.zeros(len(self), bool)
+
+    def typed(self) -> Column:
+        """Text that is all numbers, truth values or dates as such."""
+        return self._typed
+
+    @cached_property
+    def _typed(self) -> Column:
+        if self.kind != "text" or self.is_category:
+            return self
+        present = [value for value in dict.fromkeys(self.values) if value is not None]
+        if not present:
+            return self
+        kinds: tuple[tuple[Raw, Any, Any], ...] = (
+            ("number", cells.numbers, np.nan),
+            ("boolean", cells.truths, np.nan),
+            ("date", cells.dates, np.datetime64("NaT", "us")),
+        )
+        for kind, read, gap in kinds:
+            found = read(present)
+            if found is not None:
+                dtype = "M8[us]" if kind == "date" else np.float64
+                values = [gap if value is None else found[value] for value in self.values]
+                return Column(kind, np.array(values, dtype=dtype))
+        return self
+
+    def as_kind(self, kind: Raw, where: str) -> Column:
+        """The same cells, read as another kind; one that cannot be is refused."""
+        if self.kind == kind:
+            return self
+        if kind == "text":
+            return Column("text", self.text())
+        column = self.typed()
+        if column.missing.all():
+            gaps = np.full(len(self), np.nan)
+            return Column(kind, gaps.astype("M8[us]") if kind == "date" else gaps)
+        if kind == "number" and column.kind in ("boolean", "date"):
+            return Column(kind, column.numbers())
+        if kind == "boolean" and column.kind == "number":
+            values = column.numbers()
+            if np.isin(values[~column.missing], (0, 1)).all():
+                return Column(kind, values)
+        if kind != column.kind:
+            wanted = {"number": "a number", "boolean": "true or false", "date": "a date"}[kind]
+            found, row = _misfit(column, kind)
+            raise InputError(f"{where}: {found} in row {row} (counted from 0) is not {wanted}")
+        return column
+
+    def numbers(self) -> np.ndarray:
+        """As numbers, NaN where missing: dates are days since 1970."""
+        if self.kind == "date":
+            days = self.values.astype("M8[us]").astype(np.int64) / _DAY
+            return np.where(self.missing, np.nan, days)
+        return self.values.astype(np.float64)
+
+    def text(self) -> np.ndarray:
+        """As text, None where missing: whole numbers without a point, dates without midnight."""
+        words = np.empty(len(self), dtype=object)
+        for row, (value, gap) in enumerate(zip(self.values, self.missing, strict=True)):
+            words[row] = None if gap else _text(value, self.kind)
+        return words
+
+    def objects(self) -> np.ndarray:
+        """As objects that a person would write: None where missing."""
+        if self.kind in ("text", "other"):
+            return self.values
+        values = self.values.astype(bool if self.kind == "boolean" else self.values.dtype)
+        plain = values.astype("M8[us]").astype(object) if self.kind == "date" else values.tolist()
+        found = np.empty(len(self), dtype=object)
+        found[:] = plain
+        found[self.missing] = None
+        return found
+
+    def written(self) -> np.ndarray:
+        """As a file should have it: text as it was, whole numbers without a point."""
+        if self.kind == "boolean":
+            return self.objects()
+        if self.kind != "number" or self.values.dtype.kind != "f" or self.missing.any():
+            return self.values
+        is_whole = (self.values == np.round(self.values)) & (np.abs(self.values) < 2**53)
+        return self.values.astype(np.int64) if is_whole.all() else self.values
+
+    def take(self, rows: np.ndarray) -> Column:
+        """Some of the cells."""
+        return Column(self.kind, self.values[rows], self.is_category)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of one length, each with a name of its own.
+
+    named: whether the names come from the source
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    named: bool = True
+
+    @classmethod
+    def of(cls, columns: dict[str, Column]) -> Table:
+        """From columns by their names."""
+        return cls(tuple(columns), tuple(columns.values()))
+
+    def __len__(self) -> int:
+        return len(self.columns[0]) if self.columns else 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self), len(self.names)
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[self.names.index(name)]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The cells as objects, (n, columns)."""
+        found = np.empty(self.shape, dtype=object)
+        for k, column in enumerate(self.columns):
+            found[:, k] = column.objects()
+        return found if dtype is None else found.astype(dtype)
+
+    def select(self, names: Sequence[str], where: str) -> Table:
+        """Some of the columns, in this order; what is missing is named."""
+        gone = [name for name in names if name not in self]
+        if gone:
+            noun = "column" if len(gone) == 1 else "columns"
+            raise InputError(
+                f"{where}: no {noun} {listing([repr(name) for name in gone], 6)}"
+                f"{suggestion(gone[0], self.names) if len(self.names) < 20 else ''}"
+            )
+        return Table(tuple(names), tuple(self[name] for name in names), self.named)
+
+    def without(self, name: str | None) -> Table:
+        """All columns but one."""
+        kept = [each for each in self.names if each != name]
+        return Table(tuple(kept), tuple(self[each] for each in kept), self.named)
+
+    def take(self, rows: np.ndarray) -> Table:
+        """Some of the rows."""
+        return Table(self.names, tuple(column.take(rows) for column in self.columns), self.named)
+
+    def matrix(self) -> np.ndarray:
+        """All columns as numbers, (n, columns)."""
+        return np.column_stack([column.numbers() for column in self.columns])
+
+    def to_pandas(self) -> Any:
+        """A data frame of pandas."""
+        import pandas as pd
+
+        columns = {}
+        for name, column in zip(self.names, self.columns, strict=True):
+            plain = column.kind in ("number", "date") or (
+                column.kind == "boolean" and not column.missing.any()
+            )
+            truth = plain and column.kind == "boolean"
+            values = column.values if plain else column.objects()
+            columns[name] = values.astype(bool) if truth else values
+        return pd.DataFrame(columns)
+
+
+def distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of which no two are alike: of several called x, the second is 'x (2)'."""
+    found: dict[str, None] = {}
+    for name in names:
+        new, number = name, 1
+        while new in found:
+            number += 1
+            new = f"{name} ({number})"
+        found[new] = None
+    return tuple(found)
+
+
+def check_no_infinity(column: Column, where: str) -> None:
+    """Refuse numbers that are infinite; those that are missing are filled in."""
+    if column.kind == "number" and column.values.dtype.kind == "f":
+        rows = np.flatnonzero(np.isinf(column.values)).tolist()
+        if rows:
+            raise InputError(
+                f"{where}: infinite in {row_listing(rows)} (counted from 0); mend these cells, or "
+                "leave them empty"
+            )
+
+
+def _misfit(column: Column, kind: Raw) -> tuple[str, int]:
+    """A cell that is not of this kind, and its row."""
+    for row, word in enumerate(column.text()):
+        if word is not None and Column("text", np.array([word], object)).typed().kind != kind:
+            return repr(word[:40]), row
+    return "a cell", 0
+
+
+def _text(value: Any, kind: Raw) -> str:
+    if kind == "text":
+        return str(value)
+    if kind == "boolean":
+        return "true" if value else "false"
+    if kind == "date":
+        date, time = str(value.astype("M8[us]")).split("T")
+        return date if time == "00:00:00.000000" else f"{date} {time.removesuffix('.000000')}"
+    if float(value).is_integer():
+        return str(int(value))
+    return repr(float(value))

@@ -1,0 +1,273 @@
+"""Tables as people have them, through the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from sklearn.cluster import KMeans
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.metrics import normalized_mutual_info_score
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import messy
+from gedilearn import GEDI
+from gedilearn.data.cells import cell
+from gedilearn.data.frames import as_table
+from helpers import run_command as gedi
+
+SHORT = ["--set", "training.max_iter=20", "--set", "weights.gen=0"]
+MIXED = messy.RECIPES["mixed"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A table, new rows for it, and a finished run; not to be changed."""
+    path = tmp_path_factory.mktemp("tables")
+    messy.write(messy.make(MIXED, 0)[0], path / "people.csv")
+    messy.write(messy.new_rows(MIXED, 1), path / "new.csv")
+    gedi("fit", path / "people.csv", "-k", 3, "--out", path / "run", *SHORT, "--quiet")
+    return path
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(text.splitlines()))
+
+
+@pytest.mark.parametrize("name", messy.RECIPES)
+def test_messy_tables_are_fitted_by_one_command_and_new_rows_predicted(name, here):
+    recipe = messy.RECIPES[name]
+    table, _ = messy.make(recipe, 0)
+    messy.write(table, Path("table.csv"))
+    messy.write(messy.new_rows(recipe, 1), Path("new.csv"))
+    said = gedi("fit", "table.csv", "-k", recipe.clusters, "--out", "run", *SHORT).stderr
+    assert f"{recipe.rows} rows" in said
+    ids = [column for column in table if column.endswith("_id")]
+    for column in ids:
+        assert f"{column} (" in said and "taken for an ID" in said
+    for column in ("country", "measure 0 again"):
+        assert f"{column} (" in said.partition("left out: ")[2]
+    rows = rows_of(Path("run/labels.csv").read_text())
+    assert list(rows[0]) == ["row", *ids, "cluster", "probability"]
+    for column in ids:
+        assert [row[column] for row in rows] == table[column]
+    predicted = rows_of(gedi("predict", "run", "new.csv").stdout)
+    assert [int(row["row"]) for row in predicted] == list(range(recipe.rows))
+    assert {int(row["cluster"]) for row in predicted} <= set(range(recipe.clusters))
+    again = GEDI.load("run/model.safetensors").predict_proba(pd.read_csv("new.csv"))
+    np.testing.assert_allclose([float(row["probability"]) for row in predicted], again.max(1))
+
+
+def test_what_was_taken_for_what_is_said_and_can_be_changed(folder, here):
+    people = folder / "people.csv"
+    said = gedi("fit", people, "-k", 3, *SHORT).stderr
+    lines = [line.strip() for line in said.splitlines()]
+    assert lines[0] == f"{people}: 400 rows, 10 of 13 columns are used"
+    assert lines[1].startswith("number: measure 0 (84 missing), measure 1")
+    assert lines[2] == "boolean: truth 0 (84 missing)"
+    assert lines[3].startswith("date: date 0 (")
+    assert lines[4].startswith("category: told 0 (4 values, 79 missing), told 1")
+    assert lines[5].startswith(
+        "left out: text_id (no two values alike: taken for an ID), measure 0"
+    )
+    options = ["--drop", "noise 0,date 0", "--categorical", "truth 0", "--impute", "mean"]
+    options += ["--id-column", "country", "--drop", "text_id"]
+    content = json.loads(gedi("fit", people, "-k", 3, *SHORT, *options, "--json").stdout)
+    kinds = content["columns"]
+    assert kinds["noise 0"] == kinds["date 0"] == kinds["text_id"] == "drop"
+    assert kinds["truth 0"] == "category" and kinds["country"] == "id"
+    table = yaml.safe_load(Path(content["run"], "config.yaml").read_text())["settings"]["table"]
+    assert table["impute"] == "mean" and table["kinds"]["country"] == "id"
+    only = ["--columns", "measure 0,measure 1"]
+    content = json.loads(gedi("fit", people, "-k", 3, *SHORT, *only, "--json").stdout)
+    assert [n for n, kind in content["columns"].items() if kind == "number"] == [
+        "measure 0",
+        "measure 1",
+    ]
+    content = json.loads(
+        gedi("fit", people, "-k", 3, *SHORT, *only, "--numeric", "noise 0", "--json").stdout
+    )
+    assert content["columns"]["noise 0"] == "number"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--drop", "noize 0"], "no column 'noize 0' (did you mean 'noise 0'?)"),
+        (["--drop", "noise 0", "--categorical", "noise 0"], "another option takes it for drop"),
+        (["--impute", "best"], "table.impute='best'"),
+        (
+            ["--numeric", "told 0"],
+            "column 'told 0': 'A1' in row 0 (counted from 0) is not a number",
+        ),
+        (["--columns", "country"], "no column is of use"),
+        (["--set", "table.kinds={told 0: what}"], "table.kinds"),
+    ],
+)
+def test_wrong_options_are_one_line(folder, here, options, words):
+    result = gedi("fit", folder / "people.csv", "-k", 3, *SHORT, *options, code=2)
+    assert words in result.stderr and len(result.stderr.splitlines()) == 1
+    assert not list(here.iterdir())
+
+
+def test_options_for_tables_are_refused_for_arrays(here):
+    np.save("x.npy", np.random.default_rng(0).normal(size=(30, 2)))
+    assert "of tables" in gedi("fit", "x.npy", "-k", 2, "--drop", "a", code=2).stderr
+
+
+def test_columns_are_kept_on_request_in_csv_and_parquet(folder, here):
+    run, new = folder / "run", folder / "new.csv"
+    original = rows_of(new.read_text())
+    gedi("predict", run, new, "--keep-columns", "--out", "o.csv")
+    written = rows_of(Path("o.csv").read_text())
+    assert [{name: row[name] for name in original[0]} for row in written] == [
+        {name: "" if text in ("NA", "NaN") else text for name, text in row.items()}
+        for row in original
+    ]
+    gedi("predict", run, new, "--keep-columns", "--out", "o.parquet")
+    frame = pd.read_parquet("o.parquet")
+    assert frame["cluster"].tolist() == [int(row["cluster"]) for row in written]
+    assert frame["measure 0"].dtype.kind == "f" and frame["date 0"].dtype.kind == "M"
+    assert frame["text_id"].tolist() == [row["text_id"] for row in original]
+    gedi("fit", folder / "people.csv", "-k", 3, "--out", "kept", "--keep-columns", *SHORT)
+    assert {"text_id", "country", "cluster"} <= set(pd.read_csv("kept/labels.csv"))
+
+
+def test_a_parquet_file_gives_what_its_csv_gives(folder, here):
+    frame = pd.read_csv(folder / "people.csv", parse_dates=["date 0"])
+    frame.to_parquet("people.parquet")
+    gedi("fit", "people.parquet", "-k", 3, "--out", "run", *SHORT)
+    assert Path("run/labels.csv").read_text() == (folder / "run/labels.csv").read_text()
+    pd.read_csv(folder / "new.csv", parse_dates=["date 0"]).to_parquet("new.parquet")
+    expected = gedi("predict", folder / "run", folder / "new.csv").stdout
+    assert gedi("predict", folder / "run", "new.parquet").stdout == expected
+
+
+def test_ids_are_written_as_they_were_in_the_file(here):
+    rng = np.random.default_rng(0)
+    ids = [f"{k:08}" for k in rng.choice(10**8, 60, replace=False)]
+    lines = [f"{key},{a},{b}" for key, (a, b) in zip(ids, rng.normal(size=(60, 2)), strict=True)]
+    Path("x.csv").write_text("\n".join(["customer_id,a,b", *lines]) + "\n")
+    gedi("fit", "x.csv", "-k", 2, "--out", "run", *SHORT)
+    assert [row["customer_id"] for row in rows_of(Path("run/labels.csv").read_text())] == ids
+
+
+def test_categories_of_digits_are_told_by_their_text(here):
+    rng = np.random.default_rng(0)
+    zips = rng.choice(["01067", "80331"], 60)
+    lines = [f"{z},{a},{b}" for z, (a, b) in zip(zips, rng.normal(size=(60, 2)), strict=True)]
+    Path("x.csv").write_text("\n".join(["zip,a,b", *lines]) + "\n")
+    gedi("fit", "x.csv", "-k", 2, "--categorical", "zip", "--out", "run", *SHORT)
+    columns = GEDI.load("run/model.safetensors").columns_
+    assert columns.names == ["zip=01067", "zip=80331", "a", "b"]
+    np.testing.assert_allclose(
+        [float(row["probability"]) for row in rows_of(gedi("predict", "run", "x.csv").stdout)],
+        [float(row["probability"]) for row in rows_of(Path("run/labels.csv").read_text())],
+    )
+
+
+def test_an_interrupted_fit_of_a_table_is_resumed(folder, here, monkeypatch):
+    people = folder / "people.csv"
+    options = ["-k", 3, *SHORT, "--set", "training.check_every=5", "--drop", "noise 0"]
+    gedi("fit", people, *options, "--out", "whole")
+
+    def interrupted(*arguments, **values):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gedilearn.estimator.GEDI.adopt", interrupted)
+        gedi("fit", people, *options, "--out", "run", code=130)
+    gedi("resume", "run")
+    assert Path("run/labels.csv").read_text() == Path("whole/labels.csv").read_text()
+
+
+def test_a_table_is_sampled_scored_diagnosed_evaluated_and_reported(folder, here):
+    people, new = folder / "people.csv", folder / "new.csv"
+    short = ["--set", "training.max_iter=20", "--set", "density.iterations=10"]
+    gedi("fit", people, "-k", 3, "--out", "run", *short)
+    rows = rows_of(gedi("sample", "run", "-n", 5).stdout)
+    assert {row["told 0"] for row in rows} <= {"A0", "A1", "A2", "A3"}
+    assert all(row["date 0"][:2] == "20" for row in rows) and "text_id" not in rows[0]
+    gedi("sample", "run", "-n", 5, "--out", "s.npy")
+    assert np.load("s.npy").shape == (5, GEDI.load("run/model.safetensors").columns_.width)
+    scores = [float(row["log_density"]) for row in rows_of(gedi("score", "run", new).stdout)]
+    outliers = [float(row["outlier"]) for row in rows_of(gedi("predict", "run", new).stdout)]
+    np.testing.assert_allclose(outliers, -np.array(scores))
+    assert json.loads(gedi("diagnose", "run", "--json").stdout)["n_samples"] == 400
+    options = ["--samples", 0, "--ood", f"new={new}", "--json"]
+    assert "new" in json.loads(gedi("evaluate", "run", *options).stdout)["ood"]
+    gedi("report", "run")
+
+
+def test_a_number_of_clusters_is_chosen_for_a_table(folder, here, monkeypatch):
+    seen = {}
+
+    def choose(x, most, **arguments):
+        seen.update(arguments, shape=x.shape, total=x.var(0).sum())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gedilearn.selection.choose_n_clusters", choose)
+    gedi("choose", folder / "people.csv", "--drop", "date 0,told 0", code=130)
+    # Five numbers, a truth value, and two categories of four values.
+    assert seen["settings"] == {"scaling": "none"} and seen["shape"] == (400, 5 + 1 + 2 * 4)
+    assert seen["total"] < 5 + 1 + 2
+
+
+def test_labels_of_text_are_set_aside(here):
+    table, y = messy.make(MIXED, 0)
+    messy.write(table | {"kind": [f"k{label}" for label in y]}, Path("t.csv"))
+    options = ["--label-column", "kind", "--json"]
+    content = json.loads(gedi("fit", "t.csv", "-k", 3, *SHORT, *options).stdout)
+    assert "nmi" in content and "kind" not in content["columns"]
+    table["kind"] = ["", *["a"] * 399]
+    messy.write(table, Path("u.csv"))
+    assert "row 0" in gedi("fit", "u.csv", "-k", 3, *SHORT, *options, code=2).stderr
+
+
+def best_of_k_means(table: messy.Cells, y: np.ndarray, model: GEDI) -> float:
+    """The NMI of k-means on the best of common preprocessings of the same columns."""
+    frame = pd.DataFrame({name: [cell(text) for text in words] for name, words in table.items()})
+    used = {each.name: each.kind for each in model.columns_.used}
+    whole = as_table(frame)
+    numbers = np.column_stack(
+        [whole[name].typed().numbers() for name, kind in used.items() if kind != "category"]
+    )
+    words = frame[[name for name, kind in used.items() if kind == "category"]].astype(object)
+    scores = []
+    for imputer in (SimpleImputer(), SimpleImputer(strategy="median"), KNNImputer()):
+        scaled = StandardScaler().fit_transform(imputer.fit_transform(numbers))
+        encoded = [scaled]
+        if words.shape[1]:
+            filled = SimpleImputer(strategy="most_frequent").fit_transform(
+                words.where(words.notna(), np.nan)
+            )
+            hot = OneHotEncoder(sparse_output=False, min_frequency=5).fit_transform(filled)
+            both = (hot, StandardScaler().fit_transform(hot))
+            encoded = [np.hstack([scaled, block]) for block in both]
+        for points in encoded:
+            found = KMeans(len(set(y)), n_init=10, random_state=0).fit_predict(points)
+            scores.append(normalized_mutual_info_score(y, found))
+    return max(scores)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", messy.RECIPES)
+def test_clusters_of_messy_tables_are_about_as_good_as_those_of_k_means(name, here):
+    table, y = messy.make(messy.RECIPES[name], 5)
+    messy.write(table, Path("t.csv"))
+    no_density = ["--set", "weights.gen=0", "--quiet"]
+    gedi("fit", "t.csv", "-k", messy.RECIPES[name].clusters, "--out", "run", *no_density)
+    model = GEDI.load("run/model.safetensors")
+    ours = normalized_mutual_info_score(y, model.labels_)
+    assert ours > best_of_k_means(table, y, model) - 0.05

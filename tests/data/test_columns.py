@@ -1,0 +1,318 @@
+"""Columns of tables: what they are taken for, and what scikit-learn's pipelines make of them."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import messy
+from gedilearn.data import cells
+from gedilearn.data.arrays import Scaling
+from gedilearn.data.columns import OTHERS, SHORTEST, Columns
+from gedilearn.data.frames import as_table
+from gedilearn.data.table import Column, Table
+from gedilearn.errors import InputError
+from gedilearn.settings import Table as Options
+
+N = 300
+
+
+def text(values) -> Column:
+    column = np.empty(len(values), dtype=object)
+    column[:] = [None if value is None else cells.cell(str(value)) for value in values]
+    return Column("text", column)
+
+
+def table(**columns) -> Table:
+    return Table.of({name: text(values) for name, values in columns.items()})
+
+
+def table_of(made: messy.Cells) -> Table:
+    return Table.of({name: text(values) for name, values in made.items()})
+
+
+def kinds(table: Table, **options) -> dict[str, str]:
+    return {each.name: each.kind for each in Columns.fit(table, Options(**options)).all}
+
+
+def frame(rng, gaps: float = 0.2) -> pd.DataFrame:
+    made = pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, N).astype(float),
+            "income": rng.lognormal(10, 1, N),
+            "city": rng.choice(["Bonn", "Kiel", "Ulm", "Trier"], N, p=[0.5, 0.3, 0.15, 0.05]),
+            "plan": rng.choice(["a", "b"], N),
+        }
+    )
+    return made.mask(rng.random(made.shape) < gaps)
+
+
+# --- cells --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (["1", " 2.5", "-3e4", None], "number"),
+        (["yes", "No", "YES", None], "boolean"),
+        (["True", "false"], "boolean"),
+        (["yes", "no", "maybe"], "text"),
+        (["2024-03-01", "2023/12/31", None], "date"),
+        (["2024-03-01T12:30:00Z", "2024-03-01 12:30"], "date"),
+        (["2024-02-30", "2024-01-01"], "text"),
+        (["1_000", "2"], "text"),
+        ([None, "NA"], "text"),
+    ],
+)
+def test_text_is_read_as_what_it_says(words, kind):
+    assert text(words).typed().kind == kind
+
+
+@pytest.mark.parametrize(
+    ("words", "days"),
+    [
+        (["1.3.2024", "2.3.2024"], [(2024, 3, 1), (2024, 3, 2)]),
+        (["3/1/2024", "3/2/2024"], [(2024, 3, 1), (2024, 3, 2)]),
+        (["1/3/2024", "31/3/2024"], [(2024, 3, 1), (2024, 3, 31)]),
+        (["2024-3-1", "2024-03-02"], [(2024, 3, 1), (2024, 3, 2)]),
+    ],
+)
+def test_dates_are_those_of_the_calendar(words, days):
+    expected = [date(*day).toordinal() - date(1970, 1, 1).toordinal() for day in days]
+    assert text(words).typed().numbers().tolist() == expected
+
+
+def test_a_time_zone_is_taken_off_a_date():
+    shifted = text(["2024-03-01T12:30:15.25+02:00"]).typed().values[0]
+    assert shifted == np.datetime64("2024-03-01T10:30:15.25", "us")
+
+
+# --- kinds --------------------------------------------------------------------------------------
+
+
+def test_columns_are_typed_by_what_they_hold():
+    rng = np.random.default_rng(0)
+    found = kinds(
+        table(
+            customer=[f"C{k}" for k in range(N)],
+            number=[10_000 + k for k in range(N)],
+            account=rng.choice(10**8, N, replace=False),
+            order_id=rng.permutation(np.arange(N) ** 2),
+            salary=np.arange(N) ** 2 * 7,
+            measure=rng.normal(size=N),
+            children=rng.integers(0, 4, N),
+            flag=rng.integers(0, 2, N),
+            since=[f"2020-01-{1 + k % 28:02}" for k in range(N)],
+            city=rng.choice(["a", "b", None], N),
+            notes=[f"text {k // 2 if k < 40 else k}" for k in range(N)],
+            country=["here"] * N,
+            nothing=[None] * N,
+        )
+    )
+    assert found == {
+        "customer": "id",
+        "number": "id",
+        "account": "id",
+        "order_id": "id",
+        "salary": "number",
+        "measure": "number",
+        "children": "number",
+        "flag": "boolean",
+        "since": "date",
+        "city": "category",
+        "notes": "drop",
+        "country": "drop",
+        "nothing": "drop",
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_measured_whole_numbers_that_all_differ_are_no_id(seed):
+    rng = np.random.default_rng(seed)
+    incomes = np.unique(rng.normal(50_000, 15_000, 400).round())
+    assert kinds(table(income=rng.permutation(incomes)))["income"] == "number"
+
+
+def test_columns_that_say_the_same_count_once():
+    rng = np.random.default_rng(0)
+    x, city = rng.normal(size=N), rng.choice(["a", "b", "c"], N)
+    code = [{"a": "01", "b": "02", "c": "x"}[c] for c in city]
+    columns = Columns.fit(table(x=x, again=x, other=-x, city=city, code=code), Options())
+    reasons = {each.name: each.reason for each in columns.all if each.reason}
+    assert reasons == {"again": "the same as 'x'", "code": "says the same as 'city'"}
+
+
+def test_what_is_asked_for_goes_before_what_is_found_out():
+    rng = np.random.default_rng(0)
+    made = table(
+        key=np.arange(N), zip=rng.integers(1, 5, N), x=rng.normal(size=N), y=rng.normal(size=N)
+    )
+    asked = {"key": "number", "zip": "category", "y": "drop"}
+    assert kinds(made, kinds=asked) == asked | {"x": "number"}
+    assert kinds(made, columns=("key", "x"))["key"] == "number"
+    assert kinds(made, columns=("key", "x"))["y"] == "drop"
+    assert kinds(made, kinds={"x": "id"})["x"] == "id"
+
+
+def test_unknown_columns_are_refused_with_the_nearest():
+    with pytest.raises(InputError, match=r"no column 'incme' \(did you mean 'income'"):
+        Columns.fit(table(income=[1, 2]), Options(kinds={"incme": "drop"}))
+
+
+def test_a_stray_word_among_numbers_is_named_unless_there_are_few_values():
+    values = [str(k / 7) for k in range(50)]
+    with pytest.raises(InputError, match=r"column 'x': 'oops' in row 50 .* is not a number"):
+        Columns.fit(table(x=[*values, "oops"]), Options())
+    assert kinds(table(x=["0", "1", "2", "3+"] * 10))["x"] == "category"
+
+
+def test_numbers_without_gaps_are_points_already():
+    rng = np.random.default_rng(0)
+    assert Columns.of(table(a=rng.normal(size=N), b=rng.integers(0, 9, N)), Options()) is None
+    assert Columns.of(table(a=[1, 2, None], b=[3, 4, 5]), Options()) is not None
+    assert Columns.of(table(a=[1, 2, 4], b=[3, 4, 5]), Options(columns=("a",))) is not None
+
+
+# --- there and back -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("impute", ["median", "mean", "most_frequent"])
+def test_points_are_those_of_a_pipeline_of_scikit_learn(impute):
+    rng = np.random.default_rng(3)
+    made, new = frame(rng), frame(rng)
+    columns = Columns.fit(as_table(made), Options(impute=impute))
+    numbers = ColumnTransformer([("n", SimpleImputer(strategy=impute), ["age", "income"])])
+    for data in (made, new):
+        points = columns.transform(as_table(data))
+        np.testing.assert_allclose(points[:, :2], numbers.fit(made).transform(data))
+    if impute == "most_frequent":
+        encode = make_pipeline(
+            SimpleImputer(strategy="most_frequent"), OneHotEncoder(sparse_output=False)
+        )
+        expected = encode.fit(made[["city", "plan"]].astype(object)).transform(
+            new[["city", "plan"]].astype(object)
+        )
+        np.testing.assert_allclose(columns.transform(as_table(new))[:, 2:], expected)
+
+
+def test_rare_and_unseen_categories_are_those_of_scikit_learn():
+    rng = np.random.default_rng(1)
+    values = [f"c{min(int(k), 150)}" for k in rng.exponential(25, 2_000)]
+    new = [*rng.choice(values, 50).tolist(), "unseen"]
+    columns = Columns.fit(table(x=values, y=rng.normal(size=2_000)), Options())
+    encoder = OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        min_frequency=20,
+        max_categories=20,
+        sparse_output=False,
+    ).fit(np.array(values, dtype=object)[:, None])
+    assert columns.names[:20][-1] == f"x={OTHERS}"
+    for read in (columns, Columns.from_json(columns.to_json())):
+        points = read.transform(table(x=new, y=np.zeros(51)))
+        np.testing.assert_array_equal(
+            points[:, :-1], encoder.transform(np.array(new, dtype=object)[:, None])
+        )
+
+
+def test_a_missing_category_and_one_that_was_never_seen_become_the_shares():
+    columns = Columns.fit(table(x=["a", "a", "a", "b"] * 30, y=range(0, 240, 2)), Options())
+    points = columns.transform(table(x=["b", None, "new"], y=[1, 2, None]))
+    np.testing.assert_allclose(points[:, :2], [[0, 1], [0.75, 0.25], [0.75, 0.25]])
+
+
+@pytest.mark.parametrize("name", messy.RECIPES)
+def test_json_gives_back_the_same_points(name):
+    recipe = messy.RECIPES[name]
+    made, new = table_of(messy.make(recipe, 0)[0]), table_of(messy.new_rows(recipe, 1))
+    columns = Columns.fit(made, Options())
+    again = Columns.from_json(columns.to_json())
+    assert again.all == columns.all and again.lines() == columns.lines()
+    for rows in (made, new):
+        points = columns.transform(rows)
+        assert np.isfinite(points).all() and points.shape == (recipe.rows, columns.width)
+        np.testing.assert_array_equal(again.transform(rows), points)
+    assert not {"text_id", "country"} & {each.name for each in columns.used}
+    assert columns.ids == [each for each in made.names if each.endswith("_id")]
+
+
+def test_damaged_json_is_refused():
+    columns = Columns.fit(table(x=["a", "b"] * 30, y=range(0, 120, 2)), Options())
+    kept = json.loads(columns.to_json())
+    for change in (
+        {"fill": [0.5]},
+        {"categories": ["b", "a"]},
+        {"categories": ["a", "a"]},
+        {"kind": "what"},
+        {"fill": [float("nan"), 1.0]},
+        {"others": True},
+        {"unknown": 1},
+    ):
+        with pytest.raises(InputError, match="columns: "):
+            Columns.from_json(json.dumps([kept[0] | change, kept[1]]))
+    for words in ("", "[]", "{}", "[1]", json.dumps([kept[0], kept[0]])):
+        with pytest.raises(InputError, match="columns: "):
+            Columns.from_json(words)
+
+
+def test_points_become_rows_again():
+    rng = np.random.default_rng(0)
+    made = frame(rng, gaps=0)
+    made["since"] = pd.Timestamp("2020-02-01") + pd.to_timedelta(rng.integers(0, 99, N), "D")
+    made["ok"] = rng.random(N) < 0.5
+    made["said"] = rng.choice(["Yes", "No"], N)
+    columns = Columns.fit(as_table(made), Options())
+    back = columns.inverse(columns.transform(as_table(made))).to_pandas()
+    pd.testing.assert_frame_equal(back, made, check_dtype=False)
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+
+def test_a_step_between_categories_is_no_longer_than_to_the_tenth_neighbour():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(N, 4))
+    made = table(**{f"x{k}": numbers[:, k] for k in range(4)}, city=rng.choice(["a", "b", "c"], N))
+    columns = Columns.fit(made, Options())
+    points = columns.transform(made)
+    scaled = columns.scaling(points, "standard").apply(points)
+    np.testing.assert_allclose(scaled[:, :4].std(0), 1, rtol=1e-5)
+    way = np.linalg.norm(scaled[:, None, :4] - scaled[None, :, :4], axis=-1)
+    radius = np.median(np.sort(way, axis=1)[:, 10])
+    a, b = (scaled[points[:, 4 + k] == 1][0, 4:] for k in (0, 1))
+    longest = np.sqrt(2 / (1 - 1 / 3))
+    assert radius < longest
+    assert np.linalg.norm(a - b) == pytest.approx(radius, rel=1e-5)
+    assert scaled[:, 4:].var(0).sum() <= 1
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.97, 0.03], [0.25] * 4, [0.7, 0.1, 0.1, 0.1]])
+def test_all_columns_of_a_category_vary_no_more_than_one_number(shares):
+    rng = np.random.default_rng(0)
+    names = [f"v{k}" for k in range(len(shares))]
+    many = table(**{f"c{k}": rng.choice(names, N, p=shares) for k in range(3)})
+    columns = Columns.fit(many, Options())
+    points = columns.transform(many)
+    scaled = columns.scaling(points, "standard").apply(points).reshape(N, 3, -1)
+    totals = scaled.var(0).sum(-1)
+    assert (totals <= 1 + 1e-2).all()
+    few = table(c=rng.choice(names, N, p=shares), x=rng.normal(size=N))
+    columns = Columns.fit(few, Options())
+    points = columns.transform(few)
+    steps = np.sqrt(2) / columns.scaling(points, "standard").scale[: len(shares)]
+    np.testing.assert_allclose(steps, SHORTEST)  # one number has its neighbours very near
+
+
+def test_without_scaling_points_stay_as_they_are():
+    made = table(x=["a", "b"] * 30, y=range(0, 120, 2))
+    columns = Columns.fit(made, Options())
+    points = columns.transform(made)
+    scaling = columns.scaling(points, "none")
+    np.testing.assert_array_equal(scaling.scale, Scaling.identity(points).scale)

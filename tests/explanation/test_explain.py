@@ -1,0 +1,220 @@
+"""Profiles against loops over the rows, and what a fit says and keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gedilearn import GEDI
+from gedilearn.errors import InputError
+from gedilearn.explanation.explain import MOST_ROWS, explain
+from gedilearn.explanation.kept import MOST_PREVIEWED
+from gedilearn.explanation.profiles import Explanation
+from gedilearn.files import TensorFile
+from gedilearn.training.run_directory import RunDirectory
+from gedilearn.writing import plain
+from helpers import gedi
+
+SMALL = {"max_iter": 20, "training.check_every": 10, "network.hidden": (8,), "random_state": 0}
+
+
+def made(n: int = 200, c: int = 4, seed: int = 0) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(c, 0.3), n)
+    labels = p.argmax(1)
+    x = rng.normal(size=(n, 7)) + labels[:, None]
+    return x, labels, p, rng.normal(-5, 2, n)
+
+
+@pytest.fixture(scope="module")
+def explained() -> tuple[Explanation, tuple[np.ndarray, ...]]:
+    given = made()
+    return explain(given[0], [f"c{j}" for j in range(7)], *given[1:]), given
+
+
+def lowest(rows: list[int], value) -> list[int]:
+    """The rows in the order of a value, of equal ones the first, by a loop."""
+    left, found = list(rows), []
+    while left and len(found) < MOST_ROWS:
+        best = left[0]
+        for row in left:
+            if value(row) < value(best):
+                best = row
+        left.remove(best)
+        found.append(best)
+    return found
+
+
+def test_rows_are_those_that_a_loop_finds(explained):
+    found, (_, labels, p, density) = explained
+    for k, profile in enumerate(found.clusters):
+        rows = [i for i in range(len(labels)) if labels[i] == k]
+        assert (profile.cluster, profile.size) == (k, len(rows))
+        assert profile.share == pytest.approx(len(rows) / len(labels))
+        typical = lowest(rows, lambda i, k=k: -(density[i] + np.log(p[i, k])))
+        assert [r.row for r in profile.typical] == typical
+        assert [r.row for r in profile.doubtful] == lowest(rows, lambda i, k=k: p[i, k])
+        assert [r.row for r in profile.outliers] == lowest(rows, lambda i: density[i])
+    everything = sorted(range(len(labels)), key=lambda i: density[i])[:10]
+    assert [r.row for r in found.outliers] == everything
+
+
+def test_neighbours_are_the_clusters_of_the_highest_mean_probability(explained):
+    found, (_, labels, p, _) = explained
+    for k, profile in enumerate(found.clusters):
+        rows = [i for i in range(len(labels)) if labels[i] == k]
+        means = {j: sum(p[i, j] for i in rows) / len(rows) for j in range(4) if j != k}
+        assert {n.cluster: pytest.approx(n.probability) for n in profile.neighbours} == means
+        assert [n.cluster for n in profile.neighbours] == sorted(means, key=lambda j: -means[j])
+        assert profile.probability == pytest.approx(sum(p[i, k] for i in rows) / len(rows))
+
+
+def test_a_row_says_its_values_and_what_else_it_could_be(explained):
+    found, (x, labels, p, density) = explained
+    for profile in found.clusters:
+        for row in (*profile.typical, *profile.doubtful, *profile.outliers):
+            i, order = row.row, np.argsort(-p[row.row])
+            assert (row.cluster, row.second) == (labels[i], order[1]) == (order[0], row.second)
+            assert row.probability == p[i, order[0]] and row.second_probability == p[i, order[1]]
+            assert row.log_density == density[i]
+            assert row.values == {name: x[i, int(name[1:])] for name in row.values}
+            assert {d.column for d in profile.differences} <= row.values.keys()
+
+
+def test_histograms_count_every_row_once(explained):
+    found, (_, _, p, density) = explained
+    assert sum(found.probabilities.counts) == sum(found.log_densities.counts) == len(p)
+    edges = found.probabilities.edges
+    for i, count in enumerate(found.probabilities.counts):
+        inside = [v for v in p.max(1) if edges[i] <= v < edges[i + 1] or v == edges[i + 1] == 1]
+        assert count == len(inside)
+    assert found.log_densities.edges[-1] == density.max()
+
+
+def test_one_far_row_does_not_use_up_the_histogram():
+    x, labels, p, density = made()
+    density[7] = -1e6
+    found = explain(x, None, labels, p, density).log_densities
+    assert found.below == 1 and found.counts[0] >= 1 and sum(found.counts) == 200
+    assert sum(c > 0 for c in found.counts) > 10
+
+
+def test_the_words_say_it_all(explained):
+    found, _ = explained
+    text = str(found)
+    assert text.startswith("200 rows in 4 clusters\n\ncluster 0: ")
+    for profile in found.clusters:
+        assert f"cluster {profile.cluster}: {profile.size} rows ({profile.share:.1%})" in text
+        assert profile.words in text
+        assert ", ".join(str(r.row) for r in profile.typical) in text
+
+
+def test_it_goes_to_json_and_back(explained):
+    found, _ = explained
+    assert Explanation.from_json(json.loads(json.dumps(plain(found.to_json())))) == found
+
+
+def test_json_of_other_data_is_refused(explained):
+    found, _ = explained
+    content = json.loads(json.dumps(plain(found.to_json())))
+    for change in ({"n_samples": 3}, {"clusters": []}, {"probabilities": {}}, {"alone": [1]}):
+        with pytest.raises(ValueError):
+            Explanation.from_json(content | change)
+
+
+def test_a_warning_names_the_columns_that_alone_make_the_clusters():
+    x, labels, p, density = made()
+    x[:, 3] = labels * 10
+    one = explain(x, [f"c{j}" for j in range(7)], labels, p, density)
+    assert [a.column for a in one.alone] == ["c3"]
+    assert "column c3 alone reproduces the clusters (AMI 1.00)" in one.warnings[0]
+    x[:, 5] = -labels
+    two = explain(x, [f"c{j}" for j in range(7)], labels, p, density)
+    assert "Each of 2 columns alone" in two.warnings[0] and "c3, c5" in two.warnings[0]
+
+
+def test_a_network_that_is_not_finite_and_clusters_without_rows_are_said_as_they_are():
+    x, labels, p, density = made()
+    found = explain(x, None, np.zeros_like(labels), p * np.nan, density * np.nan)
+    assert found.clusters[0].size == 200 and found.clusters[1].size == 0
+    assert "Clusters 1, 2, 3 have no rows." in found.warnings
+    assert found.log_densities.counts == ()
+    again = Explanation.from_json(json.loads(json.dumps(plain(found.to_json()))))
+    assert str(again) == str(found)
+
+
+# --- a fitted model -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(-3, 1, (40, 3)), rng.normal(3, 1, (50, 3))])
+    return pd.DataFrame(x, columns=["width", "height", "depth"])
+
+
+@pytest.fixture(scope="module")
+def run(frame, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    gedi(2, run_dir=path, **SMALL).fit(frame)
+    return path
+
+
+def test_a_model_explains_data_by_its_columns(run, frame):
+    model = GEDI.load(run / "model.safetensors")
+    found = model.explain(frame)
+    p, density = model.predict_proba(frame), model.score_samples(frame)
+    labels, names = model.predict(frame), list(frame.columns)
+    assert str(found) == str(explain(frame.to_numpy(), names, labels, p, density))
+    assert {d.column for c in found.clusters for d in c.differences} <= set(names)
+    part = model.explain(frame[:10])
+    assert part.n_samples == 10
+    with pytest.raises(InputError):
+        model.explain(frame.to_numpy()[:, :2])
+
+
+def test_names_can_be_given_where_the_model_knows_none(frame):
+    model = gedi(2, **SMALL).fit(frame.to_numpy())
+    rows = model.explain(frame.to_numpy()).clusters[0].typical
+    assert list(rows[0].values) and all(name.startswith("column ") for name in rows[0].values)
+    named = model.explain(frame.to_numpy(), ["a", "b", "c"])
+    assert set(named.clusters[0].typical[0].values) == set("abc")
+
+
+def test_a_run_keeps_its_profiles_and_the_rows_that_they_name(run, frame):
+    files = RunDirectory(run)
+    model = GEDI.load(files.model)
+    kept = Explanation.from_json(json.loads(files.profile.read_text()))
+    assert str(kept) == str(model.explain(frame))
+    preview = {name: t.numpy() for name, t in TensorFile.open(files.preview).read().items()}
+    np.testing.assert_array_equal(preview["rows"], np.arange(90))
+    np.testing.assert_array_equal(preview["points"], frame.to_numpy())
+    np.testing.assert_array_equal(preview["labels"], model.labels_)
+    np.testing.assert_allclose(preview["probability"], model.predict_proba(frame).max(1))
+    np.testing.assert_allclose(preview["features"], model.transform(frame), rtol=1e-6)
+    np.testing.assert_allclose(preview["log_density"], model.score_samples(frame))
+
+
+def test_of_many_rows_even_ones_and_the_named_ones_are_kept(tmp_path):
+    x = np.random.default_rng(0).normal(size=(MOST_PREVIEWED + 2000, 2))
+    gedi(2, run_dir=tmp_path / "run", **SMALL).fit(x)
+    files = RunDirectory(tmp_path / "run")
+    rows = TensorFile.open(files.preview).read()["rows"].numpy()
+    named = Explanation.from_json(json.loads(files.profile.read_text())).rows
+    assert set(named) <= set(rows.tolist())
+    assert MOST_PREVIEWED <= len(rows) <= MOST_PREVIEWED + len(named)
+    assert (np.diff(rows) > 0).all()
+
+
+def test_pictures_of_bytes_are_kept_as_bytes(tmp_path):
+    x = np.random.default_rng(2).integers(0, 256, (12, 1, 8, 8), dtype=np.uint8)
+    model = gedi(2, run_dir=tmp_path / "run", **(SMALL | {"max_iter": 2})).fit(x)
+    points = TensorFile.open(RunDirectory(tmp_path / "run").preview).read()["points"].numpy()
+    assert points.dtype == np.uint8
+    np.testing.assert_array_equal(points, x)
+    profile = model.explain(x).clusters[0]
+    assert profile.words == "" and profile.differences == () and profile.typical[0].values == {}
