@@ -195,6 +195,8 @@ def keep(
     if state.stage.name == "clusters":
         kept.member = member
     kept.gap, kept.settled = gap, settles
+    if gap < 0.8 * kept.fallen_to:
+        kept.fallen_to, kept.fallen_at = gap, state.iteration
     kept.target = None if seen.target is None else seen.target[member]
     judged = state.method.judged(state.model)
     kept.state = judged.state_of(member)
@@ -275,7 +277,7 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
     Of several results, those whose clusters have a certificate leave, if that ends training.
     """
     early = ends_early(setup, state)
-    done = state.iteration >= state.stage.end
+    done = state.iteration >= state.stage.end or (early and nothing_moves(setup, state))
     gap = max(kept.gap for kept in state.kept)
     kind = "certified" if all(kept.settled for kept in state.kept) else "budget"
     if state.stage.name == "density":
@@ -293,6 +295,18 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
         return state
     left = [k for k in state.results if not (early and state.kept[k].settled)]
     return state if left == state.results else state.select(setup, left)
+
+
+def nothing_moves(setup: Setup, state: TrainState) -> bool:
+    """Whether the gap of no result in training falls any more.
+
+    Where training begins with clusters, most of them are right or wrong by then; the gap of those
+    that can be certified goes on falling.
+    """
+    if setup.starts is None or state.iteration < state.stage.length / 3:
+        return False
+    patience = setup.settings.training.patience
+    return all(state.iteration - state.kept[k].fallen_at >= patience for k in state.results)
 
 
 def all_agree(setup: Setup, state: TrainState, asked: bool) -> bool:
