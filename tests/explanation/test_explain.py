@@ -141,7 +141,7 @@ def test_a_network_that_is_not_finite_and_clusters_without_rows_are_said_as_they
     x, labels, p, density = made()
     found = explain(x, None, np.zeros_like(labels), p * np.nan, density * np.nan)
     assert found.clusters[0].size == 200 and found.clusters[1].size == 0
-    assert "Clusters 1, 2, 3 without any row." in found.warnings
+    assert "Clusters 1, 2, 3 have no rows." in found.warnings
     assert found.log_densities.counts == ()
     again = Explanation.from_json(json.loads(json.dumps(plain(found.to_json()))))
     assert str(again) == str(found)

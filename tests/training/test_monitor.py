@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from gedilearn.training import monitor
+from gedilearn.training.evidence import Evidence
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION, Diagnosis
 
 N, C = 300, 3
@@ -37,7 +39,7 @@ def healthy_features() -> Tensor:
 def test_a_healthy_model_has_no_failure_mode() -> None:
     found = diagnose(healthy_features(), confident(labels()), confident(labels()))
     assert found.failure_modes == ()
-    assert found.verdict == "not certified: gap 0.5000 nats, tolerance 0.002; no failure mode"
+    assert found.verdict == "doubtful: gap 0.5000 nats, tolerance 0.002; no failure mode"
 
 
 def test_a_constant_encoder_is_representation_collapse() -> None:
@@ -118,7 +120,30 @@ def test_runaway_energies_and_non_finite_output_are_named() -> None:
     assert "not finite" in broken.verdict
 
 
+EVIDENCE = Evidence("tree", 0.93, 0.01, 3.0, 9.0, 3.0, True, {"k-means": (0.1, 0.7)})
+
+
+def test_a_verdict_tells_grade_gap_and_what_else_speaks_for_the_clusters() -> None:
+    good = Diagnosis((), gap=0.001, tol=0.002, evidence=EVIDENCE)
+    assert good.certified and good.verdict == (
+        "certified: gap 0.0010 < 0.002 nats; parts of the data agree to 0.93; no failure mode"
+    )
+    open_gap = replace(good, gap=0.5)
+    assert not open_gap.certified and open_gap.grade == "supported"
+    nothing = replace(good, evidence=replace(EVIDENCE, structure=False))
+    assert not nothing.certified and nothing.verdict.startswith("no structure found: gap 0.0010")
+    assert "no slower to walk through than data without structure" in nothing.verdict
+
+
+def test_a_verdict_says_when_most_of_the_gap_is_the_priors() -> None:
+    found = Diagnosis((), gap=0.5, tol=0.002, gap_prior=0.4)
+    assert "0.4000 of it because the prior does not fit" in found.verdict
+    assert "prior" not in replace(found, gap_prior=0.2).verdict
+    assert "prior" not in replace(found, gap=0.001, gap_prior=0.001).verdict
+
+
 def test_a_diagnosis_survives_json() -> None:
     found = diagnose(healthy_features(), confident(labels()), confident(labels()))
+    found = replace(found, evidence=EVIDENCE, gap_prior=0.1)
     written = json.loads(json.dumps(found.to_json()))
     assert TypeAdapter(Diagnosis).validate_python(written) == found

@@ -49,6 +49,10 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(tmp_path: Path) ->
     assert not (tmp_path / "run" / "model.safetensors").exists()
     resumed = GEDI.resume(tmp_path / "run", X)
     assert resumed.n_iter_ == 300
+    assert resumed.settings_.training.start == "chosen"  # the start is found again
+    assert resumed.verdict_ == straight.verdict_
+    assert resumed.result_.temperature == straight.result_.temperature
+    assert (resumed.trust_ == straight.trust_).all()
     for ours, theirs in zip(resumed.model_.parameters(), straight.model_.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     assert signal.getsignal(signal.SIGINT) is before

@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from sklearn.datasets import make_blobs, make_moons
 
+from gedilearn.errors import InputError
 from gedilearn.settings import resolve
-from gedilearn.training.setup import density_stage, first_stage
+from gedilearn.training.environment import launch
+from gedilearn.training.setup import Setup, density_stage, first_stage
 from helpers import gedi
 
 X, _ = make_moons(400, noise=0.05, random_state=0)
@@ -57,7 +60,7 @@ def test_the_learning_rate_of_the_density_falls_to_zero() -> None:
     assert stage is not None
     rates = [stage.rate(i) for i in range(101, 111)]
     assert rates == pytest.approx([0.5 * (1 - k / 10) for k in range(10)])
-    assert first_stage(settings).rate(5) == settings.optimizer.learning_rate
+    assert stage.falls == "linear" and first_stage(settings).falls == "cosine"
 
 
 def test_no_weight_for_gen_means_no_density_stage() -> None:
@@ -99,4 +102,57 @@ def test_baselines_train_to_the_end_unless_told_to_stop_at_the_certificate(
     model = gedi(method=method, max_iter=300, w_gen=0, random_state=0, **settings).fit(EASY)
     assert model.settings_.training.early_stopping is stops
     assert (model.n_iter_ < 300) == stops
-    assert model.converged_  # in all cases: what differs is when training ends
+    # In all cases the bound is reached: what differs is when training ends.
+    assert model.certificate_gap_ < model.settings_.training.tol
+
+
+def test_a_random_start_trains_long_and_at_a_constant_rate() -> None:
+    chosen = resolve({}, X.shape)
+    random = resolve({"training": {"start": "random"}}, X.shape)
+    assert (first_stage(chosen).length, first_stage(random).length) == (200, 2000)
+    assert first_stage(random).rate(5) == random.optimizer.learning_rate == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("values", "shape", "start"),
+    [
+        ({}, (50, 2), "chosen"),
+        ({"method": "no-gen"}, (50, 2), "chosen"),
+        ({"method": "swav"}, (50, 2), "random"),
+        ({"method": "no-inv"}, (50, 2), "random"),
+        ({"n_clusters": 1}, (50, 2), "random"),
+        ({"views": {"kind": "noise"}}, (50, 2), "random"),
+        ({"views": {"kind": "noise"}, "training": {"start": "chosen"}}, (50, 2), "chosen"),
+        ({}, (50, 1, 8, 8), "random"),
+    ],
+)
+def test_training_begins_with_clusters_where_walks_and_the_bound_are_trained(
+    values: dict, shape: tuple[int, ...], start: str
+) -> None:
+    settings = resolve(values, shape)
+    assert settings.training.start == start
+    assert (settings.training.max_iter == 200) == (start == "chosen")
+    asked = {"training": {"max_iter": 77} | values.get("training", {})}
+    assert resolve(values | asked, shape).training.max_iter == 77
+
+
+def test_images_have_no_start_to_choose() -> None:
+    with pytest.raises(InputError, match=r"training\.start='chosen' needs vectors"):
+        resolve({"training": {"start": "chosen"}}, (50, 1, 8, 8))
+
+
+def test_members_begin_with_the_clusters_of_their_own_data_and_in_their_proportions() -> None:
+    sets = [make_blobs([n, 100 - n], centers=[[0, 0], [9, 9]], random_state=0)[0] for n in (50, 80)]
+    data = torch.stack([torch.from_numpy(x).float() for x in sets])
+    settings = resolve({"training": {"n_init": 2}}, sets[0].shape)
+    setup = Setup.make(data, settings, launch(settings.device), n_results=2)
+    labels = setup.start_labels([0, 1], each=2)
+    assert labels is not None and labels.shape == (4, 100)
+    assert torch.equal(labels[0], labels[1]) and torch.equal(labels[2], labels[3])
+    shares = setup.prior([0, 1], 2).final(torch.zeros(4, 10, 2))
+    assert shares is not None
+    assert shares.amax(1).tolist() == pytest.approx([0.5, 0.5, 0.8, 0.8])
+    assert setup.start_labels([1], each=1)[0].tolist() == labels[2].tolist()
+    assert setup.aim == settings.training.tol / 2
+    noise = resolve({"views": {"kind": "noise"}}, sets[0].shape)
+    assert Setup.make(data, noise, launch(noise.device), n_results=2).aim == noise.training.tol

@@ -71,6 +71,18 @@ def test_each_data_set_gets_an_estimator_of_its_own() -> None:
         assert adjusted_rand_score(own, model.labels_) > adjusted_rand_score(other, model.labels_)
 
 
+def test_each_begins_with_the_clusters_that_it_would_begin_with_alone() -> None:
+    settings = make_settings(density={"iterations": 0}, weights={"gen": 0.0})
+    for together, x in zip(fit_together(SETS, settings), SETS, strict=True):
+        alone = GEDI.from_settings(settings).fit(x)
+        assert together.diagnosis_.evidence == alone.diagnosis_.evidence is not None
+        np.testing.assert_allclose(together.prior_, alone.prior_)
+        assert adjusted_rand_score(together.labels_, alone.labels_) > 0.8
+        kept, ours = alone.result_.trust, together.result_.trust
+        assert kept is not None and ours is not None
+        assert torch.equal(kept[:, 0], ours[:, 0])
+
+
 def test_one_data_set_alone_is_fitted_too() -> None:
     (model,) = fit_together(SETS[:1], make_settings())
     assert model.labels_.shape == (120,)

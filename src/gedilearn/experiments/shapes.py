@@ -182,7 +182,7 @@ def fit(data: str, method: str, seed: int, n: int, settings: Options) -> Row:
         "certified": certified,
         "false_certificate": certified and (shape.structureless or scores["ami"] < SOLVED),
         "grade": getattr(model, "grade_", None),
-        "trust": getattr(model, "stability_", None),
+        "trust": model.result_.overall_trust if own else None,
         "points": len(train.x),
         "seconds": round(seconds, 3),
         "iterations": model.n_iter_ if own else None,

@@ -169,8 +169,8 @@ def _warnings(alone: list[Alone], clusters: tuple[Profile, ...]) -> list[str]:
             if column not in named
         ]
     if empty := [profile.cluster for profile in clusters if not profile.size]:
-        which = "Cluster" if len(empty) == 1 else "Clusters"
-        said.append(f"{which} {listing(empty)} without any row.")
+        which = "Cluster {} has" if len(empty) == 1 else "Clusters {} have"
+        said.append(f"{which.format(listing(empty))} no rows.")
     return said
 
 

@@ -32,16 +32,22 @@ KINDS = {"typical": "typical", "doubtful": "least certain", "outliers": "unusual
 
 def cards(explanation: Explanation, preview: Preview, figures: Any) -> str:
     """Of the clusters that have rows; `figures` are further numbers of each, if a run has some."""
-    largest = sorted(explanation.clusters, key=lambda p: (-p.size, p.cluster))[:MOST_CARDS]
-    shown = sorted((p for p in largest if p.size), key=lambda p: p.cluster)
+    shown = [explanation.clusters[k] for k in with_cards([p.size for p in explanation.clusters])]
     strips = _Strips(preview, sum(len(_rows(p)) for p in shown))
     more = (
         figures if isinstance(figures, list) and len(figures) == len(explanation.clusters) else []
     )
-    found = [_card(p, strips, more[p.cluster] if more else {}) for p in shown]
+    linked = {p.cluster for p in shown}
+    found = [_card(p, strips, more[p.cluster] if more else {}, linked) for p in shown]
     left = sum(1 for p in explanation.clusters if p.size) - len(shown)
     note = f'<p class="quiet">And {left} smaller clusters.</p>' if left > 0 else ""
     return f'<div class="cards">{"".join(found)}</div>{note}'
+
+
+def with_cards(cluster_sizes: Sequence[int]) -> list[int]:
+    """The clusters that have a card: the largest, in their order."""
+    used = [k for k, size in enumerate(cluster_sizes) if size]
+    return sorted(sorted(used, key=lambda k: -cluster_sizes[k])[:MOST_CARDS])
 
 
 def sizes(summary: dict[str, Any]) -> str:
@@ -52,7 +58,7 @@ def sizes(summary: dict[str, Any]) -> str:
     return table(columns, rows, "Cluster sizes")
 
 
-def _card(profile: Profile, strips: _Strips, figures: Any) -> str:
+def _card(profile: Profile, strips: _Strips, figures: Any, linked: set[int]) -> str:
     k, colour = profile.cluster, charts.colour(profile.cluster)
     rows = "row" if profile.size == 1 else "rows"
     words = f'<p class="words">{text(_sentence(profile.words))}</p>' if profile.words else ""
@@ -62,7 +68,7 @@ def _card(profile: Profile, strips: _Strips, figures: Any) -> str:
         f'<span class="size">{profile.size:,} {rows}, {percent(profile.share)}</span></h3>'
         f'<div class="share" aria-hidden="true"><span class="{colour}" '
         f'style="width:{100 * profile.share:.2f}%"></span></div>'
-        f"{words}{_differences(profile)}{_doubts(profile, figures)}"
+        f"{words}{_differences(profile)}{_doubts(profile, figures, linked)}"
         f"{strips.of(profile)}{_named_rows(profile)}</article>"
     )
 
@@ -97,13 +103,12 @@ def _effect(effect: float) -> str:
     return "above 100" if effect > 0 else "below -100"
 
 
-def _doubts(profile: Profile, figures: Any) -> str:
+def _doubts(profile: Profile, figures: Any, linked: set[int]) -> str:
     """How sure it is of its rows, what they are taken for, and further numbers of it."""
     said = [f"Mean probability {digits(profile.probability, 3)}"]
     if profile.neighbours:
         near = ", ".join(
-            f'<a href="#cluster-{n.cluster}">cluster {n.cluster}</a> ({digits(n.probability, 2)})'
-            for n in profile.neighbours
+            f"{_link(n.cluster, linked)} ({digits(n.probability, 2)})" for n in profile.neighbours
         )
         said.append(f"Taken for {near}")
     more = figures.items() if isinstance(figures, dict) else ()
@@ -112,6 +117,11 @@ def _doubts(profile: Profile, figures: Any) -> str:
         if name not in known and isinstance(value, int | float) and not isinstance(value, bool):
             said.append(f"{text(str(name).capitalize())} {digits(number(value), 3)}")
     return f'<p class="quiet">{". ".join(said)}.</p>'
+
+
+def _link(cluster: int, linked: set[int]) -> str:
+    name = f"cluster {cluster}"
+    return f'<a href="#cluster-{cluster}">{name}</a>' if cluster in linked else name
 
 
 def _named_rows(profile: Profile) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation
 from gedilearn.report import charts, sections
-from gedilearn.report.cards import cards, sizes
+from gedilearn.report.cards import cards, sizes, with_cards
 from gedilearn.report.figures import draw_all
 from gedilearn.report.maps import SAMPLES, Map, Maps
 from gedilearn.report.markup import digits, folded, text
@@ -26,7 +26,6 @@ from gedilearn.report.run import Preview, Run, number
 from gedilearn.writing import json_text, write_text
 
 HERE = Path(__file__).parent
-MOST_IN_LEGEND = 40  # clusters
 PICTURES = 8  # new ones of a cluster
 DENSITY = (
     "The certificate is about the clusters. How well the density and the samples match the data is "
@@ -118,11 +117,12 @@ def _grid(content: str) -> str:
 
 def _map_section(maps: Maps, summary: dict[str, Any], model: Any) -> str:
     found = [maps.data(model), maps.network() if not maps.is_plane else _drawn(maps, model)]
-    items = "".join(
-        f'<li><a href="#cluster-{k}" data-cluster="{k}"><span class="swatch {charts.colour(k)}">'
-        f'</span><b>{k}</b><span class="size">{size:,} rows</span></a></li>'
-        for k, size in enumerate(summary["cluster_sizes"][:MOST_IN_LEGEND])
-    )
+    items = ""
+    for k in with_cards(summary["cluster_sizes"]):
+        size = f'<span class="size">{summary["cluster_sizes"][k]:,} rows</span>'
+        name = f'<span class="swatch {charts.colour(k)}"></span><b>{k}</b>{size}'
+        link = f' href="#cluster-{k}"' if maps.explanation else ""  # without one, no card
+        items += f'<li><a{link} data-cluster="{k}">{name}</a></li>'
     legend = f'<ul class="legend" aria-label="Clusters and their rows">{items}</ul>'
     drawn = "".join(each.html() for each in found if each is not None)
     shown, n = len(maps.order), summary.get("n_samples")

@@ -24,7 +24,7 @@ class Evidence:
 
     method: what found them.
     stability: agreement with what the same method finds in parts of the data; 1 is complete.
-    cut: the share of the neighbour graph's weight between clusters.
+    cut: the share of a cluster's links, by weight, that leave it, on average.
     slower: how many times slower the walk's mode is, that tells so many clusters apart, than in
         structureless references of the same margins; t the same in standard errors.
     threshold: the t that at most one in a hundred structureless sets exceeds.

@@ -87,6 +87,14 @@ class Result:
             raise InputError(f"outliers={share}: give the share of points to leave out, below 1")
         return float(torch.quantile(self.levels, share))
 
+    @property
+    def overall_trust(self) -> float | None:
+        """Stability times the mean probability of the points' clusters."""
+        evidence = self.diagnosis.evidence
+        if evidence is None or self.trust is None:
+            return None
+        return evidence.stability * float(self.trust[:, 1].mean())
+
     def clusters(self, labels: np.ndarray) -> list[dict[str, float]]:
         """Size and share of each cluster, and how far to trust it, given the points' labels."""
         rows = []
@@ -178,8 +186,11 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """How it ended, in plain numbers and words."""
+        evidence = self.diagnosis.evidence
         return {
             "grade": self.diagnosis.grade,
+            "stability": None if evidence is None else evidence.stability,
+            "trust": self.overall_trust,
             "gap": self.diagnosis.gap,
             "certified": self.diagnosis.certified,
             "verdict": self.verdict,
