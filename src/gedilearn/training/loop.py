@@ -18,7 +18,7 @@ from gedilearn.data.views import WalkViews
 from gedilearn.density.density import Density
 from gedilearn.density.fit import Findings, fit_density
 from gedilearn.models.build import spend
-from gedilearn.models.energy import EnergyModel, outputs, posterior
+from gedilearn.models.energy import EnergyModel, logits_of, posterior
 from gedilearn.settings import Settings
 from gedilearn.training.calibration import temperature
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
@@ -341,7 +341,7 @@ def learn_density(
             raise KeyboardInterrupt
 
     data = setup.seen_by([k])[0][0]
-    labels = outputs(model, data).logits.argmax(-1).cpu().numpy()
+    labels = logits_of(model, data).argmax(-1).cpu().numpy()
     density, findings = fit_density(data, labels, settings, pause)
     # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
     done = state.iteration + max(findings.iterations, 1)
@@ -382,7 +382,7 @@ def conclude(
         heat = temperature(model, data[0], views[0], state.generators.device)
     trust = setup.kept_shares(k)
     if trust is not None:
-        sure = posterior(outputs(model, data[0]).logits / heat).amax(-1)
+        sure = posterior(logits_of(model, data[0]) / heat).amax(-1)
         trust = torch.stack([trust, sure.cpu().double()], 1)
     density = learn_density(setup, state, k, model, journal, interrupt)
     if density is not None:
