@@ -28,8 +28,11 @@ from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import divergence
 from gedilearn.training.result import Result
 from gedilearn.training.run_directory import RunDirectory
-from gedilearn.training.setup import Setup, density_stage
+from gedilearn.training.setup import LEAST_SHARE, Setup, density_stage
 from gedilearn.training.state import TrainState, Tree
+
+# Tolerances within which a certificate is still to be had, however slowly the gap falls.
+NEAR = 50
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -295,10 +298,13 @@ def nothing_moves(setup: Setup, state: TrainState) -> bool:
     Where training begins with clusters, most of them are right or wrong by then; the gap of those
     that can be certified goes on falling.
     """
-    if setup.starts is None or state.iteration < state.stage.length / 3:
+    if setup.starts is None or state.iteration < LEAST_SHARE * state.stage.length:
         return False
-    patience = setup.settings.training.patience
-    return all(state.iteration - state.kept[k].fallen_at >= patience for k in state.results)
+    training, kept = setup.settings.training, [state.kept[k] for k in state.results]
+    return all(
+        one.gap > NEAR * training.tol and state.iteration - one.fallen_at >= training.patience
+        for one in kept
+    )
 
 
 def all_agree(setup: Setup, state: TrainState, asked: bool) -> bool:

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
+# Where training begins with clusters, it may end after this share of its iterations; by then views
+# are annealed.
+LEAST_SHARE = 1 / 3
+
+
 @dataclass(frozen=True)
 class Stage:
     """What is trained from the iteration after `begin` on, for `length` iterations."""
@@ -47,6 +52,7 @@ class Stage:
     learning_rate: float
     warmup: int = 0  # iterations in which the learning rate rises
     falls: Literal["not", "linear", "cosine"] = "not"  # to 0, over the whole stage
+    annealed: float = 1.0  # the share of it in which views are annealed
 
     @property
     def end(self) -> int:
@@ -58,7 +64,8 @@ class Stage:
 
     def view_progress(self, iteration: int) -> float:
         """How far the annealing of the views is: it ends with the clusters."""
-        return self.progress(iteration) if self.name == "clusters" else 1.0
+        done = self.progress(iteration) / self.annealed
+        return min(done, 1.0) if self.name == "clusters" else 1.0
 
     def rate(self, iteration: int) -> float:
         """The learning rate of an iteration."""
@@ -84,6 +91,7 @@ def first_stage(settings: Settings) -> Stage:
         settings.optimizer.learning_rate,
         settings.optimizer.warmup,
         "cosine" if settings.optimizer.schedule == "cosine" else "not",
+        LEAST_SHARE if settings.training.start == "chosen" else 1.0,
     )
 
 
