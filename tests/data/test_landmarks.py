@@ -13,8 +13,8 @@ from sklearn.metrics import adjusted_mutual_info_score, pairwise_distances
 
 from gedilearn import GEDI
 from gedilearn.data import landmarks
-from gedilearn.data.graph import draw, walk_tables
 from gedilearn.data.landmarks import landmark_tables, n_nodes, nearest_of
+from gedilearn.data.walks import draw, walk_tables
 
 Array = NDArray[Any]
 
