@@ -3,6 +3,7 @@
     python benchmarks/scaling.py                      the table of docs/scaling.md
     python benchmarks/scaling.py --rows ROWS          and its rows, as JSON lines, in a new file
     python benchmarks/scaling.py --draw ROWS PICTURE  the picture of rows that were kept
+    python benchmarks/scaling.py --command            `gedi fit` of 1,000,000 points
 
 Every fit runs in a process of its own, on one thread, without the density (w_gen=0), on data that
 is mapped from an .npy file. Counted is the processor time of all threads within `fit` and the peak
@@ -112,6 +113,22 @@ def in_fresh_process(kind: str, n: int, ranks: int) -> dict[str, Any]:
     return row
 
 
+def command() -> str:
+    """Processor time and memory of the whole command on the largest set of groups."""
+    import numpy as np
+
+    n = max(case[1] for case in CASES)
+    with tempfile.TemporaryDirectory() as name:
+        np.save(Path(name) / "big.npy", draw("groups", n)[0])
+        words = "fit big.npy -k 16 --seed 0 --quiet --out run --set weights.gen=0"
+        start = [sys.executable, "-m", "gedilearn.cli", *words.split()]
+        env = os.environ | {"OMP_NUM_THREADS": "1"}
+        subprocess.run(start, check=True, cwd=name, env=env)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor, peak = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e9
+    return f"gedi {words}: {n:,} points, {processor:.1f} s of processor, {peak:.2f} GB"
+
+
 def picture(rows: list[dict[str, Any]], path: Path) -> None:
     """Seconds and memory over the number of points, both axes logarithmic."""
     from matplotlib.figure import Figure
@@ -134,6 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=Path, help="a new file for the rows")
     parser.add_argument("--draw", type=Path, nargs=2, help="rows that were kept, and the picture")
+    parser.add_argument("--command", action="store_true", help="measure `gedi fit` instead")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure:
@@ -145,6 +163,9 @@ def main() -> None:
     if args.draw:
         rows = [json.loads(line) for line in args.draw[0].read_text().splitlines()]
         picture(rows, args.draw[1])
+        return
+    if args.command:
+        print(command())
         return
     print("| set | points | columns | ranks | processor s | peak GB | iterations | AMI | grade |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
