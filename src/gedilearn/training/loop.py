@@ -19,6 +19,7 @@ from gedilearn.density.density import Density
 from gedilearn.density.fit import Findings, fit_density
 from gedilearn.models.build import spend
 from gedilearn.models.energy import EnergyModel, outputs, posterior
+from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
 from gedilearn.training.calibration import temperature
 from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
@@ -48,7 +49,7 @@ def train(
     settings: Settings,
     *,
     run: RunDirectory | None = None,
-    verbose: bool = False,
+    progress: Progress = SILENT,
     on_step: Callable[[Setup, TrainState], None] | None = None,
     **more: Any,
 ) -> list[Result]:
@@ -60,11 +61,11 @@ def train(
     iteration.
     """
     fabric, training = launch(settings.device), settings.training
-    journal = Journal(training, fabric, run, verbose)
+    journal = Journal(training, fabric, run, progress)
     work = working(settings.device.threads, interruptible=run is not None)
     alive = others_alive(fabric)
-    with alive, work as interrupt, journal, Generators(fabric.device) as generators:
-        setup, state = begin(data, settings, fabric, generators, **more)
+    with alive, work as interrupt, Generators(fabric.device) as generators:
+        setup, state = begin(data, settings, fabric, generators, progress=progress, **more)
         state, good = journal.resume(setup, state)  # `good`: the last that had not diverged
         while state.stopped is None:
             state.iteration += 1
@@ -322,13 +323,15 @@ def learn_density(
     if not learns_density_later(settings) or settings.density.base == "none":
         return None
 
-    def pause() -> None:
+    def on_step(done: int, total: int) -> None:
         if interrupt.asked:
             raise KeyboardInterrupt
+        journal.progress.step(done, total)
 
+    journal.progress.phase("density")
     data = setup.seen_by([k])[0][0]
     labels = outputs(model, data).logits.argmax(-1).cpu().numpy()
-    density, findings = fit_density(data, labels, settings, pause)
+    density, findings = fit_density(data, labels, settings, on_step)
     # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
     done = state.iteration + max(findings.iterations, 1)
     journal.event(state, "density", findings.verdict, result=k, iteration=done)
@@ -341,6 +344,7 @@ def conclude(
     """What came of a result: its network, measured once more, and the density."""
     assert state.stopped is not None
     kept, tol = state.kept[k], setup.settings.training.tol
+    journal.progress.phase("certificate")
     data, views = setup.seen_by([k])
     model = kept.network(setup, state.generators.cpu).eval()
     final = state.method.conclude(model, data)
@@ -349,7 +353,7 @@ def conclude(
         views, known = [views[0].redrawn(setup.settings.training.seed + 1)], False
     gap = kept.gap if known else None
     diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
-    diagnosis = replace(diagnosis, evidence=setup.evidence(k))
+    diagnosis = replace(diagnosis, evidence=setup.evidence(k, journal.progress))
     stopped, verdict = state.stopped, diagnosis.verdict
     if stopped == "diverged":
         times = f"after {state.recoveries} recoveries"

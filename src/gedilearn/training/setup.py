@@ -23,6 +23,7 @@ from gedilearn.methods.method import Context, Forward, Method
 from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
+from gedilearn.progress import SILENT, Progress
 from gedilearn.registry import METHODS
 from gedilearn.sampling.langevin import Box
 from gedilearn.sections import Weights, raised
@@ -170,6 +171,7 @@ class Setup:
         view_function: Callable[..., Tensor] | None = None,
         n_results: int | None = None,
         factors: dict[str, Tensor] | None = None,
+        progress: Progress = SILENT,
     ) -> Setup:
         """From data (n, ...), or, with `n_results`, (groups, n, ...)."""
         data = data[None] if n_results is None else data
@@ -178,12 +180,15 @@ class Setup:
         # No pixel is special: one that never changes in the data must not be fixed in chains.
         box = Box.around(points) if points.dim() == 2 else Box.cube(points)
         seed, clusters = settings.training.seed, settings.n_clusters
+        if settings.views.kind == "walk" and view_function is None:
+            progress.phase("neighbours")
         views = [make_views(settings.views, own, clusters, seed, view_function) for own in data]
         box = box.widened(settings.sampler.margin)
         starts = None
         if settings.training.start == "chosen" and view_function is None:
+            progress.phase("starts")
             starts = [
-                choose_start(distance_points(own.cpu().numpy(), seed), clusters, seed)
+                choose_start(distance_points(own.cpu().numpy(), seed), clusters, seed, progress)
                 for own in data
             ]
         return cls(settings, fabric, data, views, box, n_results or 1, encoder, factors, starts)
@@ -222,14 +227,15 @@ class Setup:
         """
         return self.settings.training.tol * (0.5 if isinstance(self.views[0], WalkViews) else 1.0)
 
-    def evidence(self, result: int) -> Evidence | None:
+    def evidence(self, result: int, progress: Progress = SILENT) -> Evidence | None:
         """What speaks for the clusters that a result began with."""
         if self.starts is None:
             return None
         seed, clusters = self.settings.training.seed, self.settings.n_clusters
         start = self.starts[result if len(self.starts) > 1 else 0]
         x = self.seen_by([result])[0][0].cpu().numpy()
-        tested = test_structure(x, clusters, seed)
+        progress.phase("structure")
+        tested = test_structure(x, clusters, seed, progress)
         return Evidence(
             method=start.method,
             stability=start.stability,
