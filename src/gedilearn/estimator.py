@@ -161,18 +161,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         return self.fit_run(X, self.run_dir)
 
     @classmethod
-    def resume(
-        cls: type[Self],
-        run_dir: str | Path,
-        X: Any,
-        progress: Progress | None = None,
-        **others: Any,
-    ) -> Self:
+    def resume(cls: type[Self], run_dir: str | Path, X: Any, **others: Any) -> Self:
         """Continue an interrupted fit of the same `X`; a finished one is read back.
 
         An encoder, or views given as a function, must be given again in `others`.
         """
-        config = read_config(run_dir)
+        config, progress = read_config(run_dir), others.pop("progress", None)
         for name in config.objects:
             if name not in others:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")

@@ -1,4 +1,4 @@
-"""What is being done, and for how much longer: one value that is handed down to all that takes time.
+"""What is being done, and for how much longer: a value handed down to all that takes time.
 
 `Progress` itself is silent. On a terminal the phase is shown with a bar that goes when it is done;
 elsewhere, in a log or a notebook, it is one plain line. All of it goes to stderr.

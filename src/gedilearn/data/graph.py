@@ -71,6 +71,8 @@ class WalkTables:
         summed over the nodes. It counts the modes that a walk of that length still tells apart.
         Exact at level 0, estimated above (see `return_trace`).
     graph: what the walks are on, every node linked to itself too.
+    home, place: (n,), (nodes,): where not every point is a node (`data.landmarks`), the node of
+        each point and the point of each node; walks begin and end at points.
     """
 
     ends: torch.Tensor
@@ -79,6 +81,8 @@ class WalkTables:
     n_components: int
     traces: tuple[float, ...]
     graph: scipy.sparse.csr_matrix
+    home: torch.Tensor | None = None
+    place: torch.Tensor | None = None
 
     @property
     def longest(self) -> int:
@@ -87,7 +91,9 @@ class WalkTables:
 
     def to(self, device: torch.device) -> WalkTables:
         """The same tables on another device."""
-        return replace(self, ends=self.ends.to(device), radius=self.radius.to(device))
+        names = ("ends", "radius", "home", "place")
+        there = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: t.to(device) for name, t in there.items() if t is not None})
 
 
 def neighbour_graph(
@@ -120,6 +126,7 @@ def _weighted(
     from scipy.sparse import csr_matrix
 
     n, found = distance.shape
+    distance = np.asarray(distance, np.float64)
     k = min(n_neighbors, found)
     radius, scale = distance[:, k - 1], distance[:, min(LOCAL, found) - 1]
     distance, neighbour = distance[:, :k], neighbour[:, :k]
@@ -245,7 +252,7 @@ def draw(
     steps: int,
     generator: torch.Generator,
 ) -> torch.Tensor:
-    """End nodes of walks of exactly ``steps`` steps from the nodes ``index`` (any shape, int64).
+    """Ends of walks of exactly ``steps`` steps from the points ``index`` (any shape, int64).
 
     ``steps`` is split into powers of two; for each, the walk jumps to a random end point in that
     level's table at the node it has reached. ``steps=0`` stays.
@@ -256,14 +263,14 @@ def draw(
             f"steps={steps}: these tables of {levels} levels hold walks of 0 to "
             f"{(1 << levels) - 1} steps; raise max_levels for longer ones"
         )
-    node = index.long()
+    node = index.long() if tables.home is None else tables.home[index]
     for level in range(levels):
         if steps >> level & 1:
             column = torch.randint(
                 width, node.shape, generator=generator, device=tables.ends.device
             )
             node = tables.ends[level, node, column].long()
-    return node
+    return node if tables.place is None else tables.place[node]
 
 
 def return_trace(ends: Ints) -> float:

@@ -96,7 +96,8 @@ def fit_density(
 ) -> tuple[Density, Findings]:
     """The density of data (n, *point) in clusters, labels (n,), and how far to trust it.
 
-    `on_step` is called with the iterations done and all in each of them, and may raise. The same seed gives the same density.
+    `on_step` is called in every iteration, with those done and all, and may raise. The same seed
+    gives the same density.
     """
     seed, estimator = settings.training.seed, settings.density.estimator
     if estimator in ("chains", "amortised"):

@@ -18,7 +18,7 @@ from gedilearn.data.views import WalkViews
 from gedilearn.density.density import Density
 from gedilearn.density.fit import Findings, fit_density
 from gedilearn.models.build import spend
-from gedilearn.models.energy import EnergyModel, outputs, posterior
+from gedilearn.models.energy import EnergyModel, logits_of, posterior
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
 from gedilearn.training.calibration import temperature
@@ -196,6 +196,8 @@ def keep(
     if state.stage.name == "clusters":
         kept.member = member
     kept.gap, kept.settled = gap, settles
+    if gap < 0.8 * kept.fallen_to:
+        kept.fallen_to, kept.fallen_at = gap, state.iteration
     kept.target = None if seen.target is None else seen.target[member]
     judged = state.method.judged(state.model)
     kept.state = judged.state_of(member)
@@ -276,7 +278,7 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
     Of several results, those whose clusters have a certificate leave, if that ends training.
     """
     early = ends_early(setup, state)
-    done = state.iteration >= state.stage.end
+    done = state.iteration >= state.stage.end or (early and nothing_moves(setup, state))
     gap = max(kept.gap for kept in state.kept)
     kind = "certified" if all(kept.settled for kept in state.kept) else "budget"
     if state.stage.name == "density":
@@ -294,6 +296,18 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
         return state
     left = [k for k in state.results if not (early and state.kept[k].settled)]
     return state if left == state.results else state.select(setup, left)
+
+
+def nothing_moves(setup: Setup, state: TrainState) -> bool:
+    """Whether the gap of no result in training falls any more.
+
+    Where training begins with clusters, most of them are right or wrong by then; the gap of those
+    that can be certified goes on falling.
+    """
+    if setup.starts is None or state.iteration < state.stage.length / 3:
+        return False
+    patience = setup.settings.training.patience
+    return all(state.iteration - state.kept[k].fallen_at >= patience for k in state.results)
 
 
 def all_agree(setup: Setup, state: TrainState, asked: bool) -> bool:
@@ -330,7 +344,7 @@ def learn_density(
 
     journal.progress.phase("density")
     data = setup.seen_by([k])[0][0]
-    labels = outputs(model, data).logits.argmax(-1).cpu().numpy()
+    labels = logits_of(model, data).argmax(-1).cpu().numpy()
     density, findings = fit_density(data, labels, settings, on_step)
     # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
     done = state.iteration + max(findings.iterations, 1)
@@ -372,7 +386,7 @@ def conclude(
         heat = temperature(model, data[0], views[0], state.generators.device)
     trust = setup.kept_shares(k)
     if trust is not None:
-        sure = posterior(outputs(model, data[0]).logits / heat).amax(-1)
+        sure = posterior(logits_of(model, data[0]) / heat).amax(-1)
         trust = torch.stack([trust, sure.cpu().double()], 1)
     density = learn_density(setup, state, k, model, journal, interrupt)
     if density is not None:

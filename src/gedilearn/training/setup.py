@@ -187,10 +187,8 @@ class Setup:
         starts = None
         if settings.training.start == "chosen" and view_function is None:
             progress.phase("starts")
-            starts = [
-                choose_start(distance_points(own.cpu().numpy(), seed), clusters, seed, progress)
-                for own in data
-            ]
+            both = zip(data, views, strict=True)
+            starts = [_start(x, own, clusters, seed, progress) for x, own in both]
         return cls(settings, fabric, data, views, box, n_results or 1, encoder, factors, starts)
 
     def seen_by(self, results: Sequence[int]) -> tuple[Tensor, Sequence[Views]]:
@@ -320,3 +318,12 @@ class Setup:
         )
         made: Method = METHODS[settings.method].make(context)
         return made
+
+
+def _start(data: Tensor, views: Views, n_clusters: int, seed: int, progress: Progress) -> Start:
+    """The clusters that training begins with; points of a large set have those of their nodes."""
+    if not isinstance(views, WalkViews) or views.nodes is None:
+        points = distance_points(data.cpu().numpy(), seed)
+        return choose_start(points, n_clusters, seed, progress)
+    start, home = choose_start(views.nodes, n_clusters, seed, progress), views.tables.home
+    return start if home is None else start.at(home.cpu().numpy())
