@@ -17,6 +17,7 @@ ROOMS = [
     "report",
     "selection",
     "together",
+    "pretrained",
     "evaluation",
     "panels",
     "estimator",

@@ -12,12 +12,10 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.mlp import LEAK, Activation, activate
+from gedilearn.sections import LARGE
 
 # Images with a shorter side below this are not made smaller: there is nothing to spare.
 SMALLEST_POOLED = 6
-# Images with a shorter side above this are averaged down first, by a whole factor: what tells
-# pictures apart is mostly still there, and a picture of 64x64 costs a quarter.
-LARGEST = 48
 
 # 1 / the standard deviation of the activation of a standard normal number.
 GAINS: dict[str, float] = {"leaky_relu": 1.546, "relu": 1.713, "silu": 1.788, "tanh": 1.593}
@@ -69,7 +67,7 @@ class SmallConvNet(nn.Module):
 
 def averaged_down(x: Tensor) -> Tensor:
     """Images in at most 48 pixels by the shorter side, by means over squares of pixels."""
-    factor = -(-min(x.shape[-2:]) // LARGEST)
+    factor = -(-min(x.shape[-2:]) // LARGE)
     return x if factor <= 1 else F.avg_pool2d(x, factor, ceil_mode=True)
 
 
