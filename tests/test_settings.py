@@ -101,7 +101,7 @@ def test_published_sets_have_the_defaults_for_images_as_they_are_written(shape) 
 @pytest.mark.parametrize(
     ("shape", "iterations", "later", "steps"),
     [
-        ((600, 3, 64, 64), 360, 36, 10),
+        ((600, 3, 64, 64), 480, 48, 10),
         ((600, 3, 48, 64), 720, 72, 20),
         ((50, 1, 28, 28), 300, 30, 20),
         ((50, 3, 224, 224), 300, 30, 10),
@@ -118,8 +118,9 @@ def test_few_or_large_images_are_trained_for_less_long(shape, iterations, later,
 def test_values_are_refused_before_the_data_is_known_if_no_data_could_have_them() -> None:
     assert checked({"training": {"seed": 3}}).training.seed == 3
     # More than the chains of vectors, but not of images.
-    assert checked({"optimizer": {"batch_size": 1500}}).optimizer.batch_size == 1500
+    many = {"optimizer": {"batch_size": 1500}, "sampler": {"chains": 1500}}
+    assert checked(many).sampler.chains == 1500
     with pytest.raises(InputError, match=r"training.tol=-1: should be greater"):
         checked({"training": {"tol": -1}})
     with pytest.raises(InputError, match=r"sampler.buffer=1000 is smaller"):
-        checked({"optimizer": {"batch_size": 5000}})
+        checked({"optimizer": {"batch_size": 5000}, "sampler": {"chains": 5000}})

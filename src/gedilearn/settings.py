@@ -151,7 +151,7 @@ IMAGES: dict[str, Any] = {
 
 # Of fewer images than 1,700 each is seen so often that less will do, and large ones take longer:
 # iterations for each image, at least in all, and Langevin steps in one of the density's.
-EACH, EACH_LARGE, FEWEST, STEPS_LARGE = 1.2, 0.6, 300, 10
+EACH, EACH_LARGE, FEWEST, STEPS_LARGE = 1.2, 0.8, 300, 10
 
 # What is different where training begins with clusters: they need not be sought for long.
 STARTED: dict[str, Any] = {

@@ -343,7 +343,7 @@ def learn_density(
         journal.progress.step(done, total)
 
     journal.progress.phase("density")
-    data = setup.seen_by([k])[0][0]
+    data = setup.points_of(k)
     labels = logits_of(model, data).argmax(-1).cpu().numpy()
     density, findings = fit_density(data, labels, settings, on_step)
     # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
@@ -406,7 +406,7 @@ def conclude(
         seconds=journal.seconds(),
         temperature=heat,
         trust=trust,
-        levels=None if density is None else density[0].levels(data[0]),
+        levels=None if density is None else density[0].levels(setup.points_of(k)),
         density=None if density is None else density[0],
         density_findings=None if density is None else density[1],
     )
