@@ -358,7 +358,10 @@ def interrupted(points, here, monkeypatch) -> Path:
         patch.setattr(RunDirectory, "add_metrics", press_ctrl_c)
         result = gedi("fit", "x.npy", "-k", 3, *SHORT, "--out", "my run", code=130)
     *told, last = result.stderr.splitlines()
-    assert last == "interrupted: continue with gedi resume 'my run'" and {line.split()[0] for line in told} <= PHASES
+    assert (
+        last == "interrupted: continue with gedi resume 'my run'"
+        and {line.split()[0] for line in told} <= PHASES
+    )
     assert result.stdout == ""
     return Path("my run")
 

@@ -157,13 +157,13 @@ def test_without_structure_gedi_alone_is_fitted_and_nothing_is_scored(monkeypatc
     class Sure(GEDI):
         def fit(self, X, y=None):
             super().fit(X)
-            self.converged_, self.grade_, self.stability_ = True, "certified", 0.5
+            self.converged_, self.grade_ = True, "certified"
             return self
 
     monkeypatch.setattr(shapes, "GEDI", Sure)
     (row,) = shapes.run([0], ["coins-3"], n=60, settings=SHORT)
     assert row["certified"] is row["false_certificate"] is True
-    assert (row["grade"], row["trust"]) == ("certified", 0.5)
+    assert row["grade"] == "certified" and 0 < row["trust"] < 1
 
 
 def test_a_family_stands_for_its_sets():
@@ -191,7 +191,7 @@ def test_a_row_is_what_scikit_learn_gives_by_hand(rows):
 def test_gedi_says_its_gap_and_iterations(rows):
     row = find(rows, "blobs-4", "gedi")
     assert row["iterations"] == 20
-    assert row["gap"] > 0 and row["certified"] is False and row["false_certificate"] is False
+    assert 0 < row["gap"] < 0.002 and row["certified"] is True and row["false_certificate"] is False
 
 
 def test_the_best_possible_ami_is_given_where_the_density_is_known(rows):

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from gedilearn.errors import InputError
 from gedilearn.report import page
 from gedilearn.report.page import write_report
+from gedilearn.settings import STARTED
 from helpers import gedi
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=http://evil.example/x onerror=alert(2)>"
@@ -53,6 +54,7 @@ class Parsed(HTMLParser):
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
     x = np.random.default_rng(0).normal(size=(60, 3))
+    x += 3 * np.repeat(np.eye(3), 20, axis=0)  # clusters that overlap: all three have rows
     small = {"training.check_every": 4, "network.hidden": (16,)}
     model = gedi(3, max_iter=8, device="cpu", random_state=0, run_dir=path, **small)
     model.fit(x)
@@ -122,7 +124,7 @@ def test_the_verdict_is_in_plain_words(
         for mode in failed_modes
     ]
     diagnosis = {"findings": findings, "gap": gap, "tol": 0.01}
-    change_summary(run, certified=certified, gap=gap, diagnosis=diagnosis)
+    change_summary(run, certified=certified, gap=gap, diagnosis=diagnosis, grade="")
     html = write_report(run).read_text()
     assert f'<h2 id="verdict">{head}</h2>' in html
     assert ('class="verdict good"' in html) == (head == "Certified")
@@ -178,7 +180,7 @@ def test_only_settings_that_differ_from_the_defaults_are_listed(run: Path) -> No
     assert listed == {
         "n_clusters": ["3", "2"],
         "network.hidden": ["[16]", "[100, 100]"],
-        "training.max_iter": ["8", "200"],
+        "training.max_iter": ["8", str(STARTED["training.max_iter"])],
         "training.check_every": ["4", "50"],
         "device.accelerator": ['"cpu"', '"auto"'],
     }
@@ -228,7 +230,7 @@ def test_text_from_files_stays_text(run: Path) -> None:
         assert (attributes.get("src") or "data:image/png").startswith("data:image/png")
         assert (attributes.get("href") or "#").startswith("#")
     (told,) = re.findall(r'<script type="application/json" id="points">(.*?)</script>', html)
-    assert HOSTILE[:39] in json.loads(told)["names"][1]
+    assert any(HOSTILE[:39] in name for name in json.loads(told)["names"])
 
 
 def test_the_page_asks_for_nothing_from_outside(run: Path) -> None:

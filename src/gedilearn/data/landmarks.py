@@ -16,9 +16,9 @@ import numpy.typing as npt
 import torch
 
 from gedilearn.data.arrays import evenly_spaced, row_chunks
-from gedilearn.data.graph import WalkTables, walk_tables
 from gedilearn.data.metric import own_stream
 from gedilearn.data.neighbours import LOW_DIMENSION
+from gedilearn.data.walks import WalkTables, walk_tables
 from gedilearn.threads import ONE_AT_A_TIME
 
 Floats = npt.NDArray[Any]

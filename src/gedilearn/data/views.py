@@ -16,10 +16,10 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn import sections
-from gedilearn.data.graph import WalkTables, draw, redrawn
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
 from gedilearn.data.landmarks import landmark_tables
 from gedilearn.data.metric import Floats, distance_points
+from gedilearn.data.walks import WalkTables, draw, redrawn
 from gedilearn.errors import InputError
 from gedilearn.registry import VIEWS
 from gedilearn.sections import Schedule, at

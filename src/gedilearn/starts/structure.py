@@ -78,7 +78,7 @@ def test_structure(
     x = distance_points(x, random_state)
     if x.shape[1] > MOST_COLUMNS and not joint:
         x = _leading(x)
-    mode = min(n_clusters, len(x) - 2)
+    mode = min(n_clusters, max(len(x) - 2, 1))
     own, following = log_speeds(x, mode + 1)[-2:]
     t, slower = math.inf, math.inf
     families = (_columns(x), _columns(x, _rank_root(x)), _directions(x))

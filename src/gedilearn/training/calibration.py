@@ -14,8 +14,8 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from gedilearn.data.graph import draw
 from gedilearn.data.views import WalkViews
+from gedilearn.data.walks import draw
 from gedilearn.methods.terms import start
 from gedilearn.models.energy import EnergyModel, logits_of
 
