@@ -76,7 +76,7 @@ def test_the_vectors_of_a_module_can_be_clustered(images):
     [
         (np.zeros((4, 3)), nn.Flatten(), "channels, height, width"),
         (np.zeros((4, 3, 8, 8)), nn.Linear(5, 2), "does not take images of shape"),
-        (np.zeros((4, 2, 8, 8)), None, "takes 1 or 3"),
+        (np.zeros((4, 4, 8, 8)), None, "takes 1 or 3"),
         (np.ones((4, 1, 8, 8)), nn.Sequential(nn.Flatten(0)), "a vector for each image"),
     ],
 )

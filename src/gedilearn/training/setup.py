@@ -197,7 +197,7 @@ class Setup:
         box = Box.around(points) if points.dim() == 2 else Box.cube(points)
         whole = None
         if encoder is None and view_function is None and sees_averages(settings, points.shape):
-            whole, data = data, averaged_down(points).unflatten(0, data.shape[:2])
+            whole, data = data, torch.stack([averaged_down(own) for own in data])
         seed, clusters = settings.training.seed, settings.n_clusters
         if settings.views.kind == "walk" and view_function is None:
             progress.phase("neighbours")
