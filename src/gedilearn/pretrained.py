@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gedilearn.data.arrays import as_numbers, of_tensor
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
 from gedilearn.evaluation.feature_networks import EfficientNetLite0
-from gedilearn.files import check_file, reading
+from gedilearn.files import TensorFile, reading
 from gedilearn.progress import Progress, shown
 from gedilearn.writing import write_tensors
 
@@ -129,9 +128,10 @@ def _key(array: np.ndarray, network: nn.Module) -> str:
 
 
 def _read(file: Path, n: int) -> np.ndarray:
+    kept = TensorFile.open(file, AGAIN)
     with reading(file, AGAIN):
-        check_file(file)
-        found = load_file(file)["features"]
-        if found.dim() != 2 or len(found) != n or found.dtype != torch.float32:
+        kind, shape = kept.forms["features"]
+        if kind != "F32" or len(shape) != 2 or shape[0] != n:
             raise ValueError("vectors of other images")
-        return found.numpy()
+        found: np.ndarray = kept.read()["features"].numpy()
+        return found
