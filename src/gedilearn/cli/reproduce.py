@@ -35,6 +35,7 @@ from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
 
 ROOT = Path("gedi-runs")
+RENAMED = {"gen": "density"}  # earlier names
 # How large a run is; a test holds it against those of the experiment.
 Scale = Enum("Scale", {"paper": "paper", "small": "small", "default": "default"}, type=str)
 
@@ -47,6 +48,8 @@ class Experiments(TyperGroup):
         return [*own, *(name for name in EXPERIMENTS if name not in own)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if (new := RENAMED.get(cmd_name)) is not None:
+            raise InputError(f"gedi reproduce {cmd_name} is called gedi reproduce {new} now")
         own = super().get_command(ctx, cmd_name)
         return _registered(cmd_name) if own is None and cmd_name in EXPERIMENTS else own
 
@@ -90,7 +93,7 @@ def demo(
     \b
     gedi demo
     """
-    from gedilearn.cli.runs import run_folder
+    from gedilearn.cli.reading import run_folder
     from gedilearn.experiments.demo import run
 
     with run_folder(out, "demo") as folder:
@@ -301,21 +304,19 @@ def shapes(
     backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """GEDI with its defaults, without its density, beside methods of scikit-learn and Genie.
+    """The clusters of GEDI beside those of other methods.
 
-    Families of sets: plain, unequal, thin, noise, touching, many, solid, wide, tables, real and
-    structureless, where a certificate is a false one.
+    Sets are plain, unequal, thin, noise, touching, many, solid, wide, tables, real or
+    structureless, where a certificate is a false one; GEDI goes without its density.
 
     \b
-    gedi reproduce shapes --seeds 2 --data moons,structureless
-    gedi reproduce shapes --workers 2 --out tables/shapes
+    gedi reproduce shapes --seeds 2 --data moons,structureless --out tables/shapes
     """
     asked = (range(seeds), _names(data), _names(methods))
     _table("shapes", out or ROOT / "shapes", *asked, runs=(workers, backend))
 
 
 @reproduce.command()
-@reproduce.command("gen", hidden=True)  # its earlier name
 def density(
     seeds: Seeds = 5,
     data: SomeSets = None,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gedilearn.models.build import spend
+from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, measure
 from gedilearn.training.conclusion import conclude
@@ -43,7 +44,7 @@ def train(
     settings: Settings,
     *,
     run: RunDirectory | None = None,
-    verbose: bool = False,
+    progress: Progress = SILENT,
     on_step: Callable[[Setup, TrainState], None] | None = None,
     **more: Any,
 ) -> list[Result]:
@@ -55,11 +56,11 @@ def train(
     iteration.
     """
     fabric, training = launch(settings.device), settings.training
-    journal = Journal(training, fabric, run, verbose)
+    journal = Journal(training, fabric, run, progress)
     work = working(settings.device.threads, interruptible=run is not None)
     alive = others_alive(fabric)
-    with alive, work as interrupt, journal, Generators(fabric.device) as generators:
-        setup, state = begin(data, settings, fabric, generators, **more)
+    with alive, work as interrupt, Generators(fabric.device) as generators:
+        setup, state = begin(data, settings, fabric, generators, progress=progress, **more)
         state, good = journal.resume(setup, state)  # `good`: the last that had not diverged
         while state.stopped is None:
             state.iteration += 1
