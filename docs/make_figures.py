@@ -22,9 +22,9 @@ from torch import Tensor
 from gedilearn import panels
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.graph import draw
 from gedilearn.data.toy import moons
 from gedilearn.data.views import Views, WalkViews, make_views
+from gedilearn.data.walks import draw
 from gedilearn.evaluation.clustering import nmi
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.energy import EnergyModel, posterior

@@ -26,6 +26,7 @@ ROOMS = [
     "explanation",
     "training",
     "density",
+    "starts",
     "methods",
     "models",
     "sampling",
@@ -33,6 +34,7 @@ ROOMS = [
     "ranks",
     "threads",
     "settings",
+    "generative_sections",
     "sections",
     "registry",
     "files",
@@ -159,7 +161,8 @@ PLACES = {
     '"labels.csv"': {"training/run_directory.py"},
     "normalized_mutual_info_score": {"evaluation/clustering.py"},
     "adjusted_rand_score": {"evaluation/clustering.py"},
-    "linear_sum_assignment": {"evaluation/clustering.py"},
+    # Beside true classes, and beside the clusters of parts of the data.
+    "linear_sum_assignment": {"evaluation/clustering.py", "starts/choose.py"},
     "torch.default_generator": {"training/generators.py"},
 }
 

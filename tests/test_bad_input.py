@@ -602,7 +602,7 @@ def test_an_unknown_preset_is_refused_with_the_nearest():
         ("weights.inv=.nan", "weights.inv=nan: values must be finite, 0 or more"),
         ("weights.inv=[[0,.inf]]", "values must be finite, 0 or more"),
         ("training.tol=.nan", "training.tol=nan: should be a finite number"),
-        ("prior=[.nan,0.5]", "prior=[nan, 0.5]: should be 'auto' or a finite number"),
+        ("prior=[.nan,0.5]", "prior=[nan, 0.5]: should be 'auto' or 'uniform' or a finite number"),
         ("device.devices=foo", "device.devices='foo': should be a valid integer"),
         ("device.devices=1000", "device.devices=1000: at most"),
         ("device.threads=100000", "device.threads=100000: should be less than or equal to 1024"),

@@ -190,13 +190,13 @@ def test_the_best_of_several_initialisations_has_the_smallest_gap(tmp_path: Path
 
 def test_an_uneven_split_cannot_be_certified_under_a_uniform_prior() -> None:
     X, _ = make_blobs([400, 100], centers=[[0, 0], [6, 6]], cluster_std=0.5, random_state=0)
-    model = gedi(
-        n_clusters=2, random_state=0, max_iter=400, w_gen=0.0, **{"density.iterations": 0}
-    ).fit(X)
+    model = GEDI(n_clusters=2, random_state=0, prior="uniform", w_gen=0.0).fit(X)
     assert not model.converged_ and model.stopped_ == "budget"
+    assert model.certificate_gap_ > np.log(2) + 0.2 * np.log(0.2) + 0.8 * np.log(0.8) - 1e-3
+    assert "because the prior does not fit" in model.verdict_
 
 
-@pytest.mark.parametrize("prior", [(0.2, 0.8), "auto"])
+@pytest.mark.parametrize("prior", [(0.2, 0.8), "auto", None])
 def test_an_uneven_split_is_certified_under_a_given_or_estimated_prior(prior) -> None:
     X, y = make_blobs([400, 100], centers=[[0, 0], [6, 6]], cluster_std=0.5, random_state=0)
     model = GEDI(n_clusters=2, random_state=0, prior=prior, w_gen=0.0).fit(X)

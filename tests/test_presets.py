@@ -74,8 +74,7 @@ def test_the_papers_epochs_are_stated_as_iterations(column):
 @pytest.mark.parametrize("name", OF_IMAGES)
 def test_a_preset_of_images_leaves_nothing_to_the_defaults_of_images(name):
     values = PRESETS[name]
-    unsaid = [p for p in IMAGES if p.split(".")[1] not in values.get(p.split(".")[0], {})]
-    assert unsaid == []
+    assert [path for path in IMAGES if path not in flat(values)] == []
     given = {path: flat(values)[path] for path in IMAGES}
     used = flat(resolve(values, SHAPE).model_dump())
     assert {path: used[path] for path in IMAGES} == given

@@ -6,15 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from scipy.sparse.csgraph import connected_components
 from sklearn.datasets import make_blobs, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from gedilearn import GEDI, Choice, choose_n_clusters
-from gedilearn.data.graph import neighbour_graph
 from gedilearn.errors import InputError
-from gedilearn.selection import _order, _words, slow_modes
-from helpers import gedi
+from gedilearn.selection import _order, _stands_out, _words
 
 CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
 
@@ -25,13 +22,13 @@ def blobs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def choice() -> Choice:
-    return choose_n_clusters(blobs(200, 0)[0], 5, random_state=0, max_iter=300)
+    return choose_n_clusters(blobs(200, 0)[0], 5, random_state=0, max_iter=100)
 
 
 @pytest.fixture(scope="module")
 def nothing() -> Choice:
     x = np.random.default_rng(0).uniform(size=(300, 2))
-    return choose_n_clusters(x, 4, random_state=0, max_iter=300)
+    return choose_n_clusters(x, 4, random_state=0, max_iter=100)
 
 
 def test_four_separated_blobs_are_four_clusters_and_the_model_knows_them(choice):
@@ -39,7 +36,8 @@ def test_four_separated_blobs_are_four_clusters_and_the_model_knows_them(choice)
     assert choice.n_clusters == 4 and choice.stands_out
     assert choice.model is choice.models[4]
     assert adjusted_rand_score(y, choice.model.predict(x)) == 1
-    assert "4 clusters: certified" in choice.recommendation and "Runner-up" in choice.recommendation
+    assert choice.recommendation.startswith("4 clusters: ") and "Runner-up" in choice.recommendation
+    assert choice.rows[2]["certified"]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +49,7 @@ def test_four_separated_blobs_are_four_clusters_and_the_model_knows_them(choice)
     ids=["moons", "circles"],
 )
 def test_curved_clusters_are_counted(x, expected):
-    choice = choose_n_clusters(x, 3, random_state=1, max_iter=500)
+    choice = choose_n_clusters(x, 3, random_state=1, max_iter=200)
     assert choice.n_clusters == expected and choice.stands_out
 
 
@@ -70,30 +68,36 @@ def test_rows_agree_with_their_models(choice):
         assert row["unused"] == row["n_clusters"] - sum(
             size >= 200 / row["n_clusters"] / 10 for size in np.bincount(model.labels_)
         )
-        assert -1 <= row["stability"] <= 1 and row["seconds"] > 0
+        assert row["grade"] == model.grade_ and row["stability"] == model.stability_
+        assert row["step"] == model.diagnosis_.evidence.step and row["seconds"] > 0
 
 
-def test_the_same_seed_gives_the_same_choice_and_stability_is_that_of_two_separate_fits():
+def test_the_same_seed_gives_the_same_choice_and_the_fits_are_separate_ones():
     x, _ = blobs(120, 1)
     seen: list[dict] = []
-    a = choose_n_clusters(x, 3, random_state=5, max_iter=100, on_row=seen.append)
-    b = choose_n_clusters(x, 3, random_state=5, max_iter=100)
+    a = choose_n_clusters(x, 3, random_state=5, max_iter=50, on_row=seen.append)
+    b = choose_n_clusters(x, 3, random_state=5, max_iter=50)
     strip = [{k: v for k, v in row.items() if k != "seconds"} for row in b.rows]
     assert [{k: v for k, v in row.items() if k != "seconds"} for row in a.rows] == strip
     assert [row["n_clusters"] for row in seen] == [2, 3]
     seeds = np.random.RandomState(5).randint(2**31 - 1, size=2).tolist()
-    labels = [
-        gedi(3, w_gen=0.0, max_iter=100, random_state=s, **{"views.n_neighbors": k}).fit(x).labels_
-        for s, k in zip(seeds, (10, 7), strict=True)
-    ]
-    assert b.rows[1]["stability"] == pytest.approx(adjusted_rand_score(*labels))
+    fits = [GEDI(3, w_gen=0.0, max_iter=50, random_state=s).fit(x) for s in seeds]
+    agreed = adjusted_rand_score(*(model.labels_ for model in fits))
+    best = min(fits, key=lambda model: model.certificate_gap_)
+    row = b.rows[1]
+    assert (row["gap"], row["stability"]) == (best.certificate_gap_, best.stability_)
+    assert row["score"] == pytest.approx(
+        row["gap"] / math.log(3) + 1 - agreed + row["unused"] / 3, abs=1e-9
+    )
 
 
-def row(k: int, gap: float, certified: bool = False, stability: float = 1.0) -> dict:
+def row(
+    k: int, gap: float, grade: str = "doubtful", stability: float = 1.0, step: float | None = 1.0
+) -> dict:
     score = gap / math.log(k) + 1 - stability
     return {
-        "n_clusters": k, "gap": gap, "certified": certified, "stability": stability, "unused": 0,
-        "score": score,
+        "n_clusters": k, "grade": grade, "gap": gap, "certified": grade == "certified",
+        "stability": stability, "step": step, "unused": 0, "score": score,
     }  # fmt: skip
 
 
@@ -101,33 +105,81 @@ def ranked(*rows: dict) -> list[dict]:
     return sorted(rows, key=lambda r: _order(r, 0.002))
 
 
+def judged(*rows: dict) -> tuple[list[int], bool, str]:
+    """The numbers in their order, whether the first is recommended, and the words."""
+    order = ranked(*rows)
+    stands_out = _stands_out(order, 0.002)
+    return [r["n_clusters"] for r in order], stands_out, _words(order, stands_out, 0.002)
+
+
 def test_the_finest_certified_number_goes_first_and_the_coarser_one_is_named():
-    order = ranked(row(2, 0.001, True), row(3, 0.003), row(4, 0.0015, True), row(5, 0.003))
-    assert [r["n_clusters"] for r in order] == [4, 2, 5, 3]
-    words = _words(order, None, 0.002)
+    order, stands_out, words = judged(
+        row(2, 0.001, "certified"),
+        row(3, 0.003, "supported"),
+        row(4, 0.0015, "certified"),
+        row(5, 0.003),
+    )
+    assert order == [4, 2, 3, 5] and stands_out
     assert "finest of several certified numbers (2, 4)" in words and "Runner-up: 2" in words
 
 
 def test_a_stray_point_keeps_a_number_recommended_but_not_as_certified():
-    order = ranked(row(2, 0.06), row(3, 0.007, stability=0.5), row(4, 1.0))
-    assert [r["n_clusters"] for r in order] == [3, 2, 4]
-    assert _words(order, 3, 0.002).startswith("3 clusters, probably: none of 2 to 4 is certified")
+    order, stands_out, words = judged(
+        row(2, 0.06, "supported"), row(3, 0.007, "supported"), row(4, 1.0)
+    )
+    assert order == [3, 2, 4] and stands_out
+    assert words.startswith("3 clusters, probably: none of 2 to 4 is certified")
 
 
-def test_far_from_a_certificate_gap_and_stability_rank_but_nothing_is_recommended():
-    order = ranked(row(2, 0.06, stability=0.2), row(3, 0.05), row(4, 3.0))
-    assert [r["n_clusters"] for r in order] == [3, 2, 4]
-    words = _words(order, None, 0.002)
-    assert words.startswith("No number stands out") and "The least bad is 3" in words
+def test_a_small_gap_without_structure_recommends_nothing():
+    order, stands_out, words = judged(
+        row(2, 0.001, "no structure found"), row(3, 0.5, "no structure found")
+    )
+    assert order[0] == 2 and not stands_out
+    assert words.startswith("No number stands out: none of 2 to 3 is certified or supported")
+    assert "the least bad is 2 (no structure found)" in words.replace("The least", "the least")
 
 
-def test_slow_modes_count_groups_apart_or_joined_by_some_links_and_none_in_noise():
-    x, _ = blobs(400, 2)
-    assert slow_modes(x / x.std(0), 8) == 4
-    joined, _ = make_blobs(900, centers=CORNERS[:3], cluster_std=0.8, random_state=0)
-    assert connected_components(neighbour_graph(joined, 160)[0])[0] == 1
-    assert slow_modes(joined / joined.std(0), 8, n_neighbors=160) == 3
-    assert slow_modes(np.random.default_rng(0).uniform(size=(600, 2)), 8) is None
+SUPPORTED = (
+    row(2, 0.3, "supported", stability=0.90, step=1.2),
+    row(4, 0.6, "supported", stability=0.88, step=1.1),
+    row(5, 0.2, "doubtful", stability=0.80, step=9.0),
+)
+
+
+def test_without_a_certificate_the_step_and_the_stability_must_agree():
+    agreed = row(3, 0.4, "supported", stability=0.88, step=2.0)
+    order, stands_out, words = judged(*SUPPORTED, agreed)
+    assert order == [3, 2, 4, 5] and stands_out
+    assert words.startswith("3 clusters, probably: supported, not certified; the next mode")
+
+
+@pytest.mark.parametrize(
+    "weak",
+    [
+        row(3, 0.4, "supported", stability=0.86, step=2.0),  # another number is more stable
+        row(3, 0.4, "supported", stability=0.95, step=1.4),  # the next mode is not much faster
+    ],
+)
+def test_evidence_that_disagrees_recommends_nothing_and_says_so(weak):
+    order, stands_out, words = judged(*SUPPORTED, weak)
+    assert order[0] == 3 and not stands_out
+    assert words.startswith("No number stands out: the evidence disagrees, or is weak")
+    assert "3 clusters by the walks" in words and "by stability" in words
+
+
+def test_images_are_ranked_by_gap_and_the_agreement_of_initialisations():
+    order, stands_out, words = judged(
+        row(2, 0.06, stability=0.2, step=None),
+        row(3, 0.05, step=None),
+        row(4, 3.0, step=None),
+    )
+    assert order == [3, 2, 4] and not stands_out
+    assert "initialisations agree to 1.00" in words
+    assert judged(row(2, 0.06, step=None), row(3, 0.007, stability=0.5, step=None))[:2] == (
+        [3, 2],
+        True,
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from gedilearn.data.frames import as_table, of_rows
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
 from gedilearn.sampling.langevin import Box
+from gedilearn.training.environment import check_memory
 
 Self = TypeVar("Self", bound="Inputs")
 
@@ -68,6 +69,7 @@ class Inputs(Arguments):
 
     def scaling(self, data: np.ndarray, kind: str) -> Scaling:
         """Between the units of validated data and those of the network."""
+        check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
         columns = getattr(self, "columns_", None)
         return Scaling.of(data, kind) if columns is None else columns.scaling(data, kind)
 

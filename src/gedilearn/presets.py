@@ -102,6 +102,7 @@ def _paper_images(data: str) -> Values:
         "swav": {"embedding": width},  # the head's F outputs; silent: as many prototypes
         "training": {
             "max_iter": epochs * images // _IMAGE_BATCH,
+            "start": "random",
             "n_init": 1,
             "early_stopping": False,  # the paper has no stopping rule
             "check_every": 250,  # a look costs as much as ten steps without GEN

@@ -259,6 +259,11 @@ class Training(Section):
         description="Whether a certificate ends the search for clusters. None: for methods that "
         "train its bound, 'gedi' and 'no-gen'; all others train to the end.",
     )
+    patience: Many = Field(
+        100,
+        description="Iterations in which the gap must fall by a fifth, where training begins with "
+        "clusters; else it ends, though not before a third of its iterations.",
+    )
     check_every: Many = Field(50, description="Iterations between two looks at the gap.")
     checkpoint_every: float = Field(
         20.0, ge=0, description="Seconds between two checkpoints of a run directory."

@@ -151,7 +151,7 @@ IMAGES: dict[str, Any] = {
 STARTED: dict[str, Any] = {
     "optimizer.learning_rate": 1e-2,
     "optimizer.schedule": "cosine",
-    "training.max_iter": 200,
+    "training.max_iter": 600,
 }
 
 

@@ -13,15 +13,9 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from gedilearn.data import graph as graph_module
-from gedilearn.data.graph import (
-    WalkTables,
-    draw,
-    joined_graph,
-    neighbour_graph,
-    return_trace,
-    walk_tables,
-    with_rests,
-)
+from gedilearn.data import walks as walks_module
+from gedilearn.data.graph import joined_graph, neighbour_graph, with_rests
+from gedilearn.data.walks import WalkTables, draw, return_trace, walk_tables
 from gedilearn.errors import InputError
 from helpers import SEEDED
 
@@ -284,16 +278,16 @@ def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(
     x = ring(500)
     full = walk_tables(x, 1, n_neighbors=6)
     assert full.ends.shape[2] == 64
-    monkeypatch.setattr(graph_module, "_MAX_WALKS", 500 * 40)
-    monkeypatch.setattr(graph_module, "_MAX_BYTES", 4 * 22 * 500 * 10 + 1)
+    monkeypatch.setattr(walks_module, "_MAX_WALKS", 500 * 40)
+    monkeypatch.setattr(walks_module, "_MAX_BYTES", 4 * 22 * 500 * 10 + 1)
     small = walk_tables(x, 1, n_neighbors=6)
     assert small.ends.shape[1:] == (500, 10)
-    assert small.ends.numel() * 4 <= graph_module._MAX_BYTES
+    assert small.ends.numel() * 4 <= walks_module._MAX_BYTES
     # The traces come from 40 walks a node, not from 10: 5 standard errors of both estimates.
     levels = min(len(full.traces), len(small.traces))
     for one, other in zip(full.traces[:levels], small.traces[:levels], strict=True):
         assert abs(one - other) < 5 * np.sqrt(2 * one) * np.hypot(1 / 40, 1 / 64)
-    monkeypatch.setattr(graph_module, "_MAX_BYTES", 1)
+    monkeypatch.setattr(walks_module, "_MAX_BYTES", 1)
     assert walk_tables(x, 1, n_neighbors=6).ends.shape[2] == 8
 
 

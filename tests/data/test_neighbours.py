@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances
 
 from gedilearn.data import neighbours
-from gedilearn.data.graph import walk_tables
 from gedilearn.data.neighbours import descent_neighbours, nearest, tree_neighbours
+from gedilearn.data.walks import walk_tables
 
 Array = NDArray[Any]
 Search = Callable[[Array, int, int], tuple[Array, Array]]

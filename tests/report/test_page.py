@@ -178,7 +178,7 @@ def test_only_settings_that_differ_from_the_defaults_are_listed(run: Path) -> No
     assert listed == {
         "n_clusters": ["3", "2"],
         "network.hidden": ["[16]", "[100, 100]"],
-        "training.max_iter": ["8", "2000"],
+        "training.max_iter": ["8", "200"],
         "training.check_every": ["4", "50"],
         "device.accelerator": ['"cpu"', '"auto"'],
     }

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 from sklearn.datasets import make_blobs, make_moons
 
-from gedilearn.data.metric import distance_points, one_hot_blocks
+from gedilearn.data.graph import neighbour_graph
+from gedilearn.data.metric import distance_points
 from gedilearn.starts import structure
 from gedilearn.starts.structure import Structure, unimodal
 
@@ -19,10 +20,8 @@ Rng = np.random.Generator
 
 
 def checked(x: Array, n_clusters: int, seed: int = 0) -> Structure:
-    """As in training: standardised, and as distances see it."""
-    x = (x - x.mean(axis=0)) / x.std(axis=0)
-    points = distance_points(x, seed)
-    return structure.test_structure(points, n_clusters, seed, one_hot_blocks(x))
+    """As in training: standardised."""
+    return structure.test_structure((x - x.mean(axis=0)) / x.std(axis=0), n_clusters, seed)
 
 
 def category(rng: Rng, levels: int) -> Array:
@@ -75,6 +74,16 @@ def test_moons_are_structure_though_no_column_shows_it() -> None:
     assert not checked(shuffled, 2).found
 
 
+def test_the_step_is_the_ratio_of_two_dense_eigenvalues_and_large_at_the_right_number() -> None:
+    x = make_blobs(N, centers=[[0, 0], [5, 0], [0, 5]], random_state=0)[0]
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    weights = neighbour_graph(distance_points(x), 10)[0].toarray()
+    speeds = 1 - np.sort(np.linalg.eigvals(weights / weights.sum(axis=1)[:, None]).real)[::-1]
+    steps = [structure.test_structure(x, n_clusters).step for n_clusters in (3, 4)]
+    assert steps == pytest.approx([speeds[3] / speeds[2], speeds[4] / speeds[3]], rel=1e-4)
+    assert steps[0] > 3 * steps[1]
+
+
 def test_about_one_in_a_hundred_structureless_sets_passes_for_structured() -> None:
     draws = [np.random.default_rng(100 + seed).normal(size=(60, 2)) for seed in range(20)]
     found = sum(structure.test_structure(x, 2, seed).found for seed, x in enumerate(draws))
@@ -82,9 +91,9 @@ def test_about_one_in_a_hundred_structureless_sets_passes_for_structured() -> No
 
 
 def test_structure_needs_both_the_error_rate_and_the_factor() -> None:
-    assert Structure(t=4.0, factor=2.0, threshold=3.0).found
-    assert not Structure(t=2.9, factor=2.0, threshold=3.0).found
-    assert not Structure(t=4.0, factor=1.2, threshold=3.0).found
+    assert Structure(t=4.0, factor=2.0, threshold=3.0, step=1.0).found
+    assert not Structure(t=2.9, factor=2.0, threshold=3.0, step=1.0).found
+    assert not Structure(t=4.0, factor=1.2, threshold=3.0, step=1.0).found
     # Student's t with 7 degrees of freedom, 8 references: one in a hundred is above 2.998.
     assert checked(np.random.default_rng(0).normal(size=(30, 2)), 2).threshold == pytest.approx(
         2.998, abs=1e-3
@@ -94,17 +103,20 @@ def test_structure_needs_both_the_error_rate_and_the_factor() -> None:
 def test_of_many_points_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def counted(x: Array, mode: int) -> float:
-        seen.append(len(x))
-        return 0.0
+    def counted(x: Array, modes: int) -> list[float]:
+        seen.append(x.shape)
+        return [0.0] * modes
 
-    monkeypatch.setattr(structure, "log_speed", counted)
+    monkeypatch.setattr(structure, "log_speeds", counted)
     rng = np.random.default_rng(0)
     structure.test_structure(rng.normal(size=(5000, 2)), 2)
-    assert set(seen) == {600} and len(seen) == 1 + 3 * 8
+    assert set(seen) == {(600, 2)} and len(seen) == 1 + 3 * 8
     seen.clear()
     structure.test_structure(rng.normal(size=(5000, 2)), 50)
-    assert set(seen) == {1000}
+    assert set(seen) == {(1000, 2)}
+    seen.clear()
+    structure.test_structure(rng.normal(size=(200, 70)), 2)
+    assert set(seen) == {(200, 50)}  # the leading principal directions
 
 
 def test_one_column_constant_columns_and_three_points_are_no_trouble() -> None:
@@ -157,11 +169,14 @@ def test_categories_keep_their_rows_in_the_references(monkeypatch: pytest.Monkey
     x = np.hstack([category(rng, 3), rng.normal(size=(N, 1))])
     seen = []
 
-    def kept(x: Array, mode: int) -> float:
+    def kept(x: Array, modes: int) -> list[float]:
         seen.append(x)
-        return 0.0
+        return [0.0] * modes
 
-    monkeypatch.setattr(structure, "log_speed", kept)
-    structure.test_structure(x, 2, 0, one_hot_blocks(x))
+    monkeypatch.setattr(structure, "log_speeds", kept)
+    structure.test_structure(x, 2)
+    rows = {tuple(row) for row in seen[0][:, :3]}
+    assert len(seen) == 25
     for reference in seen[1:]:
-        assert (reference[:, :3].sum(axis=1) == 1).all()
+        assert {tuple(row) for row in reference[:, :3]} <= rows
+        assert not {tuple(row) for row in reference} & {tuple(row) for row in seen[0]}

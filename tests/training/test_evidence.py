@@ -16,6 +16,7 @@ GOOD = Evidence(
     t=20.0,
     threshold=3.0,
     structure=True,
+    step=4.0,
     rivals={"tree": (0.01, 0.9)},
 )
 

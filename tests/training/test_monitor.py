@@ -120,7 +120,7 @@ def test_runaway_energies_and_non_finite_output_are_named() -> None:
     assert "not finite" in broken.verdict
 
 
-EVIDENCE = Evidence("tree", 0.93, 0.01, 3.0, 9.0, 3.0, True, {"k-means": (0.1, 0.7)})
+EVIDENCE = Evidence("tree", 0.93, 0.01, 3.0, 9.0, 3.0, True, 4.0, {"k-means": (0.1, 0.7)})
 
 
 def test_a_verdict_tells_grade_gap_and_what_else_speaks_for_the_clusters() -> None:

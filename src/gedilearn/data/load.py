@@ -19,7 +19,7 @@ from gedilearn.data.table import Table
 from gedilearn.data.table_files import read_whole
 from gedilearn.data.tables import TABLE_SUFFIXES, read_table
 from gedilearn.errors import InputError, closest
-from gedilearn.files import as_path, check_file, reading
+from gedilearn.files import MAPPED, as_path, check_file, reading
 from gedilearn.registry import DATA_SETS
 
 _SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
@@ -123,7 +123,7 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
     if suffix not in _SUFFIXES and not path.name.endswith(IDX_ENDINGS):
         raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
-    if check_file(path) == 0:
+    if check_file(path, MAPPED if suffix == ".npy" else 1.0) == 0:
         raise InputError(f"{path}: the file is empty; write it again")
 
 

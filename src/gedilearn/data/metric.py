@@ -26,9 +26,27 @@ GAUSSIAN = 3.0
 TWO_VALUED = 0.5
 
 
+# Of more values than these, the points are float32, and made from so many values at a time.
+SINGLE = 4_000_000
+# Among so many rows values meet by chance: a column of at least this share of distinct values has
+# no gaps to close.
+DISTINCT = 0.9
+
+
 def distance_points(x: Floats, random_state: int = 0) -> Floats:
-    """The points between which distances are taken, float64.  x: (n, d), standardised."""
-    return limit_tails(spread(np.asarray(x, np.float64), own_stream(random_state)))
+    """The points between which distances are taken.  x: (n, d), standardised.
+
+    In float64; in float32, if there are very many.
+    """
+    rng = own_stream(random_state)
+    if x.size <= SINGLE:
+        return limit_tails(spread(np.asarray(x, np.float64), rng))
+    points = np.empty(x.shape, np.float32)
+    step = max(1, SINGLE // len(x))
+    for start in range(0, x.shape[1], step):
+        columns = np.array(x[:, start : start + step], np.float64, order="F")
+        points[:, start : start + step] = limit_tails(spread(columns, rng, DISTINCT))
+    return points
 
 
 def own_stream(random_state: int) -> np.random.Generator:
@@ -63,8 +81,10 @@ def one_hot_blocks(x: Floats) -> list[Ints]:
     return blocks
 
 
-def spread(x: Floats, rng: np.random.Generator) -> Floats:
+def spread(x: Floats, rng: np.random.Generator, distinct: float = 1.0) -> Floats:
     """Values that repeat, spread evenly over their cells.  (n, d) -> (n, d).
+
+    Columns of which at least the share `distinct` of the values differ stay as they are.
 
     A coin, a die, a rating, a rounded number: whatever takes few values has gaps between them, and
     a neighbour graph takes gaps for clusters. The cell of a value reaches half way to the next
@@ -72,10 +92,13 @@ def spread(x: Floats, rng: np.random.Generator) -> Floats:
     may still show clusters. A value that comes once stays where it is. Copies of a whole row move
     apart by no more than the values of other rows are from theirs.
     """
-    x = x.copy()
+    x = x.copy(order="K")
     for column in x.T:
+        ordered = np.sort(column)  # much faster than all that `unique` is asked for below
+        if 1 + (ordered[1:] != ordered[:-1]).sum() >= distinct * len(column):
+            continue
         values, which, counts = np.unique(column, return_inverse=True, return_counts=True)
-        if len(values) < 2 or len(values) == len(column):
+        if len(values) < 2:
             continue
         size = column.std()
         middles = (values[1:] + values[:-1]) / 2

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from gedilearn.data.arrays import PYTHON_OBJECTS, check_memory
 from gedilearn.errors import InputError
-from gedilearn.files import check_file, reading
+from gedilearn.files import MAPPED, check_file, check_size, reading
 
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -19,10 +19,26 @@ _HEADERS = {
 }
 
 
+# A file of so many bytes is mapped and not read, if its numbers are used as they are: pages of it
+# come into memory as they are looked at and go when others need the room, and the processes of one
+# machine share them. The limit on what is read does not hold for it.
+MAPPED_FROM = 2**25
+_MAPPED = tuple(map(np.dtype, (np.float32, np.float64)))
+
+
 def read_npy(path: Path) -> np.ndarray:
-    """The array in an .npy file."""
-    size = check_file(path)
+    """The array in an .npy file; a large one is mapped."""
+    size = check_file(path, MAPPED)
+    if size < MAPPED_FROM:
+        check_size(size, path)
     with path.open("rb") as file:
+        if size >= MAPPED_FROM:
+            shape, fortran, dtype = _header(file, size, str(path))
+            pixels = dtype == np.uint8 and len(shape) == 4
+            if (dtype in _MAPPED or pixels) and not fortran and len(shape) in (2, 4):
+                return np.memmap(path, dtype, "r", file.tell(), shape)
+            check_size(size, path)
+            file.seek(0)
         return _read_array(file, size, str(path))
 
 
@@ -47,17 +63,25 @@ def read_npz(path: Path, key: str) -> np.ndarray:
             return _read_array(stream, found.file_size, where)
 
 
-def _read_array(stream: IO[bytes], held: int, where: str) -> np.ndarray:
-    """The array in a stream of so many bytes."""
+def _header(
+    stream: IO[bytes], held: int, where: str
+) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether in Fortran order, and type of the array in a stream of so many bytes."""
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise ValueError(f"version {version} of the format")
-    shape, _, dtype = _HEADERS[version](stream)
+    shape, fortran, dtype = _HEADERS[version](stream)
     if dtype.hasobject:
         raise InputError(f"{where}: {PYTHON_OBJECTS}")
     size = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size > held - stream.tell():
         raise ValueError(f"its header claims {dtype} {shape}, more than there is")
+    return shape, fortran, dtype
+
+
+def _read_array(stream: IO[bytes], held: int, where: str) -> np.ndarray:
+    """The array in a stream of so many bytes."""
+    shape, _, dtype = _header(stream, held, where)
     check_memory(shape, dtype, where)
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)

@@ -16,9 +16,10 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn import sections
-from gedilearn.data.graph import WalkTables, draw, redrawn, walk_tables
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
-from gedilearn.data.metric import distance_points
+from gedilearn.data.landmarks import landmark_tables
+from gedilearn.data.metric import Floats, distance_points
+from gedilearn.data.walks import WalkTables, draw, redrawn
 from gedilearn.errors import InputError
 from gedilearn.registry import VIEWS
 from gedilearn.sections import Schedule, at
@@ -129,13 +130,18 @@ class WalkViews(Views):
     `noise` is the length of the noise vector in units of the end point's distance to its last
     neighbour: in many dimensions the same noise in every coordinate would carry a view far off the
     data, where the network can tell views from points and cheat.
+
+    `nodes` are the points of the graph as distances see them, for whoever needs them too.
     """
 
     annealed = True
 
-    def __init__(self, data: Tensor, tables: WalkTables, noise: float) -> None:
+    def __init__(
+        self, data: Tensor, tables: WalkTables, noise: float, nodes: Floats | None = None
+    ) -> None:
         self.data = data
         self.tables = tables
+        self.nodes = nodes
         self.noise = noise
         self.spread = (noise * tables.radius / math.sqrt(data.shape[1]))[:, None]
 
@@ -165,8 +171,10 @@ def walk_views(settings: sections.Views, data: Tensor, n_clusters: int, seed: in
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
     points = distance_points(data.cpu().numpy(), seed)
-    tables = walk_tables(points, n_clusters, n_neighbors=settings.n_neighbors, random_state=seed)
-    return WalkViews(data, tables.to(data.device), settings.walk_noise)
+    tables, nodes = landmark_tables(
+        points, n_clusters, n_neighbors=settings.n_neighbors, random_state=seed
+    )
+    return WalkViews(data, tables.to(data.device), settings.walk_noise, nodes)
 
 
 def noise_views(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:

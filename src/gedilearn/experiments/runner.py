@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gedilearn
 from gedilearn import __version__
 from gedilearn.errors import InputError, suggestion
+from gedilearn.experiments.backends import fits_on
 from gedilearn.files import read_json, read_json_lines, reading
 from gedilearn.settings import assign, resolve, settings_type
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
@@ -67,9 +68,9 @@ class Cell(NamedTuple):
 class Runner:
     """Makes the rows of an experiment.
 
-    Cells are spread over processes by joblib. A caller who chooses a backend with
-    `joblib.parallel_config`, for instance Ray's or Dask's with `n_jobs`, spreads them over a
-    cluster by the same function: leave `workers` at 1, which stands for the number chosen there.
+    Cells are spread over processes by joblib, or over a cluster by a backend of it that is named
+    (`experiments.backends`) or that a caller has chosen with `joblib.parallel_config`: leave
+    `workers` at 1, which then stands for the number of the backend.
 
     Attributes
     ----------
@@ -77,12 +78,14 @@ class Runner:
     workers: processes
     tell: gets each new row, and how many are still to come
     say: gets lines on how it goes
+    backend: the name of one of joblib's, for instance 'dask' or 'ray'; None is joblib's choice
     """
 
     out: Path | None = None
     workers: int = 1
     tell: Callable[[Row, int], None] = lambda row, left: None
     say: Callable[[str], None] = lambda line: None
+    backend: str | None = None
 
     def rows(
         self,
@@ -117,6 +120,17 @@ class Runner:
             raise InputError("nothing to run: give at least one seed, data set and method")
         if self.workers < 1:
             raise InputError(f"workers={self.workers}: at least 1 process is needed")
+        with fits_on(self.backend, self.workers):
+            return self._rows_of_cells(cells, fit, n, settings, threads)
+
+    def _rows_of_cells(
+        self,
+        cells: Sequence[Cell],
+        fit: Fit,
+        n: int,
+        settings: Options | None,
+        threads: int | None,
+    ) -> list[Row]:
         kept = [] if self.out is None else _reopen(self.out, _config(n, settings))
         done = {key_of(row): row for row in kept}
         missing = [rest for cell in cells if (rest := cell.without(done)).seeds]

@@ -167,6 +167,17 @@ def outputs(model: EnergyModel, x: Tensor) -> Output:
     return Output(features, logits)
 
 
+def logits_of(model: EnergyModel, x: Tensor) -> Tensor:
+    """The logits alone, (n, clusters): of many points the features take much memory."""
+
+    def function(network: EnergyModel, batch: Tensor) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            return (network(batch[None]).logits,)
+
+    (logits,) = _in_batches(model, x, function)
+    return logits
+
+
 def gradient_norms(model: EnergyModel, x: Tensor) -> Tensor:
     """||d log p(x) / dx||: (n,)."""
 
@@ -188,7 +199,8 @@ def _in_batches(
     others share its batch; images stay in single precision for speed.
     """
     network = copy.deepcopy(model).eval()
+    kind = x.dtype
     if x.dim() == 2:
-        network, x = network.double(), x.double()
-    parts = [function(network, batch) for batch in torch.split(x, BATCH)]
+        network, kind = network.double(), torch.float64
+    parts = [function(network, batch.to(kind)) for batch in torch.split(x, BATCH)]
     return [torch.cat(column, dim=1)[0] for column in zip(*parts, strict=True)]

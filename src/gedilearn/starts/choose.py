@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gedilearn.data.graph import bridged, neighbour_graph
+from gedilearn.data.landmarks import nearest_of
 from gedilearn.data.metric import own_stream
 from gedilearn.starts.spectral import FLAT, spectral_clusters
 from gedilearn.starts.tree import tree_clusters
@@ -63,6 +64,10 @@ class Start:
     method: str
     rivals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
+    def at(self, index: Ints) -> Start:
+        """The same for points that have the labels of others: those with these numbers."""
+        return replace(self, labels=self.labels[index], kept=self.kept[index])
+
     @property
     def score(self) -> float:
         """Higher is better."""
@@ -76,19 +81,8 @@ def choose_start(x: Floats, n_clusters: int, random_state: int = 0) -> Start:
     if n <= most:
         return _choose(x, n_clusters, random_state)
     chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
-    start = _choose(x[chosen], n_clusters, random_state)
-    near = nearest_of(x[chosen], x)
-    return Start(
-        start.labels[near], start.cut, start.stability, start.kept[near], start.method, start.rivals
-    )
-
-
-def nearest_of(landmarks: Floats, x: Floats) -> Ints:
-    """The nearest landmark of each point.  (m, d), (n, d) -> (n,)."""
-    from sklearn.metrics import pairwise_distances_argmin
-
-    with ONE_AT_A_TIME:
-        return np.asarray(pairwise_distances_argmin(x, landmarks))
+    landmarks = np.asarray(x[chosen], np.float64)
+    return _choose(landmarks, n_clusters, random_state).at(nearest_of(landmarks, x))
 
 
 def _choose(x: Floats, n_clusters: int, random_state: int) -> Start:

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from gedilearn.data.views import WalkViews
-from gedilearn.density.density import Density
-from gedilearn.density.fit import Findings, fit_density
 from gedilearn.models.build import spend
-from gedilearn.models.energy import EnergyModel, outputs, posterior
 from gedilearn.settings import Settings
-from gedilearn.training.calibration import temperature
-from gedilearn.training.certificate import REPEATS, Measurement, examine, measure
+from gedilearn.training.certificate import REPEATS, Measurement, measure
+from gedilearn.training.conclusion import conclude
 from gedilearn.training.environment import (
-    Interrupt,
     launch,
     others_alive,
     reuse_freed_memory,
@@ -34,13 +28,11 @@ from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import divergence
 from gedilearn.training.result import Result
 from gedilearn.training.run_directory import RunDirectory
-from gedilearn.training.setup import Setup, density_stage, learns_density_later
+from gedilearn.training.setup import Setup, density_stage
 from gedilearn.training.state import TrainState, Tree
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-Learnt = tuple[Density, Findings]
 
 
 def train(
@@ -195,6 +187,8 @@ def keep(
     if state.stage.name == "clusters":
         kept.member = member
     kept.gap, kept.settled = gap, settles
+    if gap < 0.8 * kept.fallen_to:
+        kept.fallen_to, kept.fallen_at = gap, state.iteration
     kept.target = None if seen.target is None else seen.target[member]
     judged = state.method.judged(state.model)
     kept.state = judged.state_of(member)
@@ -275,7 +269,7 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
     Of several results, those whose clusters have a certificate leave, if that ends training.
     """
     early = ends_early(setup, state)
-    done = state.iteration >= state.stage.end
+    done = state.iteration >= state.stage.end or (early and nothing_moves(setup, state))
     gap = max(kept.gap for kept in state.kept)
     kind = "certified" if all(kept.settled for kept in state.kept) else "budget"
     if state.stage.name == "density":
@@ -295,6 +289,18 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
     return state if left == state.results else state.select(setup, left)
 
 
+def nothing_moves(setup: Setup, state: TrainState) -> bool:
+    """Whether the gap of no result in training falls any more.
+
+    Where training begins with clusters, most of them are right or wrong by then; the gap of those
+    that can be certified goes on falling.
+    """
+    if setup.starts is None or state.iteration < state.stage.length / 3:
+        return False
+    patience = setup.settings.training.patience
+    return all(state.iteration - state.kept[k].fallen_at >= patience for k in state.results)
+
+
 def all_agree(setup: Setup, state: TrainState, asked: bool) -> bool:
     """Whether to end here; several ranks settle it when they all look, or one would hang."""
     if state.stopped is not None or setup.fabric.world_size == 1:
@@ -303,92 +309,3 @@ def all_agree(setup: Setup, state: TrainState, asked: bool) -> bool:
         return False
     votes = setup.fabric.all_reduce(torch.tensor(float(asked)), reduce_op="sum")
     return bool(votes > 0)  # type: ignore[operator]
-
-
-def learn_density(
-    setup: Setup,
-    state: TrainState,
-    k: int,
-    model: EnergyModel,
-    journal: Journal,
-    interrupt: Interrupt,
-) -> Learnt | None:
-    """The density of a result's data on a base, if one is asked for.
-
-    It depends on the data, the clusters and the seed alone: a run that is interrupted here begins
-    with it anew.
-    """
-    settings = setup.settings
-    if not learns_density_later(settings) or settings.density.base == "none":
-        return None
-
-    def pause() -> None:
-        if interrupt.asked:
-            raise KeyboardInterrupt
-
-    data = setup.seen_by([k])[0][0]
-    labels = outputs(model, data).logits.argmax(-1).cpu().numpy()
-    density, findings = fit_density(data, labels, settings, pause)
-    # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
-    done = state.iteration + max(findings.iterations, 1)
-    journal.event(state, "density", findings.verdict, result=k, iteration=done)
-    return density.cpu(), findings
-
-
-def conclude(
-    setup: Setup, state: TrainState, k: int, journal: Journal, interrupt: Interrupt
-) -> Result:
-    """What came of a result: its network, measured once more, and the density."""
-    assert state.stopped is not None
-    kept, tol = state.kept[k], setup.settings.training.tol
-    data, views = setup.seen_by([k])
-    model = kept.network(setup, state.generators.cpu).eval()
-    final = state.method.conclude(model, data)
-    known = setup.trains_bound(k) and math.isfinite(kept.gap) and not final
-    if isinstance(views[0], WalkViews):  # judged by other walks than those it was trained with
-        views, known = [views[0].redrawn(setup.settings.training.seed + 1)], False
-    gap = kept.gap if known else None
-    diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
-    diagnosis = replace(diagnosis, evidence=setup.evidence(k))
-    stopped, verdict = state.stopped, diagnosis.verdict
-    if stopped == "diverged":
-        times = f"after {state.recoveries} recoveries"
-        verdict += f"; training diverged {times}: {state.trouble}"
-    else:  # of several results, each may end differently
-        stopped = "certified" if diagnosis.certified else "budget"
-    if kept.diverged_at is not None:
-        stopped = "diverged" if kept.diverges else stopped
-        since = "ever since" if kept.diverges else "but not at the end"
-        verdict += (
-            f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
-            f"{kept.trouble}"
-        )
-    heat = 1.0
-    if isinstance(views[0], WalkViews) and not final and setup.settings.n_clusters > 1:
-        heat = temperature(model, data[0], views[0], state.generators.device)
-    trust = setup.kept_shares(k)
-    if trust is not None:
-        sure = posterior(outputs(model, data[0]).logits / heat).amax(-1)
-        trust = torch.stack([trust, sure.cpu().double()], 1)
-    density = learn_density(setup, state, k, model, journal, interrupt)
-    if density is not None:
-        verdict += f"; {density[1].verdict}"
-    c = setup.settings.n_clusters
-    prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
-    return Result(
-        settings=setup.settings,
-        model=model.cpu(),
-        prior=prior.double(),
-        box=setup.box.cpu(),
-        diagnosis=diagnosis,
-        verdict=verdict,
-        stopped=stopped,
-        recoveries=state.recoveries,
-        iterations=state.iteration,
-        seconds=journal.seconds(),
-        temperature=heat,
-        trust=trust,
-        levels=None if density is None else density[0].levels(data[0]),
-        density=None if density is None else density[0],
-        density_findings=None if density is None else density[1],
-    )

@@ -21,6 +21,7 @@ from gedilearn.models.energy import (
     EnergyModel,
     gradient_norms,
     log_density,
+    logits_of,
     outputs,
     posterior,
 )
@@ -61,7 +62,7 @@ class Result:
 
     def labels(self, x: Tensor) -> np.ndarray:
         """The most likely cluster of each point: (n, ...) -> (n,)."""
-        return outputs(self.model, x.to(self.box.low.dtype)).logits.argmax(-1).numpy()
+        return logits_of(self.model, x.to(self.box.low.dtype)).argmax(-1).numpy()
 
     def probabilities(self, x: Tensor) -> np.ndarray:
         """p(y|x): (n, ...) -> (n, clusters).
@@ -70,7 +71,7 @@ class Result:
         likely as those that a thousandth of the data is less likely than: of such points nothing is
         known but the prior.
         """
-        p = posterior(outputs(self.model, x).logits / self.temperature)
+        p = posterior(logits_of(self.model, x) / self.temperature)
         if self.density is not None and self.levels is not None and x.dim() == 2:
             inside = torch.sigmoid(self.density.log_density(x) - self.level(ELSEWHERE))[:, None]
             p = inside * p + (1 - inside) * self.prior
@@ -123,7 +124,7 @@ class Result:
             raise InputError(f"kind={kind!r}: expected one of {', '.join(get_args(Score))}")
         if kind == "log_density" and self.density is not None:
             return self.density.log_density(x).numpy()
-        return log_density(outputs(self.model, x).logits).numpy()
+        return log_density(logits_of(self.model, x)).numpy()
 
     def sample(self, n: int, steps: int | None, seed: int, cluster: int | None = None) -> Tensor:
         """Points of p(x), or of p(x|y) for a cluster y: (n, ...).
@@ -146,7 +147,7 @@ class Result:
             kept: list[Tensor] = []
             for _ in range(MOST_TRIES):
                 points = self._draw(model, n, steps, generator)
-                chance = posterior(outputs(model, points).logits)[:, cluster]
+                chance = posterior(logits_of(model, points))[:, cluster]
                 kept.append(points[torch.rand(n, generator=generator) < chance])
                 if sum(map(len, kept)) >= n:
                     return torch.cat(kept)[:n]

@@ -35,6 +35,8 @@ class _Kept(_Plain):
     gap: float
     settled: bool
     target: Tensor | None
+    fallen_to: float
+    fallen_at: NonNegativeInt
     diverged_at: NonNegativeInt | None
     trouble: str | None
     diverges: bool

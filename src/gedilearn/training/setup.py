@@ -182,10 +182,7 @@ class Setup:
         box = box.widened(settings.sampler.margin)
         starts = None
         if settings.training.start == "chosen" and view_function is None:
-            starts = [
-                choose_start(distance_points(own.cpu().numpy(), seed), clusters, seed)
-                for own in data
-            ]
+            starts = [_start(*both, clusters, seed) for both in zip(data, views, strict=True)]
         return cls(settings, fabric, data, views, box, n_results or 1, encoder, factors, starts)
 
     def seen_by(self, results: Sequence[int]) -> tuple[Tensor, Sequence[Views]]:
@@ -314,3 +311,11 @@ class Setup:
         )
         made: Method = METHODS[settings.method].make(context)
         return made
+
+
+def _start(data: Tensor, views: Views, n_clusters: int, seed: int) -> Start:
+    """The clusters that training begins with; points of a large set have those of their nodes."""
+    if not isinstance(views, WalkViews) or views.nodes is None:
+        return choose_start(distance_points(data.cpu().numpy(), seed), n_clusters, seed)
+    start, home = choose_start(views.nodes, n_clusters, seed), views.tables.home
+    return start if home is None else start.at(home.cpu().numpy())

@@ -81,6 +81,9 @@ class Kept:
     gap: float = math.inf  # under the certifying views
     settled: bool = False  # whether that ends the search for clusters
     target: Tensor | None = None  # (clusters,): the prior that it was held against
+    # The last gap that was a fifth below such a one before it, and when that was.
+    fallen_to: float = math.inf
+    fallen_at: int = 0
     # With the guard off: when and how training diverged first, and whether it did when last seen.
     diverged_at: int | None = None
     trouble: str | None = None
