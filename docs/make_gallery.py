@@ -3,7 +3,8 @@
 python docs/make_gallery.py            runs all scripts, then writes docs/gallery/index.md
 python docs/make_gallery.py --page     writes the page alone, from the pictures that are there
 
-A script writes one picture beside itself, under its own name. Its docstring is the title and the text on the page.
+A script writes one picture beside itself, under its own name. Its docstring is the title and the
+text on the page.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ GALLERY = Path(__file__).parent / "gallery"
 ORDER = ("shapes", "no_structure", "trust", "density", "outliers", "digits")
 HEAD = """# Gallery
 
-Short scripts and the pictures that they draw. Written by `make docs-pages`, which runs each of them.
+Short scripts and the pictures that they draw; `make docs-pages` runs them and writes this page.
 """
 
 
@@ -38,8 +39,7 @@ def page() -> str:
         title, _, words = (ast.get_docstring(tree) or name).partition("\n")
         code = source.split('"""', 2)[2].strip()
         parts.append(
-            f"## {title}\n\n![{title}]({name}.png)\n\n{words.strip()}\n\n"
-            f"```python\n{code}\n```\n"
+            f"## {title}\n\n![{title}]({name}.png)\n\n{words.strip()}\n\n```python\n{code}\n```\n"
         )
     return "\n".join(parts)
 

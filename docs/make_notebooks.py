@@ -2,7 +2,8 @@
 
 python docs/make_notebooks.py     writes docs/notebooks/NAME.ipynb for every docs/tutorials/NAME.md
 
-Python blocks become cells of code. The commands of console blocks become cells too, with `!` before them.
+Python blocks become cells of code. The commands of console blocks become cells too, with `!`
+before them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def notebook(page: str) -> dict[str, Any]:
         else:
             words = text if not kind else f"```{kind}\n{text}```\n"
             if words.strip():
-                cells.append({"cell_type": "markdown", "metadata": {}, "source": _lines(_unlink(words))})
+                cells.append(
+                    {"cell_type": "markdown", "metadata": {}, "source": _lines(_unlink(words))}
+                )
     for i, cell in enumerate(cells):
         cell["id"] = f"cell-{i}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -68,7 +71,13 @@ def _unlink(words: str) -> str:
 
 def _code(text: str) -> dict[str, Any]:
     source = _lines(text)
-    return {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": source}
+    return {
+        "cell_type": "code",
+        "execution_count": None,
+        "metadata": {},
+        "outputs": [],
+        "source": source,
+    }
 
 
 def _lines(text: str) -> list[str]:

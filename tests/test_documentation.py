@@ -1,4 +1,4 @@
-"""README, tutorials, notebooks and gallery: what they show is run, and their links lead somewhere."""
+"""README, tutorials, notebooks and gallery: what they show is run, and their links are looked up."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import messy
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import messy
 from gedilearn.cli import app
 
 ROOT = Path(__file__).parents[1]

@@ -1,8 +1,9 @@
 """When there is nothing to find
 
-Three clusters were asked for in each picture. From left to right the groups move together, until there are none.
-Every method gives three clusters there; the grade says whether they mean anything. In the third picture there still are
-three groups, but such a set cannot be told from one without groups, and the grade says so.
+Three clusters were asked for in each picture. From left to right the groups move together, until
+there are none. Every method gives three clusters there; the grade says whether they mean
+anything. In the third picture there still are three groups, but such a set cannot be told from
+one without groups, and the grade says so.
 """
 
 from pathlib import Path

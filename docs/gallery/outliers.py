@@ -1,7 +1,7 @@
 """Points that belong to no cluster
 
-New points are scattered over the plane. Those that are less likely than 1% of the training points are marked as
-outliers, with the cluster -1.
+New points are scattered over the plane. Those that are less likely than 1% of the training points
+are marked as outliers, with the cluster -1.
 """
 
 from pathlib import Path

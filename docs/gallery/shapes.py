@@ -1,7 +1,8 @@
 """Shapes that k-means cannot tell apart
 
-K-means above, GEDI below, both told the number of clusters. The grade of the fit is above each picture. Clusters
-that are long, curved or nested are found because they hold together, not because they are round.
+K-means above, GEDI below, both told the number of clusters. The grade of the fit is above each
+picture. Clusters that are long, curved or nested are found because they hold together, not
+because they are round.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
 """Trust, point by point
 
-Two groups of unequal size, close together. Colour is the cluster on the left. On the right it is how far to trust it: how often a point
-kept its cluster when parts of the data were clustered, times its probability.
+Two groups of unequal size, close together. Colour is the cluster on the left. On the right it is
+how far to trust it: how often a point kept its cluster when parts of the data were clustered,
+times its probability.
 """
 
 from pathlib import Path
