@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from sklearn.datasets import make_blobs, make_moons
@@ -158,3 +159,14 @@ def test_members_begin_with_the_clusters_of_their_own_data_and_in_their_proporti
     assert setup.aim == settings.training.tol / 2
     noise = resolve({"views": {"kind": "noise"}}, sets[0].shape)
     assert Setup.make(data, noise, launch(noise.device), n_results=2).aim == noise.training.tol
+
+
+def test_training_that_began_with_clusters_ends_when_the_gap_stays_as_it_is() -> None:
+    noise = np.random.default_rng(0).normal(size=(120, 2))
+    short = {"training.max_iter": 120, "training.check_every": 10, "training.patience": 20}
+    stopped = gedi(2, random_state=0, w_gen=0.0, **short).fit(noise)
+    assert 40 <= stopped.n_iter_ < 120 and stopped.stopped_ == "budget"
+    patient = gedi(2, random_state=0, w_gen=0.0, **short | {"training.patience": 200}).fit(noise)
+    assert patient.n_iter_ == 120
+    random = gedi(2, random_state=0, w_gen=0.0, **short | {"training.start": "random"}).fit(noise)
+    assert random.n_iter_ == 120
