@@ -1,4 +1,4 @@
-"""README, tutorials, notebooks and gallery: what they show is run, and their links are looked up."""
+"""README, tutorials, notebooks and gallery: what they show is run, their links are looked up."""
 
 from __future__ import annotations
 
