@@ -489,7 +489,7 @@ def test_explain_says_what_the_model_says_of_the_data_of_the_fit(run, model, poi
     assert content["columns"] == NAMES
     np.save("part.npy", points[:9])
     part = json.loads(gedi("explain", run / "model.safetensors", "part.npy", "--json").stdout)
-    assert part["n_samples"] == 9 and part["columns"] == ["column 0", "column 1", "column 2"]
+    assert part["n_samples"] == 9 and part["columns"] == NAMES
 
 
 def test_explain_refuses_what_it_cannot_read_in_one_line(run, tmp_path):

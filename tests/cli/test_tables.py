@@ -59,7 +59,7 @@ def test_messy_tables_are_fitted_by_one_command_and_new_rows_predicted(name, her
     for column in ("country", "measure 0 again"):
         assert f"{column} (" in said.partition("left out: ")[2]
     rows = rows_of(Path("run/labels.csv").read_text())
-    assert list(rows[0]) == ["row", *ids, "cluster", "probability"]
+    assert list(rows[0]) == ["row", *ids, "cluster", "probability", "trust"]
     for column in ids:
         assert [row[column] for row in rows] == table[column]
     predicted = rows_of(gedi("predict", "run", "new.csv").stdout)

@@ -72,7 +72,7 @@ def test_stopping_instead_keeps_the_best_finite_state(tmp_path: Path) -> None:
 
 
 def test_with_the_guard_off_training_goes_on_and_the_verdict_tells(tmp_path: Path) -> None:
-    off = {"training.on_divergence": "ignore"}
+    off = {"training.on_divergence": "ignore", "training.patience": 1000}
     with pytest.warns(RuntimeWarning, match="with the guard off"):
         model = gedi(**WILD, **off, run_dir=tmp_path / "run").fit(X)
     assert model.n_iter_ == 400 and model.n_recoveries_ == 0 and model.stopped_ == "diverged"

@@ -28,6 +28,7 @@ SMALL = {
     "training.check_every": 10,
     "density.iterations": 0,
     "training.tol": 0.0,
+    "training.patience": 1000,
     "random_state": 1,
 }
 

@@ -185,3 +185,14 @@ def test_a_model_of_large_images_takes_and_gives_them_whole() -> None:
     assert model.predict_proba(x).shape == (16, 2) and model.score_samples(x).shape == (16,)
     assert model.sample(2, steps=1)[0].shape == (2, 3, 56, 50)
     np.testing.assert_array_equal(model.predict(x), model.labels_)
+
+
+def test_training_that_began_with_clusters_ends_when_the_gap_stays_as_it_is() -> None:
+    noise = np.random.default_rng(0).normal(size=(120, 2))
+    short = {"training.max_iter": 120, "training.check_every": 10, "training.patience": 20}
+    stopped = gedi(2, random_state=0, w_gen=0.0, **short).fit(noise)
+    assert 40 <= stopped.n_iter_ < 120 and stopped.stopped_ == "budget"
+    patient = gedi(2, random_state=0, w_gen=0.0, **short | {"training.patience": 200}).fit(noise)
+    assert patient.n_iter_ == 120
+    random = gedi(2, random_state=0, w_gen=0.0, **short | {"training.start": "random"}).fit(noise)
+    assert random.n_iter_ == 120
