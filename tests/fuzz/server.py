@@ -41,7 +41,8 @@ TICK = 0.001
 # Where each phase of `gedi fit` begins; an iteration of the clusters says itself that it is one.
 PHASES = {
     "reading": "gedilearn.cli.reading.load",
-    "neighbours": "gedilearn.data.views.walk_tables",
+    "neighbours": "gedilearn.data.views.landmark_tables",
+    "start": "gedilearn.training.setup.choose_start",
     "clusters": "gedilearn.training.loop.step",
     "density": "gedilearn.density.importance.log_mean_exp",
     "checkpoint": "gedilearn.training.journal.Journal.save",

@@ -47,7 +47,8 @@ def launch(device: Device) -> Fabric:
         raise InputError(f"device.accelerator={device.accelerator!r}: {reason}") from None
     if isinstance(precision, Mixed):
         precision.device = fabric.device.type
-    fabric.launch()
+    with others_alive(fabric):
+        fabric.launch()
     if dist.is_initialized():
         atexit.register(_leave)
     return fabric
