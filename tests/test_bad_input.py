@@ -640,7 +640,7 @@ def test_a_device_that_is_not_there_is_refused():
         (["fit", "moons", "-k", "two"], "--clusters"),
         (["score", "r", "moons", "--kind", "density"], "log_density"),
         (["fit", "moons", "-k", "2", "--device", "abacus"], "cuda"),
-        (["predict", "r"], "DATA"),
+        (["predict", "r"], "run directory"),
     ],
 )
 def test_a_command_line_that_is_not_understood_is_refused(arguments, words):

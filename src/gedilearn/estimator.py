@@ -269,11 +269,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
-        return self.result_.probabilities(self.prepare(X))
+        x = self.prepare(X)
+        return self.result_.probabilities(x)
 
     def transform(self, X: Any) -> np.ndarray:
         """The representation enc(x): (n_samples, h)."""
-        return self.result_.features(self.prepare(X))
+        x = self.prepare(X)
+        return self.result_.features(x)
 
     def score_samples(self, X: Any, kind: Score = "log_density") -> np.ndarray:
         """How typical each point is, higher for more: (n_samples,).
@@ -283,7 +285,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         points from elsewhere. 'confidence': the largest p(y|x). 'energy': logsumexp of the
         clusters' logits, the paper's log p(x) up to a constant.
         """
-        scores, density = self.result_.scores(self.prepare(X), kind), self.result_.density
+        x = self.prepare(X)
+        scores, density = self.result_.scores(x, kind), self.result_.density
         if density is None or kind != "log_density":
             return scores
         return scores - density.volume(self.scaling_.scale)
@@ -318,7 +321,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
-        return self.result_.diagnose(self.prepare(X), self.view_function())
+        x = self.prepare(X)
+        return self.result_.diagnose(x, self.view_function())
 
     def explain(self, X: Any, names: Sequence[str] | None = None) -> Explanation:
         """Why each cluster is one: what sets it apart, its typical, doubtful and unusual rows.
@@ -336,8 +340,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         n_clusters = self.settings_.n_clusters
         sizes = np.bincount(self.labels_, minlength=n_clusters).tolist()
         counts = {"n_samples": len(self.labels_), "n_clusters": n_clusters, "cluster_sizes": sizes}
-        clusters = {"clusters": self.result_.clusters(self.labels_)}
-        return counts | clusters | self.result_.summary()
+        return counts | self.result_.summary() | {"clusters": self.result_.clusters(self.labels_)}
 
     # --- saving ------------------------------------------------------------------------------
 

@@ -366,4 +366,4 @@ def test_the_help_page_names_all_methods_and_families():
     help_page = CliRunner().invoke(app, ["reproduce", "shapes", "--help"], terminal_width=500)
     words = "".join(help_page.output.split())
     assert ",".join(shapes.METHODS) in words
-    assert ",".join(FAMILIES).replace(",structureless", "andstructureless") in words
+    assert ",".join(FAMILIES).replace(",structureless", "orstructureless") in words
