@@ -64,6 +64,7 @@ def measure(shape: tuple[int, ...], stage: str, iterations: int, folder: Path) -
         "training.check_every": max(iterations // 4, 1),
         "weights.gen": IMAGES["weights.gen"] if density else 0.0,
         "density.iterations": density,
+        "density.base": "none",  # on a base, the density is learnt without ranks
         "device.threads": 1,
     }
     halved = common | {"optimizer.batch_size": batch // 2, "sampler.chains": chains // 2}
