@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow fuzz lint types bench bench-growth house results docs-figures clean
+.PHONY: demo test test-slow fuzz lint types bench bench-growth house results \
+	docs docs-figures docs-pages clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
@@ -12,7 +13,7 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.develop
 	$(BIN)/python -m pytest
 
-test-slow: $(VENV)/.develop
+test-slow: $(VENV)/.develop docs
 	$(BIN)/python -m pytest -m slow
 
 # More cases for the fuzzer than the tests play; the seed is printed, and a number repeats it.
@@ -48,8 +49,19 @@ results: $(VENV)/.runtime
 docs-figures: $(VENV)/.runtime
 	$(BIN)/python docs/make_figures.py
 
+# The gallery with its pictures, the picture of the README, and the notebooks of the tutorials.
+docs-pages: $(VENV)/.runtime
+	$(BIN)/python docs/make_readme_picture.py
+	$(BIN)/python docs/make_gallery.py
+	$(BIN)/python docs/make_notebooks.py
+
+# The site, into the folder `site`; a warning or a broken link is an error. The variable turns off a notice
+# of the theme, which will be kept up until May 2027.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -60,4 +72,8 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.develop: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[test]'
+	touch $@ $(VENV)/.runtime
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[docs]'
 	touch $@ $(VENV)/.runtime

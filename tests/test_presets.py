@@ -127,7 +127,7 @@ def images_seen_by_density(monkeypatch):
         with monkeypatch.context() as patch:
             seen = counted(ImageEnergy, patch, lambda x: x.shape[1])
             y = base.base.sample(80, SEEDED)
-            learn_by_chains(base, y, chains, settings, SEEDED, lambda: None)
+            learn_by_chains(base, y, chains, settings, SEEDED, lambda done, total: None)
         found.append(summed(seen, base.energy))
     return tuple(after - before for before, after in zip(*found, strict=True))
 

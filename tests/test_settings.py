@@ -5,7 +5,16 @@ import pytest
 from gedilearn.errors import InputError
 from gedilearn.presets import PRESETS, preset
 from gedilearn.sections import at
-from gedilearn.settings import assign, flat, known_paths, nested, resolve, settings_type
+from gedilearn.settings import (
+    IMAGES,
+    assign,
+    checked,
+    flat,
+    known_paths,
+    nested,
+    resolve,
+    settings_type,
+)
 
 
 def test_a_number_is_a_constant_schedule() -> None:
@@ -80,3 +89,38 @@ def test_settled_settings_stay_as_they_are() -> None:
     for shape in ((100, 2), (100, 1, 8, 8), (100, 3, 16, 16)):
         once = resolve({}, shape)
         assert resolve(once.model_dump(), shape) == once
+
+
+@pytest.mark.parametrize("shape", [(60_000, 1, 28, 28), (1797, 1, 8, 8), (50_000, 3, 32, 32)])
+def test_published_sets_have_the_defaults_for_images_as_they_are_written(shape) -> None:
+    settings = flat(resolve({}, shape).model_dump())
+    assert all(settings[name] == value for name, value in IMAGES.items())
+    assert settings["training.max_iter"] == 2000
+
+
+@pytest.mark.parametrize(
+    ("shape", "iterations", "later", "steps"),
+    [
+        ((600, 3, 64, 64), 480, 48, 10),
+        ((600, 3, 48, 64), 720, 72, 20),
+        ((50, 1, 28, 28), 300, 30, 20),
+        ((50, 3, 224, 224), 300, 30, 10),
+        ((10_000, 3, 96, 96), 2000, 200, 10),
+    ],
+)
+def test_few_or_large_images_are_trained_for_less_long(shape, iterations, later, steps) -> None:
+    settings = resolve({}, shape)
+    assert settings.training.max_iter == iterations
+    assert (settings.density.iterations, settings.sampler.steps) == (later, steps)
+    assert resolve({"training": {"max_iter": 7}}, shape).training.max_iter == 7
+
+
+def test_values_are_refused_before_the_data_is_known_if_no_data_could_have_them() -> None:
+    assert checked({"training": {"seed": 3}}).training.seed == 3
+    # More than the chains of vectors, but not of images.
+    many = {"optimizer": {"batch_size": 1500}, "sampler": {"chains": 1500}}
+    assert checked(many).sampler.chains == 1500
+    with pytest.raises(InputError, match=r"training.tol=-1: should be greater"):
+        checked({"training": {"tol": -1}})
+    with pytest.raises(InputError, match=r"sampler.buffer=1000 is smaller"):
+        checked({"optimizer": {"batch_size": 5000}, "sampler": {"chains": 5000}})

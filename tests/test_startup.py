@@ -32,7 +32,10 @@ def loaded(code: str) -> set[str]:
         ["gedi", "--help"],
         ["gedi", "--version"],
         *(["gedi", name, "--help"] for name in ("fit", "resume", "predict", "sample", "demo")),
-        *(["gedi", name, "--help"] for name in ("choose", "evaluate", "explain", "report")),
+        *(
+            ["gedi", name, "--help"]
+            for name in ("choose", "evaluate", "explain", "report", "features")
+        ),
         ["gedi", "data", "get", "--help"],
         ["gedi", "reproduce", "landscape", "--help"],
     ],
@@ -45,6 +48,70 @@ def test_help_pages_load_nothing_heavy(arguments):
 @pytest.mark.parametrize("command", ["settings", "presets"])
 def test_lists_load_neither_torch_nor_numpy(command):
     assert loaded(HELP.format(arguments=["gedi", command])) == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fit", "nothing.csv", "-k", "3"], "nothing.csv: no such file"),
+        (["fit", "moons", "-k", "1"], "--clusters 1"),
+        (["fit", "moons", "-k", "2", "--device", "gpu"], "device.accelerator='gpu'"),
+        (["fit", "moons", "-k", "2", "--method", "gedy"], "unknown method 'gedy'"),
+        (["fit", "moons", "-k", "2", "--preset", "papr/toy"], "papr/toy"),
+        (["fit", "moons", "-k", "2", "--set", "nothing.at=1"], "unknown setting 'nothing.at'"),
+        (["fit", "moons", "-k", "2", "--set", "training.tol=-1"], "training.tol=-1"),
+        (["fit", "moons", "-k", "2", "--out", "used"], "used exists already"),
+        (["fit", "ragged.csv", "-k", "2"], "ragged.csv"),
+        (["choose", "nothing.csv"], "nothing.csv: no such file"),
+        (["features", "nothing", "--out", "f.npy"], "nothing: no such file"),
+        (["resume", "nothing"], "nothing is not a run directory"),
+        (["predict", "nothing", "more.csv"], "nothing is not a run directory"),
+        (["report", "nothing"], "nothing is not a run directory"),
+        (["reproduce", "gen"], "gedi reproduce density"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_arguments_do_not_wait_for_torch(arguments, words, tmp_path):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used/file").touch()
+    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n3\n")
+    script = (
+        "import sys\n"
+        "from gedilearn.cli import main\n"
+        f"sys.argv = ['gedi', *{arguments!r}]\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        "    assert end.code == 2, end.code\n"
+        f"print('LOADED', *({HEAVY - {'numpy'}!r} & sys.modules.keys()))\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert words in done.stderr.splitlines()[-1]
+    assert done.stdout.splitlines()[-1] == "LOADED"
+
+
+def test_a_fit_says_what_it_does_before_torch_is_there(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n" + "1,2\n3,4\n" * 20)
+    script = (
+        "import builtins, sys\n"
+        "from gedilearn.cli import main\n"
+        "class Stop(BaseException): pass\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'torch': raise Stop\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "sys.argv = ['gedi', 'fit', 'x.csv', '-k', '2']\n"
+        "try:\n"
+        "    main()\n"
+        "except Stop:\n"
+        "    print('torch was asked for')\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "torch was asked for"
+    assert "loading torch" in done.stderr.splitlines()
 
 
 def test_importing_the_package_loads_nothing_heavy():

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
+    from gedilearn.pretrained import features
     from gedilearn.selection import Choice, choose_n_clusters
 
 __version__ = "0.1.0"
-__all__ = ["GEDI", "Choice", "__version__", "choose_n_clusters"]
+__all__ = ["GEDI", "Choice", "__version__", "choose_n_clusters", "features"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +22,8 @@ def __getattr__(name: str) -> Any:
         from gedilearn import estimator as module
     elif name in ("Choice", "choose_n_clusters"):
         from gedilearn import selection as module  # type: ignore[no-redef]
+    elif name == "features":
+        from gedilearn import pretrained as module  # type: ignore[no-redef]
     else:
         raise AttributeError(f"module 'gedilearn' has no attribute {name!r}")
     globals()[name] = getattr(module, name)

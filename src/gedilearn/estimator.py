@@ -10,11 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from sklearn.base import (
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-)
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gedilearn.arguments import seed_of
@@ -25,6 +21,7 @@ from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
 from gedilearn.files import RESTORE, reading
 from gedilearn.inputs import Inputs
+from gedilearn.progress import Progress, shown
 from gedilearn.settings import Settings
 from gedilearn.training.config import read_config, settings_of
 from gedilearn.training.environment import check_machine
@@ -89,7 +86,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
     run_dir : path, default None
         Folder for the run: settings, metrics, events, checkpoints, model.
     verbose : bool, default False
-        Show a progress bar.
+        Tell each phase and the time left, on stderr: a bar on a terminal, else plain lines.
     settings : mapping, default None
         Any other setting by its dotted name, as in `gedi fit --set` and config.yaml, for instance
         ``{'sampler.steps': 20, 'optimizer.learning_rate': 0.002}``. `gedi settings` lists them all
@@ -169,7 +166,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
 
         An encoder, or views given as a function, must be given again in `others`.
         """
-        config = read_config(run_dir)
+        config, progress = read_config(run_dir), others.pop("progress", None)
         for name in config.objects:
             if name not in others:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
@@ -184,10 +181,14 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         check_checkpoint(run, settings, data.shape[1:], model.encoder_object())
         check_machine(settings, data.shape[1:])
         with run.held():
-            return model._train(data, settings, run)
+            return model._train(data, settings, run, progress)
 
     def fit_run(
-        self: Self, X: Any, run_dir: str | Path | None, source: dict[str, Any] | None = None
+        self: Self,
+        X: Any,
+        run_dir: str | Path | None,
+        source: dict[str, Any] | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Fit into a run directory, whose config keeps where the data came from: `source`."""
         data = self.validate(X, reset=True)
@@ -195,12 +196,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
         if settings.n_clusters == 1:
-            warnings.warn(
-                "n_clusters=1: nothing to cluster, the network only learns the density",
-                stacklevel=3,
-            )
+            words = "n_clusters=1: nothing to cluster, the network only learns the density"
+            warnings.warn(words, stacklevel=3)
         if run_dir is None:
-            return self._train(data, settings, None)
+            return self._train(data, settings, None, progress)
         config = {
             "settings": json.loads(settings.model_dump_json()),
             "objects": self.objects(),
@@ -208,22 +207,24 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
             | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
         }
         with RunDirectory.create(run_dir, config) as directory:
-            return self._train(data, settings, directory)
+            return self._train(data, settings, directory, progress)
 
     def _train(
-        self: Self, data: np.ndarray, settings: Settings, directory: RunDirectory | None
+        self: Self, data: np.ndarray, settings: Settings, directory: Any, given: Progress | None
     ) -> Self:
         scaling = self.scaling(data, settings.scaling)
         scaled = torch.from_numpy(scaling.apply(data))
         own: Any = {"encoder": self.encoder_object(), "view_function": self.view_function()}
-        (result,) = train(scaled, settings, run=directory, verbose=self.verbose, **own)
-        self.adopt(result, scaling, result.labels(scaled))
+        with shown(bool(self.verbose) and is_first_process(), given) as progress:
+            (result,) = train(scaled, settings, run=directory, progress=progress, **own)
+            self.adopt(result, scaling, result.labels(scaled))
+            if directory is not None and is_first_process():
+                progress.phase("profile")
+                self.save(directory.model, overwrite=True)
+                keep(directory, result, scaling, data, self.encoded_names())
+                directory.write_summary(self.summary())
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
-        if directory is not None and is_first_process():
-            self.save(directory.model, overwrite=True)
-            keep(directory, result, scaling, data, self.encoded_names())
-            directory.write_summary(self.summary())
         return self
 
     def adopt(self, result: Result, scaling: Scaling, labels: np.ndarray) -> None:
@@ -268,13 +269,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
-        x = self.prepare(X)
-        return self.result_.probabilities(x)
+        return self.result_.probabilities(self.prepare(X))
 
     def transform(self, X: Any) -> np.ndarray:
         """The representation enc(x): (n_samples, h)."""
-        x = self.prepare(X)
-        return self.result_.features(x)
+        return self.result_.features(self.prepare(X))
 
     def score_samples(self, X: Any, kind: Score = "log_density") -> np.ndarray:
         """How typical each point is, higher for more: (n_samples,).
@@ -284,8 +283,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         points from elsewhere. 'confidence': the largest p(y|x). 'energy': logsumexp of the
         clusters' logits, the paper's log p(x) up to a constant.
         """
-        x = self.prepare(X)
-        scores, density = self.result_.scores(x, kind), self.result_.density
+        scores, density = self.result_.scores(self.prepare(X), kind), self.result_.density
         if density is None or kind != "log_density":
             return scores
         return scores - density.volume(self.scaling_.scale)
@@ -320,8 +318,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
-        x = self.prepare(X)
-        return self.result_.diagnose(x, self.view_function())
+        return self.result_.diagnose(self.prepare(X), self.view_function())
 
     def explain(self, X: Any, names: Sequence[str] | None = None) -> Explanation:
         """Why each cluster is one: what sets it apart, its typical, doubtful and unusual rows.
@@ -329,7 +326,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         Columns go by `names`, or by those seen in `fit`, or by their number. `str` gives it in
         words, `to_json` in plain values.
         """
-        self.prepare(X)
+        self.prepare(X)  # which checks it
         names = self.encoded_names() if names is None else names
         return explain_result(self.result_, self.scaling_, self.validate(X), names)
 

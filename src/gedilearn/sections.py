@@ -14,6 +14,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from gedilearn.errors import InputError
 from gedilearn.registry import METHODS, VIEWS
 
+# Images with a shorter side above this are averaged down before the first convolution, by a whole
+# factor: what tells pictures apart is mostly still there, and one of 64x64 costs a quarter.
+LARGE = 48
+
 
 def is_images(shape: tuple[int, ...]) -> bool:
     """Whether data of this shape is images (n, channels, height, width), not vectors (n, d)."""

@@ -7,6 +7,7 @@ them for data of a given shape: the one place where 'auto' and None get their va
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -16,6 +17,7 @@ from gedilearn.errors import InputError, suggestion
 from gedilearn.generative_sections import Density, Sampler
 from gedilearn.registry import METHODS, OPTIONS
 from gedilearn.sections import (
+    LARGE,
     Device,
     Network,
     Optimizer,
@@ -147,12 +149,27 @@ IMAGES: dict[str, Any] = {
 }
 
 
+# Of fewer images than 1,700 each is seen so often that less will do, and large ones take longer:
+# iterations for each image, at least in all, and Langevin steps in one of the density's.
+EACH, EACH_LARGE, FEWEST, STEPS_LARGE = 1.2, 0.8, 300, 10
+
 # What is different where training begins with clusters: they need not be sought for long.
 STARTED: dict[str, Any] = {
     "optimizer.learning_rate": 1e-2,
     "optimizer.schedule": "cosine",
     "training.max_iter": 600,
 }
+
+
+def image_defaults(shape: tuple[int, ...]) -> dict[str, Any]:
+    """What is different for images (n, channels, height, width), by dotted name."""
+    large, most = min(shape[2:]) > LARGE, Training().max_iter
+    length = min(most, max(round(shape[0] * (EACH_LARGE if large else EACH)), FEWEST))
+    defaults = IMAGES | ({"sampler.steps": STEPS_LARGE} if large else {})
+    if length == most:
+        return defaults
+    later = IMAGES["density.iterations"] * length // most
+    return defaults | {"training.max_iter": length, "density.iterations": later}
 
 
 def check_prior(prior: tuple[float, ...], n_clusters: int) -> None:
@@ -175,7 +192,7 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
     What the nested `values` leave out has its default, for vectors or for images.
     """
     if is_images(shape):
-        values = _with_defaults(IMAGES, values)
+        values = _with_defaults(image_defaults(shape), values)
     try:
         settings = _validated(values)
         if settings.training.resolved(settings, shape).start == "chosen":
@@ -189,6 +206,16 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
         if isinstance(section, Section) and in_use:
             settled[name] = section.resolved(settings, shape)
     return settings.model_copy(update=settled)
+
+
+def checked(values: dict[str, Any]) -> Settings:
+    """The nested values before the data is known, or one line on what no data could have."""
+    try:
+        return _validated(values)
+    except ValidationError as error:
+        with suppress(ValidationError):
+            return _validated(_with_defaults(IMAGES, values))
+        raise InputError(_one_line(error, values)) from None
 
 
 def settings_type() -> type[Settings]:

@@ -225,3 +225,18 @@ def test_a_pipe_or_a_device_is_no_data(name):
     Path(name).unlink()
     Path(name).symlink_to("/dev/zero")
     assert refusal(name) == f"{name}: not a regular file; copy its content into one"
+
+
+def test_a_large_npy_of_numbers_is_mapped_and_not_limited(monkeypatch):
+    monkeypatch.setattr("gedilearn.data.numpy_files.MAPPED_FROM", 10**6)
+    x = np.arange(2_000_000, dtype=np.float32).reshape(-1, 4)  # 8 MB; 4 MB may be read
+    np.save("x.npy", x)
+    data = load("x.npy").x
+    assert isinstance(data.base, np.memmap) or isinstance(data, np.memmap)
+    np.testing.assert_array_equal(data, x)
+    np.save("x.npy", x.astype(">f4"))  # must be turned round, so it is read
+    assert "x.npy: 8 MB, more than the 4 MB" in refusal("x.npy")
+    np.save("x.npy", np.asfortranarray(x))
+    assert "x.npy: 8 MB, more than the 4 MB" in refusal("x.npy")
+    Path("x.npy").write_bytes(header((10**9, 4)) + bytes(2 * 10**6))
+    assert "claims" in refusal("x.npy")

@@ -140,3 +140,27 @@ def test_every_column_is_in_one_block() -> None:
         x = np.random.default_rng(seed).integers(0, 2, (6, 7)).astype(float)
         joined = np.concatenate(one_hot_blocks(x))
         np.testing.assert_array_equal(joined, np.arange(7))
+
+
+# --- very many -----------------------------------------------------------------------------------
+
+
+def test_very_many_points_are_the_same_in_single_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = rng().normal(size=(500, 5))
+    x[:, 1] = rng().integers(0, 6, 500)
+    x[:, 2] **= 3
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    expected = distance_points(x)
+    monkeypatch.setattr("gedilearn.data.metric.SINGLE", 1000)
+    got = distance_points(x)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_among_very_many_a_few_equal_values_of_a_column_stay() -> None:
+    x = rng().normal(size=(1000, 1))
+    x[1] = x[0]
+    np.testing.assert_array_equal(spread(x, rng(), distinct=0.9), x)
+    assert (spread(x, rng())[:2] != x[:2]).all()

@@ -127,3 +127,19 @@ def test_trees_serve_more_neighbours_than_a_leaf_is_planned_for(
     distance, index = tree_neighbours(x, 40)
     assert np.isfinite(distance).all()
     assert all(len(set(row)) == 40 for row in index.tolist())
+
+
+def test_neighbours_by_products_are_the_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(size=(300, 20)) + 100.0  # far from 0
+    x[7] = x[8]
+    monkeypatch.setattr(neighbours, "_BLOCK", 300 * 64)
+    monkeypatch.setattr(neighbours, "MANY_COLUMNS", 20)
+    monkeypatch.setattr(neighbours, "MANY_POINTS", 300)
+    distance, index = neighbours.nearest(x, 10)
+    expected, exact = neighbours.exact_neighbours(x, 10)
+    both = np.isin(exact, (7, 8))  # which of two equal points comes first is chance
+    np.testing.assert_array_equal(index[~both], exact[~both])
+    np.testing.assert_allclose(distance, expected, atol=1e-6)
+    assert distance.dtype == np.float64 and index[7, 0] == 8
+    distance, index = neighbours.nearest(x.astype(np.float32), 299)
+    assert index.shape == (300, 299)

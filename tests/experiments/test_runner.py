@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -11,7 +12,9 @@ import warnings
 import joblib
 import pytest
 import threadpoolctl
+from joblib.parallel import ThreadingBackend, get_active_backend
 
+from gedilearn.errors import InputError
 from gedilearn.experiments.runner import Cell, Runner
 
 CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1), ("b",))]
@@ -107,3 +110,39 @@ def test_a_row_has_its_key_plain_values_and_as_many_threads_as_asked_for():
     assert list(row.items()) == [
         *(("data", "moons"), ("method", "a"), ("seed", 3), ("score", "inf"), ("threads", 1))
     ]
+
+
+def test_a_backend_is_chosen_by_its_name(tmp_path):
+    rows = Runner(tmp_path, workers=2, backend="threading").rows_of_cells(CELLS, work, 5)
+    assert threading.current_thread().name not in {r["thread"] for r in rows}
+    assert get_active_backend()[0].__class__.__name__ == "LokyBackend"  # as it was before
+
+
+def test_a_backend_that_a_package_has_registered_is_as_good_as_joblibs_own(monkeypatch):
+    used = []
+
+    class Far(ThreadingBackend):
+        def effective_n_jobs(self, n_jobs):
+            used.append(n_jobs)
+            return super().effective_n_jobs(2 if n_jobs == -1 else n_jobs)
+
+    monkeypatch.setattr(joblib.parallel, "BACKENDS", dict(joblib.parallel.BACKENDS))
+    joblib.register_parallel_backend("far", Far)
+    rows = Runner(backend="far").rows_of_cells(CELLS, work, 5)
+    assert threading.current_thread().name not in {r["thread"] for r in rows}
+    assert -1 in used  # as many as it has
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("dask", "backend 'dask' is not installed: pip install \"dask\\[distributed\\]\""),
+        ("ray", "backend 'ray' is not installed: pip install \"ray\""),
+        ("threadin", "unknown backend 'threadin'.*did you mean 'threading'"),
+    ],
+)
+def test_a_backend_that_is_not_there_is_one_line(name, words, monkeypatch, tmp_path):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
+    with pytest.raises(InputError, match=words):
+        Runner(tmp_path / "new", backend=name).rows_of_cells(CELLS, work, 5)
+    assert not (tmp_path / "new").exists()

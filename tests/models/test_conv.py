@@ -3,7 +3,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.models.image_encoders import GAINS, SmallConvNet, StandardisedConv, pooled_conv
+from gedilearn.models.image_encoders import (
+    GAINS,
+    SmallConvNet,
+    StandardisedConv,
+    averaged_down,
+    pooled_conv,
+)
 from gedilearn.models.mlp import activate
 from helpers import SEEDED
 
@@ -29,6 +35,16 @@ def test_a_pooled_convolution_is_a_convolution_then_average_pooling(size: tuple[
     x = torch.randn(2, 3, *size, dtype=torch.float64)
     pooled = pooled_conv(x, conv.weight, conv.bias)
     torch.testing.assert_close(pooled, F.avg_pool2d(conv(x), 2))
+
+
+@pytest.mark.parametrize(("side", "factor"), [(48, 1), (49, 2), (64, 2), (96, 2), (97, 3)])
+def test_large_images_are_averaged_down_by_a_whole_factor(side: int, factor: int) -> None:
+    net, x = lively(3, 4), torch.randn(2, 3, side, side + 7, dtype=torch.float64)
+    small = averaged_down(x)
+    first = x[:, :, :factor, :factor].mean((2, 3))
+    torch.testing.assert_close(small[:, :, 0, 0], first)
+    assert small.shape[2:] == (-(-side // factor), -(-(side + 7) // factor))
+    torch.testing.assert_close(net(x), net(small))
 
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))

@@ -1,4 +1,7 @@
-"""Run by test_ranks.py under torchrun: one training step a method; rank 0 writes the gradients."""
+"""Run by test_ranks.py under torchrun: one training step a method; rank 0 writes the gradients.
+
+Then some more steps, and what the networks have become.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +60,11 @@ class Climbing:
 SAMPLERS.register("climbing", lambda settings, box, members, n, *_: Climbing(members, n))
 
 
-def step(method: str, devices: int) -> tuple[bool, TrainState, dict[str, Tensor]]:
-    """Whether this is rank 0, the state of two members after one step, and its terms."""
+STEPS = 10
+
+
+def step(method: str, devices: int) -> tuple[bool, dict[str, Tensor]]:
+    """Whether this is rank 0, and what is compared of the training of two members."""
     torch.manual_seed(0)
     data = torch.randn(64, 3)
     settings = resolve(
@@ -79,7 +85,17 @@ def step(method: str, devices: int) -> tuple[bool, TrainState, dict[str, Tensor]
     terms = loop.step(setup, state)
     seen = loop.look(setup, state)  # each rank at half of the points
     assert seen.logits.shape == (2, len(data), 3)
-    return fabric.global_rank == 0, state, terms | {"gap": seen.gap}
+    found = results(state, terms | {"gap": seen.gap})
+    if method == "no-gen":
+        for _ in range(STEPS):
+            state.iteration += 1
+            loop.step(setup, state)
+        # Weights, and what they say: biases that a norm takes away may be anything.
+        weights = state.model.state_dict()
+        found |= {f"after/{name}": weights[name] for name in weights if ".weights." in name}
+        with torch.no_grad():
+            found["after/logits"] = state.model(data.expand(2, -1, -1)).logits
+    return fabric.global_rank == 0, found
 
 
 def results(state: TrainState, terms: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -97,8 +113,8 @@ def main(out: str, devices: int, methods: list[str]) -> None:
     atexit.register(say_what_still_runs, f"{out}.{devices}")
     tensors: dict[str, Tensor] = {}
     for method in methods:
-        first, state, terms = step(method, devices)
-        tensors |= {f"{method}/{name}": t for name, t in results(state, terms).items()}
+        first, found = step(method, devices)
+        tensors |= {f"{method}/{name}": t for name, t in found.items()}
     if first:
         save_file(tensors, out)
 

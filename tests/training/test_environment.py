@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from gedilearn.errors import InputError
+from gedilearn.sections import Device
 from gedilearn.settings import resolve
-from gedilearn.training.environment import check_machine, flushed_denormals
+from gedilearn.training.environment import _ranks, check_machine, flushed_denormals
 
 TINY = torch.full((3,), 1e-310, dtype=torch.float64)
 
@@ -37,3 +38,17 @@ def test_a_network_beyond_the_memory_is_refused_with_what_makes_it_large(
     settings = resolve({"network": network}, shape)
     with pytest.raises(InputError, match=f"choose smaller {name}, network.features or n_init"):
         check_machine(settings, shape[1:])
+
+
+@pytest.mark.parametrize(("local", "world", "ranks"), [("2", "2", (2, 1)), ("4", "8", (4, 2))])
+def test_ranks_are_those_that_torchrun_started(
+    monkeypatch: pytest.MonkeyPatch, local: str, world: str, ranks: tuple[int, int]
+) -> None:
+    assert _ranks(Device()) == (1, 1)
+    for name, value in (("LOCAL_WORLD_SIZE", local), ("WORLD_SIZE", world)):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    assert _ranks(Device()) == _ranks(Device(devices="auto")) == ranks
+    assert _ranks(Device(devices=ranks[0], num_nodes=ranks[1])) == ranks
+    with pytest.raises(InputError, match=f"devices=3, .* started {local} processes on {ranks[1]}"):
+        _ranks(Device(devices=3))

@@ -31,9 +31,13 @@ def test_gradients_and_terms_of_two_ranks_equal_those_of_one(tmp_path: Path) -> 
     assert expected.keys() == got.keys()
     assert {name.split("/")[0] for name in expected} == set(methods)
     for name in expected:
+        near = (1e-3, 1e-4) if "/after/" in name else (1e-4, 1e-6)  # errors of steps add up
         torch.testing.assert_close(
-            got[name], expected[name], rtol=1e-4, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}"
+            *(got[name], expected[name]),
+            **dict(zip(("rtol", "atol"), near, strict=True)),
+            msg=lambda m, name=name: f"{name}: {m}",
         )
+    assert any(name.startswith("no-gen/after/encoder.weights") for name in got)
     # Something is compared: gradients that are not 0, but of biases that a norm takes away again.
     for method in methods:
         assert float(expected[f"{method}/encoder.weights.0"].abs().max()) > 1e-4
@@ -57,8 +61,7 @@ def test_a_whole_fit_on_two_ranks_writes_one_run(tmp_path: Path) -> None:
         "training.checkpoint_every=0",
         "optimizer.batch_size=100",
         "density.iterations=20",
-        "device.devices=2",
-        "device.accelerator=cpu",
+        "device.accelerator=cpu",  # how many ranks there are, torchrun says
     ):
         options += ["--set", setting]
     command = [*TORCHRUN, "-m", "gedilearn.cli", "fit", str(tmp_path / "x.npy"), *options]

@@ -161,6 +161,32 @@ def test_members_begin_with_the_clusters_of_their_own_data_and_in_their_proporti
     assert Setup.make(data, noise, launch(noise.device), n_results=2).aim == noise.training.tol
 
 
+def test_large_images_are_averaged_down_before_their_views_and_given_whole_to_the_density() -> None:
+    x = torch.rand(12, 3, 64, 64) * 2 - 1
+    settings = resolve({"device": {"accelerator": "cpu"}}, tuple(x.shape))
+    setup = Setup.make(x, settings, launch(settings.device))
+    assert setup.data.shape == (1, 12, 3, 32, 32)
+    torch.testing.assert_close(setup.data[0, :, :, 0, 0], x[:, :, :2, :2].mean((2, 3)))
+    assert setup.points_of(0).shape == x.shape and setup.box.low.shape == x.shape[1:]
+    for values in (
+        {"density": {"base": "none"}},  # samples that have the full size
+        {"density": {"iterations": 0}},
+        {"network": {"encoder": "resnet8"}},
+        {"views": {"kind": "paper"}},
+        {"method": "swav"},
+    ):
+        other = resolve(values | {"device": {"accelerator": "cpu"}}, tuple(x.shape))
+        assert Setup.make(x, other, launch(other.device)).data.shape == (1, *x.shape)
+
+
+def test_a_model_of_large_images_takes_and_gives_them_whole() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (16, 3, 56, 50), dtype=np.uint8)
+    model = gedi(2, max_iter=2, random_state=0, **{"density.iterations": 1}).fit(x)
+    assert model.predict_proba(x).shape == (16, 2) and model.score_samples(x).shape == (16,)
+    assert model.sample(2, steps=1)[0].shape == (2, 3, 56, 50)
+    np.testing.assert_array_equal(model.predict(x), model.labels_)
+
+
 def test_training_that_began_with_clusters_ends_when_the_gap_stays_as_it_is() -> None:
     noise = np.random.default_rng(0).normal(size=(120, 2))
     short = {"training.max_iter": 120, "training.check_every": 10, "training.patience": 20}

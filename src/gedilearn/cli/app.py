@@ -27,6 +27,7 @@ from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
     from gedilearn.data.dataset import Dataset
+    from gedilearn.progress import Progress
 
 # --- the app ------------------------------------------------------------------------------------
 
@@ -128,6 +129,12 @@ def _check_seed(seed: int) -> int:
     return seed
 
 
+def _check_run(run: Path) -> Path:
+    if not run.exists():
+        raise InputError(f"{run} is not a run directory: no such folder")
+    return run
+
+
 class Probe(str, Enum):
     """Linear probes; a test holds them against those of the evaluation."""
 
@@ -147,11 +154,14 @@ Data = Annotated[
 Run = Annotated[
     Path,
     typer.Argument(
-        metavar="RUN", help="A run directory written by gedi fit, or a model.safetensors file."
+        metavar="RUN",
+        callback=_check_run,
+        help="A run directory written by gedi fit, or a model.safetensors file.",
     ),
 ]
 RunFolder = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run directory written by gedi fit.")
+    Path,
+    typer.Argument(metavar="RUN", callback=_check_run, help="A run directory written by gedi fit."),
 ]
 OutFile = Annotated[
     Path | None,
@@ -200,6 +210,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and 
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print only errors (and the JSON, if asked for).")
 ]
+
+
+def loading_torch(progress: Progress) -> None:
+    """Say that torch comes next, which takes seconds where it is not there yet."""
+    if "torch" not in sys.modules:
+        progress.phase("loading torch", at_once=True)
 
 
 def changes(given: Sequence[str] | None) -> dict[str, Any]:

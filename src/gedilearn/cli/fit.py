@@ -18,6 +18,7 @@ from gedilearn.cli.app import (
     app,
     changes,
     interruptible,
+    loading_torch,
 )
 from gedilearn.cli.output import Screen, write_columns
 from gedilearn.cli.table_options import (
@@ -32,10 +33,12 @@ from gedilearn.cli.table_options import (
 )
 from gedilearn.errors import InputError
 from gedilearn.registry import METHODS
+from gedilearn.writing import is_first_process
 
 if TYPE_CHECKING:
     from gedilearn.cli.rows import Rows
     from gedilearn.estimator import GEDI
+    from gedilearn.progress import Progress
 
 
 @app.command()
@@ -110,16 +113,15 @@ def fit(
     gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
-    from gedilearn.cli.runs import (
+    from gedilearn.cli.reading import (
         describe,
         image_options,
         read_typed,
         resume_command,
         run_folder,
     )
-    from gedilearn.estimator import GEDI
     from gedilearn.presets import preset as preset_values
-    from gedilearn.settings import assign, resolve
+    from gedilearn.settings import assign, checked, resolve
     from gedilearn.training.run_directory import RunDirectory
 
     changed = changes(set_)
@@ -142,17 +144,26 @@ def fit(
     ).items():
         assign(values, name, value)
     screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
-    rows, typed = read_typed(data, screen, values, label_column, **images)
-    settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
-    model = GEDI.from_settings(settings, verbose=screen.interactive)
-    processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
-    with (
-        run_folder(out, rows.name, processes) as run,
-        interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config),
-    ):
-        described = describe(data, label_column, images, rows, typed is not None)
-        model.fit_run(rows.x, run, described)
-        _finish(model, rows, run, screen, keep_columns)
+    checked(values)
+    if out is not None and is_first_process():
+        RunDirectory(out).refuse_used()
+    with screen.progress() as progress:
+        progress.phase(f"reading {data}")
+        rows, typed = read_typed(data, screen, values, label_column, **images)
+        loading_torch(progress)
+        from gedilearn.estimator import GEDI
+
+        settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
+        model = GEDI.from_settings(settings)
+        processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
+        with (
+            run_folder(out, rows.name, processes) as run,
+            interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config),
+        ):
+            described = describe(data, label_column, images, rows, typed is not None)
+            model.fit_run(rows.x, run, described, progress)
+            _write_labels(model, rows, run, progress, keep_columns)
+    _show(model, rows.y, run, screen)
 
 
 @app.command()
@@ -174,37 +185,45 @@ def resume(
     gedi resume gedi-runs/points-1
     gedi resume gedi-runs/points-1 --data /new/place/points.csv
     """
-    from gedilearn.cli.runs import load_source, resume_command
-    from gedilearn.estimator import GEDI
+    from gedilearn.cli.reading import load_source, resume_command
     from gedilearn.training.config import read_config
     from gedilearn.training.run_directory import RunDirectory
 
     config, files, screen = read_config(run), RunDirectory(run), Screen(as_json, quiet)
     finished = files.model.exists() and files.summary.exists()
     if finished and (files.labels.exists() or not (data or config.data.source)):
+        from gedilearn.estimator import GEDI
+
         screen.message(f"{run} is finished already")
         _show(GEDI.load(files.model), None, run, screen)
         return
-    rows = load_source(run, config, data, "give it with --data DATA", screen)
-    with interruptible(f"continue with {resume_command(run)}"):
-        model = GEDI.resume(run, rows.x, verbose=screen.interactive)
-        _finish(model, rows, run, screen, keep_columns)
+    with screen.progress() as progress:
+        progress.phase("reading the data again")
+        rows = load_source(run, config, data, "give it with --data DATA", screen)
+        loading_torch(progress)
+        from gedilearn.estimator import GEDI
+
+        with interruptible(f"continue with {resume_command(run)}"):
+            model = GEDI.resume(run, rows.x, progress=progress)
+            _write_labels(model, rows, run, progress, keep_columns)
+    _show(model, rows.y, run, screen)
 
 
-def _finish(model: GEDI, rows: Rows, run: Path, screen: Screen, keep: bool) -> None:
-    """Write the clusters and show the result."""
+def _write_labels(model: GEDI, rows: Rows, run: Path, progress: Progress, keep: bool) -> None:
+    """Write the cluster of each row."""
     from gedilearn.cli.rows import found
     from gedilearn.training.run_directory import RunDirectory
-    from gedilearn.writing import is_first_process
 
     if is_first_process():
+        progress.phase("labels")
         columns = rows.results(model, found(model, rows.x, model.labels_), keep)
         write_columns(RunDirectory(run).labels, columns)
-        _show(model, rows.y, run, screen)
 
 
 def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
     """The result in a short table and in words, or as JSON."""
+    if not is_first_process():
+        return
     from gedilearn.evaluation.clustering import clustering_scores
 
     summary = model.summary()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gedilearn.errors import InputError
+from gedilearn.progress import Progress, shown
 from gedilearn.writing import (
     csv_text,
     is_first_process,
@@ -73,10 +75,10 @@ class Screen:
         if not self.quiet and is_first_process():
             print(text, file=sys.stderr)
 
-    @property
-    def interactive(self) -> bool:
-        """Whether a progress bar would be seen."""
-        return not self.quiet and is_first_process() and sys.stderr.isatty()
+    def progress(self) -> AbstractContextManager[Progress]:
+        """What tells the phases of the work; a program that reads JSON is told none."""
+        seen = not self.json or sys.stderr.isatty()
+        return shown(seen and not self.quiet and is_first_process())
 
     def content(self, content: dict[str, Any]) -> None:
         """JSON on stdout; it is a result that was asked for, so `quiet` does not hold it back."""

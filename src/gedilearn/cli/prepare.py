@@ -1,4 +1,4 @@
-"""What comes before a fit: `gedi choose`, `settings`, `presets`, `data get` and `data list`."""
+"""What comes before a fit: `gedi choose`, `features`, `settings`, `presets`, `data`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gedilearn.cli.app import AsJson, Data, Quiet, Seed, Size, SkipBroken, app
-from gedilearn.cli.output import Screen, new_files, print_list, write_new
+from gedilearn.cli.app import AsJson, Data, Quiet, Seed, Size, SkipBroken, app, loading_torch
+from gedilearn.cli.output import Result, Screen, check_out, new_files, print_list, write_new
 from gedilearn.cli.table_options import (
     Categorical,
     Columns,
@@ -57,25 +57,31 @@ def choose(
     gedi choose points.csv
     gedi choose points.csv --max 6 --out choice
     """
-    from gedilearn.cli.runs import image_options, read_points
-    from gedilearn.selection import choose_n_clusters
+    from gedilearn.cli.reading import image_options, read_points
 
     screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
     if most < 2:
         raise InputError(f"--max {most}: clustering needs at least 2")
     files = new_files(out, "choose.json", "choose.png")
     given = table_settings(columns, drop, id_column, categorical, numeric, impute)
-    x, settings = read_points(data, screen, given, **images)
 
     def tell(row: dict[str, Any]) -> None:
         state = "certified" if row["certified"] else "not certified"
         k, gap, seconds = row["n_clusters"], row["gap"], row["seconds"]
         screen.message(f"{k} clusters: gap {gap:.4f} nats, {state} ({seconds:.1f} s)")
+        progress.step(k - 1, most - 1)
 
-    try:
-        choice = choose_n_clusters(x, most, random_state=seed, on_row=tell, settings=settings)
-    except InputError as error:
-        raise InputError(str(error).replace("max_clusters=", "--max ")) from None
+    with screen.progress() as progress:
+        progress.phase(f"reading {data}")
+        x, settings = read_points(data, screen, given, **images)
+        loading_torch(progress)
+        from gedilearn.selection import choose_n_clusters
+
+        progress.phase(f"fits with 2 to {most} clusters")
+        try:
+            choice = choose_n_clusters(x, most, random_state=seed, on_row=tell, settings=settings)
+        except InputError as error:
+            raise InputError(str(error).replace("max_clusters=", "--max ")) from None
     if files:
         from gedilearn.report.figures import choice_figure
 
@@ -96,6 +102,60 @@ def choose(
     written = [f"written: {file}" for file in files]
     content = choice.to_json() | ({"out": str(out)} if files else {})
     screen.show(content, list(shown), rows, ["", choice.recommendation, *written])
+
+
+@app.command()
+def features(
+    data: Data,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            callback=check_out,
+            help="The new file: .npy for the vectors alone; .csv or .parquet with the path of each "
+            "image beside them.",
+        ),
+    ],
+    cache: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A folder that keeps vectors, to be read there again."),
+    ] = None,
+    size: Size = None,
+    skip_broken: SkipBroken = False,
+    quiet: Quiet = False,
+) -> None:
+    """Turn images into vectors by a trained network.
+
+    EfficientNet-Lite0, with the weights of a package, gives 1280 numbers for each image; gedi fit
+    then clusters these. In Python any torch module will do: docs/images.md.
+
+    \b
+    gedi features photographs --out features.npy
+    gedi features photographs --out features.parquet --size 224 --skip-broken
+    gedi fit features.parquet -k 5 --id-column path
+    """
+    from gedilearn.cli.reading import image_options, read
+    from gedilearn.cli.rows import Rows
+
+    screen, images = Screen(quiet=quiet), image_options(size, skip_broken)
+    if cache is not None and cache.exists() and not cache.is_dir():
+        raise InputError(f"--cache {cache}: is not a folder")
+    with screen.progress() as progress:
+        progress.phase(f"reading {data}")
+        rows = Rows.of(read(data, screen, **images))
+        if rows.x.ndim != 4:
+            raise InputError(f"{data}: data of shape {rows.x.shape}, and not images")
+        loading_torch(progress)
+        from gedilearn.pretrained import features
+
+        found = features(rows.x, cache=cache, progress=progress)
+    columns: dict[str, Any] = {"row": rows.numbers}
+    if rows.paths is not None:
+        import numpy as np
+
+        columns = {"path": np.array(rows.paths, dtype=object)}
+    columns |= {f"f{k + 1}": values for k, values in enumerate(found.T)}
+    screen.give(Result(columns, found, {"features": found.tolist()}), out)
 
 
 @app.command()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,42 +16,26 @@ import typer
 from typer.core import TyperGroup
 
 from gedilearn.cli.app import Changes, Outside, Probe, Seed, app, changes, interruptible, outside
+from gedilearn.cli.asked import (
+    RIVALS,
+    Backend,
+    Iterations,
+    Methods,
+    Names,
+    Number,
+    Out,
+    Preset,
+    Seeds,
+    Sets,
+    SomeSets,
+    Workers,
+)
 from gedilearn.cli.output import Screen, make_console, new_files, write_new
 from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
 
 ROOT = Path("gedi-runs")
-Number: Any = partial(typer.Option, metavar="N", min=1, max=1_000_000)
-Names: Any = partial(typer.Option, metavar="A,B")
-Seeds = Annotated[int, Number(help="Seeds 0 to N-1.")]
-Workers = Annotated[int, Number(min=None, max=None, help="Fits at once, a process each.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Where results are kept, with a folder for each preset or scale if there are several; "
-        "in gedi-runs if not given.",
-    ),
-]
-Preset = Annotated[
-    str, typer.Option(metavar="NAME", help="One of default, paper/toy, paper/toy-literal.")
-]
-Sets = Annotated[str | None, Names(help="Only these of moons,circles; both otherwise.")]
-SomeSets = Annotated[
-    str | None, Names(help="Only these sets, as moons,circles,rings; all otherwise.")
-]
-Methods = Annotated[
-    str | None,
-    Names(
-        help="Only these of jem,barlow,swav,no-unif,no-inv,no-gen,gedi (which are all) and "
-        "dino,deepcluster,ebclr (which are not in the paper)."
-    ),
-]
-Iterations = Annotated[
-    int | None,
-    Number(help="Shorten the training to N iterations, for a quick look; the results say so."),
-]
-RIVALS = "Only these of gedi,kmeans,gmm,spectral,spectral-local,hdbscan,genie (extra yardsticks)."
+RENAMED = {"gen": "density"}  # earlier names
 # How large a run is; a test holds it against those of the experiment.
 Scale = Enum("Scale", {"paper": "paper", "small": "small", "default": "default"}, type=str)
 
@@ -65,6 +48,8 @@ class Experiments(TyperGroup):
         return [*own, *(name for name in EXPERIMENTS if name not in own)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if (new := RENAMED.get(cmd_name)) is not None:
+            raise InputError(f"gedi reproduce {cmd_name} is called gedi reproduce {new} now")
         own = super().get_command(ctx, cmd_name)
         return _registered(cmd_name) if own is None and cmd_name in EXPERIMENTS else own
 
@@ -108,7 +93,7 @@ def demo(
     \b
     gedi demo
     """
-    from gedilearn.cli.runs import run_folder
+    from gedilearn.cli.reading import run_folder
     from gedilearn.experiments.demo import run
 
     with run_folder(out, "demo") as folder:
@@ -122,6 +107,7 @@ def toy(
     methods: Methods = None,
     data: Sets = None,
     workers: Workers = 1,
+    backend: Backend = None,
     out: Out = None,
     iterations: Iterations = None,
     set_: Changes = None,
@@ -138,7 +124,7 @@ def toy(
     options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
     asked = (range(seeds), _names(data), _names(methods))
     folder = _folder(out or ROOT / "toy", preset, options)
-    _table("toy", folder, *asked, workers=workers, **options)
+    _table("toy", folder, *asked, runs=(workers, backend), **options)
 
 
 @reproduce.command()
@@ -199,6 +185,7 @@ def sensitivity(
     seeds: Seeds = 5,
     data: Sets = None,
     workers: Workers = 1,
+    backend: Backend = None,
     out: Out = None,
     iterations: Iterations = None,
     set_: Changes = None,
@@ -213,7 +200,7 @@ def sensitivity(
     """
     options = {"preset": preset, "iterations": iterations, "changes": changes(set_)}
     folder = _folder(out or ROOT / "toy", preset, options) / "sensitivity"
-    _table("sensitivity", folder, range(seeds), _names(data), workers=workers, **options)
+    _table("sensitivity", folder, range(seeds), _names(data), runs=(workers, backend), **options)
 
 
 @reproduce.command()
@@ -314,24 +301,29 @@ def shapes(
     data: Annotated[str | None, Names(help="Only these sets or families; all otherwise.")] = None,
     methods: Annotated[str | None, Names(help=RIVALS)] = None,
     workers: Workers = 1,
+    backend: Backend = None,
     out: Out = None,
 ) -> None:
-    """GEDI with its defaults, without its density, beside methods of scikit-learn and Genie.
+    """The clusters of GEDI beside those of other methods.
 
-    Families of sets: plain, unequal, thin, noise, touching, many, solid, wide, tables, real and
-    structureless, where a certificate is a false one.
+    Sets are plain, unequal, thin, noise, touching, many, solid, wide, tables, real or
+    structureless, where a certificate is a false one; GEDI goes without its density.
 
     \b
-    gedi reproduce shapes --seeds 2 --data moons,structureless
-    gedi reproduce shapes --workers 2 --out tables/shapes
+    gedi reproduce shapes --seeds 2 --data moons,structureless --out tables/shapes
     """
     asked = (range(seeds), _names(data), _names(methods))
-    _table("shapes", out or ROOT / "shapes", *asked, workers=workers)
+    _table("shapes", out or ROOT / "shapes", *asked, runs=(workers, backend))
 
 
 @reproduce.command()
-@reproduce.command("gen", hidden=True)  # its earlier name
-def density(seeds: Seeds = 5, data: SomeSets = None, workers: Workers = 1, out: Out = None) -> None:
+def density(
+    seeds: Seeds = 5,
+    data: SomeSets = None,
+    workers: Workers = 1,
+    backend: Backend = None,
+    out: Out = None,
+) -> None:
     """How good the density is that GEDI learns.
 
     The likelihood of fresh points beside two density estimators of scikit-learn and the true
@@ -340,14 +332,23 @@ def density(seeds: Seeds = 5, data: SomeSets = None, workers: Workers = 1, out: 
     \b
     gedi reproduce density --seeds 1 --data mixture,moons
     """
-    _table("density", out or ROOT / "density", range(seeds), _names(data), workers=workers)
+    _table("density", out or ROOT / "density", range(seeds), _names(data), runs=(workers, backend))
 
 
 # --- what they do -------------------------------------------------------------------------------
 
 
-def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: Any) -> None:
-    """Run an experiment, write what is made of its rows into the folder, and show the tables."""
+def _table(
+    name: str,
+    folder: Path,
+    *asked: Any,
+    runs: tuple[int, str | None] = (1, None),
+    **options: Any,
+) -> None:
+    """Run an experiment, write what is made of its rows into the folder, and show the tables.
+
+    `runs`: workers and backend.
+    """
     from gedilearn.experiments.runner import OTHER, ROWS, Runner
     from gedilearn.files import reading
 
@@ -362,7 +363,7 @@ def _table(name: str, folder: Path, *asked: Any, workers: int = 1, **options: An
         screen.message(f"{words} ({left} to go)")
 
     with interruptible("the same command goes on from here", folder / ROWS):
-        runner = Runner(folder, workers, tell, screen.message)
+        runner = Runner(folder, runs[0], tell, screen.message, runs[1])
         rows = experiment.run(*asked, runner=runner, **options)
     if not rows:
         raise InputError(f"the experiment {name} gave no rows")

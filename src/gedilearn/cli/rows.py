@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.data.table import Column, Table
 from gedilearn.data.tables import label_index
 from gedilearn.errors import InputError
-from gedilearn.estimator import GEDI
+
+if TYPE_CHECKING:
+    from gedilearn.estimator import GEDI
 
 OWN = (
     "row",

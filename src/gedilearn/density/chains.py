@@ -99,16 +99,16 @@ def learn_by_chains(
     drawer: Drawer,
     settings: Settings,
     generator: Generator,
-    pause: Callable[[], None],
+    on_step: Callable[[int, int], None],
 ) -> Learnt:
-    """Correct the base of `density`, in place, by points y (n, d); `pause` is called each time."""
+    """Correct the base of `density`, in place, by points y (n, d); `on_step` each time."""
     length = settings.density.iterations
     rate = min(settings.density.learning_rate, drawer.most_rate)
     batch = min(settings.sampler.chains or settings.optimizer.batch_size, CHAINS)
     adam = torch.optim.Adam(density.energy.parameters(), rate, betas=(0.9, 0.99), fused=True)
     good = _copy(density.energy)
     for iteration in range(1, length + 1):
-        pause()
+        on_step(iteration - 1, length)
         for group in adam.param_groups:
             group["lr"] = rate * (1 + math.cos(math.pi * iteration / length)) / 2
         drawn = drawer.draw(density.path, batch, generator)

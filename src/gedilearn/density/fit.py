@@ -32,6 +32,8 @@ from gedilearn.sampling.langevin import value_and_gradient
 from gedilearn.settings import Settings
 from gedilearn.threads import ONE_AT_A_TIME
 
+OnStep = Callable[[int, int], None]
+
 FOLDS = 3
 MOST_HELD_OUT = 1_000  # rows of a fold
 MOST_FOR_WIDE = 4  # columns; in more, no proposals cover what a wide Gaussian leaves to the network
@@ -90,17 +92,18 @@ def fit_density(
     data: Tensor,
     labels: np.ndarray,
     settings: Settings,
-    pause: Callable[[], None] = lambda: None,
+    on_step: OnStep = lambda done, total: None,
 ) -> tuple[Density, Findings]:
     """The density of data (n, *point) in clusters, labels (n,), and how far to trust it.
 
-    `pause` is called in every iteration, and may raise. The same seed gives the same density.
+    `on_step` is called in every iteration, with those done and all, and may raise. The same seed
+    gives the same density.
     """
     seed, estimator = settings.training.seed, settings.density.estimator
     if estimator in ("chains", "amortised"):
         generator = Generator(data.device).manual_seed(seed)
-        return _in_principal_directions(data, labels, settings, generator, pause)
-    return _in_columns(data, labels, settings, Generator().manual_seed(seed), pause)
+        return _in_principal_directions(data, labels, settings, generator, on_step)
+    return _in_columns(data, labels, settings, Generator().manual_seed(seed), on_step)
 
 
 # --- images, and vectors with many columns: chains from a mixture in principal directions --------
@@ -111,7 +114,7 @@ def _in_principal_directions(
     labels: np.ndarray,
     settings: Settings,
     generator: Generator,
-    pause: Callable[[], None],
+    on_step: OnStep,
 ) -> tuple[Density, Findings]:
     n, seed, estimator = len(data), settings.training.seed, settings.density.estimator
     order = torch.randperm(n, generator=generator, device=data.device)
@@ -136,7 +139,7 @@ def _in_principal_directions(
     else:
         steps, restart = settings.sampler.steps, settings.density.restart
         drawer = BaseChains(density.path, steps, restart, generator)
-    learnt = learn_by_chains(density, y[len(held) :], drawer, settings, generator, pause)
+    learnt = learn_by_chains(density, y[len(held) :], drawer, settings, generator, on_step)
     density.run = torch.tensor(drawer.run).to(density.run)
     density.normalise(generator)
     with torch.no_grad():
@@ -186,7 +189,7 @@ def _in_columns(
     labels: np.ndarray,
     settings: Settings,
     generator: Generator,
-    pause: Callable[[], None],
+    on_step: OnStep,
 ) -> tuple[Density, Findings]:
     seed = settings.training.seed
     whole = data.cpu().double().numpy()
@@ -194,7 +197,7 @@ def _in_columns(
     if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
         used = np.arange(whole.shape[1])
     x = _spread_out(whole[:, used], np.random.default_rng(seed))
-    mixture, proposal, learnt = _learn(x, labels, settings, generator, pause)
+    mixture, proposal, learnt = _learn(x, labels, settings, generator, on_step)
     parts = torch.stack([mixture.held_out, learnt.held_out], -1)
     weights = mixing_weights(parts.flatten(0, 1))
     together = torch.logsumexp(parts + weights, -1)
@@ -246,7 +249,7 @@ def _learn(
     labels: np.ndarray,
     settings: Settings,
     generator: Generator,
-    pause: Callable[[], None],
+    on_step: OnStep,
 ) -> tuple[Candidate, Gaussians, Learnt]:
     """The mixture, what proposes points, and the network on its base.
 
@@ -269,7 +272,7 @@ def _learn(
     return (
         mixture,
         proposal,
-        learn(points, index, start, proposal, settings.density, generator, pause),
+        learn(points, index, start, proposal, settings.density, generator, on_step),
     )
 
 

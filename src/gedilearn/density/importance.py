@@ -47,12 +47,12 @@ def learn(
     proposal: Gaussians,
     settings: Density,
     generator: Generator,
-    pause: Callable[[], None],
+    on_step: Callable[[int, int], None],
 ) -> Learnt:
     """Correct a base.
 
-    x: (n, d), single precision; held: (folds, m), the rows that each member does not see; `pause`
-    is called in every iteration.
+    x: (n, d), single precision; held: (folds, m), the rows that each member does not see; `on_step`
+    is called in every iteration, with those done and all.
     """
     members, (n, d) = len(held), x.shape
     z = proposal.sample(POOL + CHECKED, generator)
@@ -69,7 +69,7 @@ def learn(
     rate, length = settings.learning_rate, settings.iterations
     adam = torch.optim.Adam(energy.parameters(), rate, fused=True)
     while iteration < length and idle < PATIENCE:
-        pause()
+        on_step(iteration, length)
         for group in adam.param_groups:
             group["lr"] = rate * (1 + math.cos(math.pi * iteration / length)) / 2
         iteration += 1

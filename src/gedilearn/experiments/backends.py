@@ -35,8 +35,7 @@ def fits_on(backend: str | None, workers: int) -> Iterator[None]:
             register_ray()
     elif backend not in BACKENDS:
         known = [*BACKENDS, *(name for name in BROUGHT if name not in BACKENDS)]
-        near = suggestion(backend, known)
-        raise InputError(f"unknown backend {backend!r}{near}; known are {', '.join(known)}")
+        raise InputError(f"unknown backend {backend!r}{suggestion(backend, known)}")
     try:
         config = parallel_config(backend=backend, n_jobs=-1 if workers == 1 else workers)
     except (ValueError, OSError) as error:  # a cluster that is not there

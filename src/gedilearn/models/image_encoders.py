@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.mlp import LEAK, Activation, activate
+from gedilearn.sections import LARGE
 
 # Images with a shorter side below this are not made smaller: there is nothing to spare.
 SMALLEST_POOLED = 6
@@ -29,8 +30,9 @@ class SmallConvNet(nn.Module):
     On MNIST this found the clusters in far fewer iterations than plain weights did.
 
     Images (batch, channels, height, width) of any size from 4x4 -> (batch, 3 * width); 158,000
-    parameters for grey images. What is already smaller than 6x6 is not pooled further. `normalise`
-    adds batch normalisation.
+    parameters for grey images. What is already smaller than 6x6 is not pooled further, and what is
+    larger than 48x48 is averaged down before the first convolution. `normalise` adds batch
+    normalisation.
     """
 
     def __init__(
@@ -56,10 +58,17 @@ class SmallConvNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         last = len(self.convolutions) - 1
+        x = averaged_down(x)
         for k, (conv, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             pooled = k < last and min(x.shape[-2:]) >= SMALLEST_POOLED
             x = activate(norm(conv(x, pooled)), self.activation)
         return x.mean((2, 3))
+
+
+def averaged_down(x: Tensor) -> Tensor:
+    """Images in at most 48 pixels by the shorter side, by means over squares of pixels."""
+    factor = -(-min(x.shape[-2:]) // LARGE)
+    return x if factor <= 1 else F.avg_pool2d(x, factor, ceil_mode=True)
 
 
 class StandardisedConv(nn.Module):

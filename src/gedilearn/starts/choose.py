@@ -20,6 +20,7 @@ import numpy.typing as npt
 from gedilearn.data.graph import bridged, neighbour_graph
 from gedilearn.data.landmarks import nearest_of
 from gedilearn.data.metric import own_stream
+from gedilearn.progress import SILENT, Progress
 from gedilearn.starts.spectral import FLAT, spectral_clusters
 from gedilearn.starts.tree import tree_clusters
 from gedilearn.threads import ONE_AT_A_TIME
@@ -75,23 +76,26 @@ class Start:
         return -float(np.log(self.cut + LEAST_CUT) + WEIGHT * np.log(doubt))
 
 
-def choose_start(x: Floats, n_clusters: int, random_state: int = 0) -> Start:
+def choose_start(
+    x: Floats, n_clusters: int, random_state: int = 0, progress: Progress = SILENT
+) -> Start:
     """The best start for points x (n, d), as distances see them."""
     n, most = len(x), max(MOST_POINTS, MOST_EACH * n_clusters)
     if n <= most:
-        return _choose(x, n_clusters, random_state)
+        return _choose(x, n_clusters, random_state, progress)
     chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
     landmarks = np.asarray(x[chosen], np.float64)
-    return _choose(landmarks, n_clusters, random_state).at(nearest_of(landmarks, x))
+    return _choose(landmarks, n_clusters, random_state, progress).at(nearest_of(landmarks, x))
 
 
-def _choose(x: Floats, n_clusters: int, random_state: int) -> Start:
+def _choose(x: Floats, n_clusters: int, random_state: int, progress: Progress) -> Start:
     graph = neighbour_graph(x, min(NEIGHBOURS, len(x) - 1), random_state)[0]
     rng = own_stream(random_state)
     size = max(round(SHARE * len(x)), min(n_clusters + 1, len(x)))
     parts = [np.sort(rng.choice(len(x), size, replace=False)) for _ in range(PARTS)]
     starts: list[Start] = []
-    for name, method in METHODS.items():
+    for done, (name, method) in enumerate(METHODS.items()):
+        progress.step(done, len(METHODS), name)
         labels = method(x, graph, n_clusters, random_state)
         if labels is None or any(agreement(labels, one.labels) == 1.0 for one in starts):
             continue

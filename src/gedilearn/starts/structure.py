@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from gedilearn.data.graph import neighbour_graph
 from gedilearn.data.metric import distance_points, one_hot_blocks, own_stream
+from gedilearn.progress import SILENT, Progress
 from gedilearn.starts.choose import NEIGHBOURS
 from gedilearn.starts.spectral import FLAT, slow_modes
 
@@ -59,7 +60,9 @@ class Structure(NamedTuple):
         return self.t > self.threshold and self.factor > FACTOR
 
 
-def test_structure(x: Floats, n_clusters: int, random_state: int = 0) -> Structure:
+def test_structure(
+    x: Floats, n_clusters: int, random_state: int = 0, progress: Progress = SILENT
+) -> Structure:
     """Hold points x (n, d), standardised, against structureless references.
 
     Columns of a category belong together: the references have whole rows of them as in the data,
@@ -78,9 +81,12 @@ def test_structure(x: Floats, n_clusters: int, random_state: int = 0) -> Structu
     mode = min(n_clusters, max(len(x) - 2, 1))
     own, following = log_speeds(x, mode + 1)[-2:]
     t, slower = math.inf, math.inf
-    for draw in (_columns(x), _columns(x, _rank_root(x)), _directions(x)):
-        speeds = []
+    families = (_columns(x), _columns(x, _rank_root(x)), _directions(x))
+    for family, draw in enumerate(families):
+        speeds: list[float] = []
         for _ in range(REFERENCES):
+            done = family * REFERENCES + len(speeds)
+            progress.step(done, len(families) * REFERENCES)
             reference = draw(rng)
             for block in joint:
                 reference[:, block] = x[rng.integers(len(x), size=len(x))][:, block]

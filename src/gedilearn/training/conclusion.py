@@ -39,13 +39,15 @@ def learn_density(
     if not learns_density_later(settings) or settings.density.base == "none":
         return None
 
-    def pause() -> None:
+    def on_step(done: int, total: int) -> None:
         if interrupt.asked:
             raise KeyboardInterrupt
+        journal.progress.step(done, total)
 
-    data = setup.seen_by([k])[0][0]
+    journal.progress.phase("density")
+    data = setup.points_of(k)
     labels = logits_of(model, data).argmax(-1).cpu().numpy()
-    density, findings = fit_density(data, labels, settings, pause)
+    density, findings = fit_density(data, labels, settings, on_step)
     # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
     done = state.iteration + max(findings.iterations, 1)
     journal.event(state, "density", findings.verdict, result=k, iteration=done)
@@ -58,6 +60,7 @@ def conclude(
     """What came of a result: its network, measured once more, and the density."""
     assert state.stopped is not None
     kept, tol = state.kept[k], setup.settings.training.tol
+    journal.progress.phase("certificate")
     data, views = setup.seen_by([k])
     model = kept.network(setup, state.generators.cpu).eval()
     final = state.method.conclude(model, data)
@@ -66,7 +69,7 @@ def conclude(
         views, known = [views[0].redrawn(setup.settings.training.seed + 1)], False
     gap = kept.gap if known else None
     diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
-    diagnosis = replace(diagnosis, evidence=setup.evidence(k))
+    diagnosis = replace(diagnosis, evidence=setup.evidence(k, journal.progress))
     stopped, verdict = state.stopped, diagnosis.verdict
     if stopped == "diverged":
         times = f"after {state.recoveries} recoveries"
@@ -105,7 +108,7 @@ def conclude(
         seconds=journal.seconds(),
         temperature=heat,
         trust=trust,
-        levels=None if density is None else density[0].levels(data[0]),
+        levels=None if density is None else density[0].levels(setup.points_of(k)),
         density=None if density is None else density[0],
         density_findings=None if density is None else density[1],
     )

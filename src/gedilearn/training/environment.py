@@ -34,11 +34,12 @@ def launch(device: Device) -> Fabric:
     from gedilearn.training.precision import PRECISIONS, Mixed
 
     precision = PRECISIONS[device.precision]()
+    devices, num_nodes = _ranks(device)
     try:
         fabric = Fabric(
             accelerator=device.accelerator,
-            devices=device.devices,
-            num_nodes=device.num_nodes,
+            devices=devices,
+            num_nodes=num_nodes,
             plugins=precision,
         )
     except (MisconfigurationException, ValueError, RuntimeError) as error:
@@ -51,6 +52,25 @@ def launch(device: Device) -> Fabric:
     if dist.is_initialized():
         atexit.register(_leave)
     return fabric
+
+
+def _ranks(device: Device) -> tuple[int | str, int]:
+    """Ranks on a machine, and machines: those that torchrun has started, where it has.
+
+    Without this, settings that do not speak of ranks would make each of its processes a fit of its
+    own, all into one run directory.
+    """
+    asked = device.devices, device.num_nodes
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return asked
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    started = here, int(os.environ["WORLD_SIZE"]) // here
+    if asked != (1, 1) and "auto" not in asked and asked != started:
+        raise InputError(
+            f"device.devices={asked[0]}, device.num_nodes={asked[1]}, but torchrun has started "
+            f"{started[0]} processes on {started[1]} machines: leave both settings out"
+        )
+    return started
 
 
 def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What a training leaves behind while it runs: checkpoints, metrics, events, a progress bar."""
+"""What a training leaves behind while it runs: checkpoints, metrics, events, its progress."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import copy
 import time
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
 from gedilearn.files import RESTORE, reading
+from gedilearn.progress import SILENT, Progress
 from gedilearn.sections import Training
 from gedilearn.training import checkpoint
 from gedilearn.training.monitor import Diagnosis
@@ -31,25 +30,21 @@ class Journal:
     """
 
     def __init__(
-        self, settings: Training, fabric: Fabric, run: RunDirectory | None, verbose: bool = False
+        self,
+        settings: Training,
+        fabric: Fabric,
+        run: RunDirectory | None,
+        progress: Progress = SILENT,
     ) -> None:
         self.settings = settings
         self.fabric = fabric
         self.run = run
         self.first = fabric.global_rank == 0
-        self.progress = _progress_bar() if verbose else None
+        self.progress = progress
+        self.phase = ""
         self.shown = 0.0
         self.started = self.saved = time.perf_counter()
         self.seconds_before = 0.0  # of the run before a resume
-
-    def __enter__(self) -> Journal:
-        if self.progress is not None:
-            self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.progress is not None:
-            self.progress.stop()
 
     def seconds(self) -> float:
         """The time that training has taken."""
@@ -119,20 +114,19 @@ class Journal:
     # --- metrics and events ------------------------------------------------------------------
 
     def step(self, state: TrainState, terms: dict[str, Tensor]) -> None:
-        """Move the bar, twice a second at most; it shows the means of the terms, (members,)."""
+        """Tell how far it is, twice a second at most, with the means of the terms, (members,)."""
+        stage = state.stage
+        if self.phase != stage.name:
+            self.phase = stage.name
+            self.progress.phase(stage.name)
         now = time.perf_counter()
-        if self.progress is None or now - self.shown < 0.5:
+        if self.progress is SILENT or now - self.shown < 0.5:
             return
         self.shown = now
         words = "  ".join(f"{name} {float(term.mean()):.3f}" for name, term in terms.items())
         gap = max(kept.gap for kept in state.kept)
-        self.progress.update(
-            self.progress.task_ids[0],
-            total=state.stage.end,
-            completed=state.iteration,
-            description=f"{state.stage.name}: {words}  gap {gap:.4f}",
-        )
-        self.progress.refresh()
+        done = state.iteration - stage.begin
+        self.progress.step(done, stage.length, f"{words}  gap {gap:.4f}")
 
     def check(
         self, state: TrainState, terms: dict[str, Tensor], gaps: Tensor, diagnosis: Diagnosis
@@ -158,17 +152,3 @@ class Journal:
         """Write an event to the run directory."""
         if self.run is not None and self.first:
             self.run.add_event(kind, message, **({"iteration": state.iteration} | details))
-
-
-def _progress_bar() -> Progress:
-    bar = Progress(
-        TextColumn("{task.completed}/{task.total}"),
-        BarColumn(bar_width=24),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-        console=Console(stderr=True),  # stdout is for results
-        auto_refresh=False,
-        transient=True,
-    )
-    bar.add_task("")
-    return bar

