@@ -240,11 +240,11 @@ _OF_THE_PAPER = (
 # What the settings of each were chosen on: results there are not those of data never looked at.
 CHOSEN: dict[str, str] = {
     "default": "Where training of vectors begins, its evidence and its length were chosen on about "
-    "50 sets drawn for it, which no page reports but for iris, wine, breast cancer and digits, with "
-    "seeds from 0 to 13. The sets of `gedi reproduce shapes` were looked at twice meanwhile: with "
-    "seed 0, after which cuts were counted cluster by cluster, and with seeds 0 to 2, after which "
-    "training went on where the gap still fell. On what all else was chosen is not recorded: the "
-    "sets and seeds of this page may be among it.",
+    "50 sets drawn for it, which no page reports but for iris, wine, breast cancer and digits, "
+    "with seeds from 0 to 13. The sets of `gedi reproduce shapes` were looked at twice meanwhile: "
+    "with seed 0, after which cuts were counted cluster by cluster, and with seeds 0 to 2, after "
+    "which training went on where the gap still fell. On what all else was chosen is not recorded: "
+    "the sets and seeds of this page may be among it.",
     "paper/toy-literal": _OF_THE_PAPER,
     "paper/toy": "Its departures were chosen on moons and circles, with seeds 100 to 104.",
     **{f"paper/{data}": _OF_THE_PAPER for data in _IMAGE_SETS},
