@@ -63,7 +63,7 @@ def _row(data: Dataset, model: GEDI, run_dir: Path) -> Row:
     """One line of the table: the only place that sees the true labels."""
     assert data.y is not None
     scores, modes = clustering_scores(data.y, model.labels_), model.diagnosis_.failure_modes
-    head = "certified" if model.converged_ else "not certified"
+    head = model.grade_
     return {
         "data": data.name,
         "n_samples": len(data.x),
