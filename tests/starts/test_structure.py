@@ -59,7 +59,6 @@ def test_clusters_are_structure(n_clusters: int) -> None:
     assert result.found and result.t > result.threshold and result.factor > 2
 
 
-@pytest.mark.xfail(reason="references of so far clusters are nearly as slow", strict=True)
 def test_two_clusters_that_are_very_far_apart_are_structure() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(120, 2)) + 200 * np.repeat([[0, 0], [1, 1]], 60, axis=0)

@@ -41,7 +41,7 @@ PARTS, SHARE = 4, 0.8
 # A mixture has covariances to estimate: points for each of its clusters and columns.
 POINTS_EACH = 5
 # What is cut is compared by ratios, above this share of the weight; disagreement counts by its
-# fourth root. Chosen on 50 sets drawn for it, which are reported nowhere (docs/how-it-trains.md).
+# fourth root. Chosen on about 50 sets drawn for it (docs/how-it-trains.md).
 LEAST_CUT, LEAST_DOUBT, WEIGHT = 0.002, 0.02, 0.25
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.graph import neighbour_graph
+from gedilearn.data.graph import bridged, neighbour_graph
 from gedilearn.data.metric import distance_points, one_hot_blocks, own_stream
 from gedilearn.progress import SILENT, Progress
 from gedilearn.starts.choose import NEIGHBOURS
@@ -34,8 +34,12 @@ MOST_POINTS, MOST_EACH, REFERENCES = 600, 20, 8
 # Chance that data like a family of references passes for structured, by Student's t; and how much
 # slower the data must be at least, for no family is quite like any data.
 ERROR, FACTOR = 0.01, 1.25
+# So many times slower is apart, though references on a line, which nearly break, vary as much.
+APART = 1_000
 # Points in a bin of a column's histogram, at least; bins; and how many of them may be the peak.
 BIN, MOST_BINS, PEAKS = 10, 25, 5
+# Components below this share of an even one are strays: one in so many.
+STRAYS = 10
 # Of more columns than these, as many principal directions.
 MOST_COLUMNS = 50
 
@@ -57,7 +61,7 @@ class Structure(NamedTuple):
 
     @property
     def found(self) -> bool:
-        return self.t > self.threshold and self.factor > FACTOR
+        return (self.t > self.threshold and self.factor > FACTOR) or self.factor > APART
 
 
 def test_structure(
@@ -91,6 +95,8 @@ def test_structure(
             for block in joint:
                 reference[:, block] = x[rng.integers(len(x), size=len(x))][:, block]
             speeds.append(log_speeds(reference, mode)[-1])
+        speeds = sorted(speeds)
+        speeds[0] = speeds[1]  # one that fell apart by chance would hide any difference
         error = float(np.std(speeds, ddof=1)) * math.sqrt(1 + 1 / REFERENCES)
         t = min(t, (float(np.mean(speeds)) - own) / max(error, 1e-9))
         slower = min(slower, float(np.mean(speeds)) - own)
@@ -103,8 +109,12 @@ def log_speeds(x: Floats, modes: int) -> list[float]:
     from scipy.sparse.csgraph import connected_components
 
     graph = neighbour_graph(x, min(NEIGHBOURS, len(x) - 1))[0]
-    if connected_components(graph, directed=False)[0] >= modes:
+    # A few strays are no cluster: what is apart counts only if it is large.
+    sizes = np.bincount(connected_components(graph, directed=False)[1])
+    large = int((sizes >= len(x) / (STRAYS * modes)).sum())
+    if large >= modes:
         return [math.log(1e-9)] * modes
+    graph = bridged(x, graph, max(large, 1), NEIGHBOURS)
     values, _ = slow_modes(graph, modes, x.shape[1] <= FLAT)
     return [math.log(max(1 - float(value), 1e-9)) for value in values]
 
