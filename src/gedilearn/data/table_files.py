@@ -20,7 +20,7 @@ from gedilearn.data.tables import (
     check_extent,
     plain_numbers,
     read_head,
-    records,
+    rows,
 )
 from gedilearn.errors import InputError
 from gedilearn.files import check_size
@@ -53,14 +53,7 @@ def _text_columns(path: Path, delimiter: str, head: Head) -> list[Column]:
     width, size = len(head.first), 0
     seen: list[dict[str, str | None]] = [{} for _ in range(width)]
     found: list[list[str | None]] = [[] for _ in range(width)]
-    for n, (line, _, row) in enumerate(records(path, delimiter)):
-        if head.names and line == head.line:
-            continue
-        if len(row) != width:
-            raise InputError(
-                f"{path}: line {line} has {len(row)} cells, line {head.line} has {width}; "
-                "give every row the same number"
-            )
+    for n, (_, row) in enumerate(rows(path, delimiter, head)):
         for known, values, text in zip(seen, found, row, strict=True):
             if text not in known:
                 known[text] = cells.cell(text)

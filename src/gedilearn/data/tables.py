@@ -64,6 +64,20 @@ def records(path: Path, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
         raise InputError(f"{path}: line {last + 1}: {error}; mend the quotes") from error
 
 
+def rows(path: Path, delimiter: str, head: Head) -> Iterator[tuple[int, list[str]]]:
+    """First line and cells of every record but the header; all have as many as the first."""
+    width = len(head.first)
+    for line, _, cells in records(path, delimiter):
+        if head.names and line == head.line:
+            continue
+        if len(cells) != width:
+            raise InputError(
+                f"{path}: line {line} has {len(cells)} cells, line {head.line} has {width}; "
+                "give every row the same number"
+            )
+        yield line, cells
+
+
 def check_extent(path: Path, n_columns: int, n_rows: int) -> None:
     """Refuse a table that is too wide or too large, before it is read."""
     check_size(n_columns * _COLUMN, f"{path}: {n_columns} columns")
@@ -196,19 +210,12 @@ def _parse_cells(
     path: Path, delimiter: str, head: Head, features: list[int], label: int | None
 ) -> tuple[np.ndarray, list[str]]:
     """Cell by cell, so that what is wrong can be named by line and column."""
-    width, numbers, labels = len(head.first), array("d"), []
+    numbers, labels = array("d"), []
     good, bad = Counter[int](), Counter[int]()  # cells of each column
     first_bad: tuple[int, int, str] | None = None
     missing = Counter[int]()  # cells of each line
     first_missing = 0  # its column
-    for line, _, cells in records(path, delimiter):
-        if head.names and line == head.line:
-            continue
-        if len(cells) != width:
-            raise InputError(
-                f"{path}: line {line} has {len(cells)} cells, line {head.line} has {width}; "
-                "give every row the same number"
-            )
+    for line, cells in rows(path, delimiter, head):
         if label is not None:
             labels.append(cells[label].strip())
             if labels[-1].lower() in ("", "nan"):
