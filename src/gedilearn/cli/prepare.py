@@ -49,9 +49,9 @@ def choose(
 ) -> None:
     """Recommend a number of clusters for DATA, without labels.
 
-    Fits every number from 2 on, from two seeds each, and compares the gaps to the optimum, the
-    agreement of the two fits and the clusters that stay unused. If no number stands out, it says
-    so.
+    Fits every number from 2 on, from two seeds each, and compares grades, gaps to the optimum and
+    how well parts of the data agree; of images, how well the two fits do. If no number stands out,
+    it says so.
 
     \b
     gedi choose points.csv
