@@ -98,15 +98,22 @@ def joined_graph(
         graph, radius = _weighted(*found, k)
         n_components, label = connected_components(graph, directed=False)
         asked = asked or (graph, radius, k, label)
-        sizes = np.bincount(label)
-        large = sizes >= len(x) / (10 * n_clusters)
-        if large.sum() == n_clusters and sizes[~large].sum() <= STRAYS * len(x):
+        large = are_large(label, n_clusters)
+        if large.sum() == n_clusters and (~large[label]).mean() <= STRAYS:
             break
     else:
         assert asked is not None
         graph, radius, k, label = asked
     n_components = min(int(label.max()) + 1, n_clusters)
     return bridged(x, graph, n_clusters, k), radius, min(k, len(x) - 1), n_components
+
+
+def are_large(label: Ints, n_parts: int) -> npt.NDArray[np.bool_]:
+    """Which components, by the points' labels (n,), are no strays beside so many parts.
+
+    Those with at least a tenth of an even share of the points.
+    """
+    return np.asarray(np.bincount(label) >= len(label) / (10 * n_parts))
 
 
 def bridged(

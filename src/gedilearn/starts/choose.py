@@ -102,7 +102,7 @@ def _choose(x: Floats, n_clusters: int, random_state: int, progress: Progress) -
         starts.append(_examined(name, method, labels, x, graph, parts, random_state))
     best = max(starts, key=lambda start: start.score)
     rivals = {one.method: (one.cut, one.stability) for one in starts if one is not best}
-    return Start(best.labels, best.cut, best.stability, best.kept, best.method, rivals)
+    return replace(best, rivals=rivals)
 
 
 def _examined(

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.graph import bridged, neighbour_graph
+from gedilearn.data.graph import are_large, bridged, neighbour_graph
 from gedilearn.data.metric import distance_points, one_hot_blocks, own_stream
 from gedilearn.progress import SILENT, Progress
 from gedilearn.starts.choose import NEIGHBOURS
@@ -38,8 +38,6 @@ ERROR, FACTOR = 0.01, 1.25
 APART = 1_000
 # Points in a bin of a column's histogram, at least; bins; and how many of them may be the peak.
 BIN, MOST_BINS, PEAKS = 10, 25, 5
-# Components below this share of an even one are strays: one in so many.
-STRAYS = 10
 # Of more columns than these, as many principal directions.
 MOST_COLUMNS = 50
 
@@ -85,7 +83,8 @@ def test_structure(
     mode = min(n_clusters, max(len(x) - 2, 1))
     own, following = log_speeds(x, mode + 1)[-2:]
     t, slower = math.inf, math.inf
-    families = (_columns(x), _columns(x, _rank_root(x)), _directions(x))
+    margins = [unimodal(column) for column in x.T]
+    families = (_joined(margins, len(x)), _joined(margins, len(x), _rank_root(x)), _directions(x))
     for family, draw in enumerate(families):
         speeds: list[float] = []
         for _ in range(REFERENCES):
@@ -110,8 +109,7 @@ def log_speeds(x: Floats, modes: int) -> list[float]:
 
     graph = neighbour_graph(x, min(NEIGHBOURS, len(x) - 1))[0]
     # A few strays are no cluster: what is apart counts only if it is large.
-    sizes = np.bincount(connected_components(graph, directed=False)[1])
-    large = int((sizes >= len(x) / (STRAYS * modes)).sum())
+    large = int(are_large(connected_components(graph, directed=False)[1], modes).sum())
     if large >= modes:
         return [math.log(1e-9)] * modes
     graph = bridged(x, graph, max(large, 1), NEIGHBOURS)
@@ -149,20 +147,18 @@ def unimodal(column: Floats) -> tuple[Floats, Floats]:
 
 # --- families of references: each gives as many points as the data has, with one peak a column ----
 
+Margin = tuple[Floats, Floats]  # as `unimodal` gives it
 Draw = Callable[[np.random.Generator], Floats]
 
 
-def _columns(x: Floats, root: Floats | None = None) -> Draw:
-    """The data's columns, independent, or joined by normal scores with this root of correlations.
-
-    Correlations of ranks hold for columns of any distribution.
+def _joined(margins: list[Margin], n: int, root: Floats | None = None) -> Draw:
+    """n points of columns that are independent, or joined by normal scores with this root of
+    their correlations, which hold for columns of any distribution.
     """
     from scipy.special import ndtr
 
-    margins = [unimodal(column) for column in x.T]
-
     def draw(rng: np.random.Generator) -> Floats:
-        scores = rng.normal(size=x.shape)
+        scores = rng.normal(size=(n, len(margins)))
         places = ndtr(scores if root is None else scores @ root.T)
         columns = [np.interp(u, *margin) for u, margin in zip(places.T, margins, strict=True)]
         return np.column_stack(columns)
@@ -191,5 +187,5 @@ def _directions(x: Floats) -> Draw:
     """Independent principal directions: a thin cloud in any direction stays thin."""
     mean = x.mean(axis=0)
     _, _, turn = np.linalg.svd(x - mean, full_matrices=False)
-    independent = _columns((x - mean) @ turn.T)
+    independent = _joined([unimodal(column) for column in ((x - mean) @ turn.T).T], len(x))
     return lambda rng: np.asarray(independent(rng) @ turn + mean)

@@ -17,7 +17,6 @@ from torch import Generator, Tensor
 from gedilearn.data.views import WalkViews
 from gedilearn.data.walks import draw
 from gedilearn.methods.terms import start
-from gedilearn.models.energy import EnergyModel, logits_of
 
 # How far walks go, in units of the spread within clusters (root mean squares). Chosen on mixtures
 # of Gaussians of 300 to 3,000 points in 2 to 10 columns (docs/how-it-trains.md).
@@ -28,10 +27,9 @@ REPEATS = 4
 
 
 @torch.no_grad()
-def temperature(model: EnergyModel, data: Tensor, views: WalkViews, generator: Generator) -> float:
-    """What divides the logits of a network of one member on its data (n, d); at least 1."""
+def temperature(logits: Tensor, data: Tensor, views: WalkViews, generator: Generator) -> float:
+    """What divides a network's logits (n, clusters) on its data (n, d); at least 1."""
     index = torch.randperm(len(data), generator=generator, device=data.device)[:MOST_POINTS]
-    logits = logits_of(model, data).to(data.device)
     labels = logits.argmax(-1)
     index = index.repeat(REPEATS)
     spread = _within(data, labels)

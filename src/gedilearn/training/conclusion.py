@@ -83,13 +83,15 @@ def conclude(
             f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
             f"{kept.trouble}"
         )
-    heat = 1.0
-    if isinstance(views[0], WalkViews) and not final and setup.settings.n_clusters > 1:
-        heat = temperature(model, data[0], views[0], state.generators.device)
-    trust = setup.kept_shares(k)
-    if trust is not None:
-        sure = posterior(logits_of(model, data[0]) / heat).amax(-1)
-        trust = torch.stack([trust, sure.cpu().double()], 1)
+    heat, trust, start = 1.0, None, setup.start_of(k)
+    walks = views[0] if isinstance(views[0], WalkViews) and not final else None
+    if setup.settings.n_clusters > 1 and (walks is not None or start is not None):
+        logits = logits_of(model, data[0]).to(data.device)
+        if walks is not None:
+            heat = temperature(logits, data[0], walks, state.generators.device)
+        if start is not None:
+            sure = posterior(logits / heat).amax(-1)
+            trust = torch.stack([torch.from_numpy(start.kept), sure.cpu().double()], 1)
     density = learn_density(setup, state, k, model, journal, interrupt)
     if density is not None:
         verdict += f"; {density[1].verdict}"

@@ -230,6 +230,12 @@ class Setup:
         data = self.data if self.whole is None else self.whole
         return data[result if len(data) > 1 else 0]
 
+    def start_of(self, result: int) -> Start | None:
+        """The clusters that a result begins with, if it begins with any."""
+        if self.starts is None:
+            return None
+        return self.starts[result if len(self.starts) > 1 else 0]
+
     def start_labels(self, results: Sequence[int], each: int) -> Tensor | None:
         """The clusters that `each` members of these results begin with: (members, n)."""
         if self.starts is None:
@@ -260,10 +266,10 @@ class Setup:
 
     def evidence(self, result: int, progress: Progress = SILENT) -> Evidence | None:
         """What speaks for the clusters that a result began with."""
-        if self.starts is None:
+        start = self.start_of(result)
+        if start is None:
             return None
         seed, clusters = self.settings.training.seed, self.settings.n_clusters
-        start = self.starts[result if len(self.starts) > 1 else 0]
         x = self.seen_by([result])[0][0].cpu().numpy()
         progress.phase("structure")
         tested = test_structure(x, clusters, seed, progress)
@@ -278,12 +284,6 @@ class Setup:
             step=tested.step,
             rivals=start.rivals,
         )
-
-    def kept_shares(self, result: int) -> Tensor | None:
-        """The share of the parts of the data in which each point kept its cluster: (n,)."""
-        if self.starts is None:
-            return None
-        return torch.from_numpy(self.starts[result if len(self.starts) > 1 else 0].kept)
 
     def trains_bound(self, result: int) -> bool:
         """Whether INV and PRIOR both have weight, so that the bound of Proposition 1 is trained.
