@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from gedilearn import GEDI
+from gedilearn import GEDI, progress
 from gedilearn.cli import app
 from gedilearn.data.load import load
 from gedilearn.training import checkpoint
@@ -65,7 +65,9 @@ def accept(*arguments: object) -> str:
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch) -> Path:
+    """In a folder of its own; on a slow machine too, no line tells of a phase before the error."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "SHORT", 60.0)
     return tmp_path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -52,17 +53,33 @@ class Journal:
 
     # --- checkpoints -------------------------------------------------------------------------
 
-    def resume(self, setup: Setup, state: TrainState) -> tuple[TrainState, Tree | None]:
-        """The state of the newest checkpoint, and the good one to recover from.
+    def read(self) -> tuple[Path, Tree] | None:
+        """The newest checkpoint, if there is one, and what it holds.
 
-        Without a checkpoint, the given one and none. What was logged after it is dropped.
+        Read before anything is prepared: a damaged file is told at once.
+        """
+        folder = None if self.run is None else checkpoint.latest(self.run.checkpoints)
+        if folder is None:
+            return None
+        own = checkpoint.OWN.format(self.fabric.global_rank)
+        return folder, {
+            "own": checkpoint.load_tree(folder, own),
+            "shared": checkpoint.load_tree(folder, checkpoint.SHARED),
+        }
+
+    def resume(
+        self, setup: Setup, state: TrainState, saved: tuple[Path, Tree] | None
+    ) -> tuple[TrainState, Tree | None]:
+        """The state that was read, and the good one to recover from.
+
+        Where nothing was read, the given one and none. What was logged after it is dropped.
         """
         if self.run is None:
             return state, None
-        folder, good = checkpoint.latest(self.run.checkpoints), None
-        if folder is not None:
-            own = checkpoint.load_tree(folder, checkpoint.OWN.format(self.fabric.global_rank))
-            shared = checkpoint.load_tree(folder, checkpoint.SHARED)
+        good = None
+        if saved is not None:
+            folder, tree = saved
+            own, shared = tree["own"], tree["shared"]
             with reading(folder, RESTORE):
                 check_saved(setup, shared, own)
                 if own.get("good") is not None:
@@ -70,7 +87,7 @@ class Journal:
                     check_saved(setup, good["shared"] | {"seconds": 0.0}, good["own"])
                     # As a recovery would load it, which is no time to find it damaged.
                     TrainState.load(setup, copy.deepcopy(good), state.generators)
-                state = TrainState.load(setup, {"shared": shared, "own": own}, state.generators)
+                state = TrainState.load(setup, tree, state.generators)
                 if state.method.chains is not None and "buffer" not in own:
                     raise ValueError("it has no chains")
                 if "good" not in own:

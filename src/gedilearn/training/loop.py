@@ -60,8 +60,9 @@ def train(
     work = working(settings.device.threads, interruptible=run is not None)
     alive = others_alive(fabric)
     with alive, work as interrupt, Generators(fabric.device) as generators:
+        saved = journal.read()
         setup, state = begin(data, settings, fabric, generators, progress=progress, **more)
-        state, good = journal.resume(setup, state)  # `good`: the last that had not diverged
+        state, good = journal.resume(setup, state, saved)  # `good`: the last not diverged
         while state.stopped is None:
             state.iteration += 1
             terms = step(setup, state)
