@@ -10,8 +10,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
 
+# A process on each core; the tests of a file stay together, because they share fits.
 test: $(VENV)/.develop
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 test-slow: $(VENV)/.develop docs
 	$(BIN)/python -m pytest -m slow
