@@ -18,6 +18,15 @@ _DATE = re.compile(
     r"(?:[T ](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<seconds>\d{2})(?:\.(?P<part>\d{1,9}))?)?"
     r"\s?(?P<zone>Z|[+-]\d{2}:?\d{2})?)?"
 )
+# Numbers whose digits are in groups of three. Between these, blanks (also those of typesetting),
+# apostrophes, or the one of point and comma that is not the decimal mark.
+_GROUPED = {
+    decimal: re.compile(
+        rf"[+-]?[1-9]\d{{0,2}}(?P<mark>[ \u00a0\u2009\u202f'\u2019{other}])\d{{3}}"
+        rf"(?:(?P=mark)\d{{3}})*(?P<rest>[{decimal}]\d*)?"
+    )
+    for decimal, other in ((".", ","), (",", "."))
+}
 Value = TypeVar("Value")
 
 
@@ -27,18 +36,37 @@ def cell(text: str) -> str | None:
     return None if text in MISSING or text.lower() in ("nan", "-nan") else text
 
 
-def number(text: str) -> float | None:
-    """The value of a cell, NaN when it is missing, None when it is text."""
+def number(text: str, decimal: str = ".") -> float | None:
+    """The value of a cell, NaN when it is missing, None when it is text.
+
+    decimal: the mark before its fraction, '.' or ','
+    """
     text = text.strip()
+    if decimal == "," and "." in text:
+        return _grouped(text, decimal)
     try:
-        return None if "_" in text else float(text or "nan")
+        return None if "_" in text else float(text.replace(decimal, ".") or "nan")
     except ValueError:
+        return _grouped(text, decimal)
+
+
+def is_grouped(text: str, decimal: str) -> bool:
+    """Whether the digits of a number are in groups of three."""
+    return _GROUPED[decimal].fullmatch(text.strip()) is not None
+
+
+def _grouped(text: str, decimal: str) -> float | None:
+    match = _GROUPED[decimal].fullmatch(text)
+    if match is None:
         return None
+    fraction = match["rest"] or ""
+    whole = text.removesuffix(fraction).replace(match["mark"], "")
+    return float(whole + fraction.replace(decimal, "."))
 
 
-def numbers(cells: Iterable[str]) -> dict[str, float] | None:
+def numbers(cells: Iterable[str], decimal: str = ".") -> dict[str, float] | None:
     """The numbers of these cells, None if one of them is none."""
-    found = _all(cells, number)
+    found = _all(cells, lambda text: number(text, decimal))
     return None if found is None or any(value != value for value in found.values()) else found
 
 
