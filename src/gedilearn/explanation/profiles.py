@@ -20,6 +20,7 @@ class Row:
     second_probability: float  # and its probability
     log_density: float
     values: dict[str, float]  # of the columns that say most of its cluster
+    trust: float | None = None  # of a row of the fit, where training began with clusters
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class Explanation:
     warnings: tuple[str, ...]
     probabilities: Histogram  # of each row's cluster
     log_densities: Histogram
+    trusts: Histogram = Histogram((), ())
 
     @property
     def rows(self) -> list[int]:
@@ -119,7 +121,7 @@ class Explanation:
         others = {n.cluster for p in found.clusters for n in p.neighbours}
         if any(not 0 <= k < c for k in others):
             raise ValueError("clusters that there are not")
-        for each in (found.probabilities, found.log_densities):
+        for each in (found.probabilities, found.log_densities, found.trusts):
             if each.counts and len(each.edges) != len(each.counts) + 1:
                 raise ValueError("a histogram without edges")
         return found

@@ -127,15 +127,16 @@ def _link(cluster: int, linked: set[int]) -> str:
 def _named_rows(profile: Profile) -> str:
     """All rows worth a look in one table, folded away."""
     names = list(next(iter(profile.typical)).values)
+    trusted = all(r.trust is not None for r in _rows(profile))
     rows = []
     for key, kind in KINDS.items():
         for r in getattr(profile, key):
             own = [digits(r.values.get(name)) for name in names]
-            said = (f"{r.probability:.2f}", _otherwise(r), digits(r.log_density, 3))
-            rows.append((kind, f"{r.row:,}", *own, *said))
-    values = [(name, NUMBER) for name in names]
-    last = [("p", NUMBER), ("or", NUMBER), ("log p(x)", NUMBER)]
-    columns = [("kind", KIND), ("row", NUMBER), *values, *last]
+            sure = [f"{r.probability:.2f}", *([f"{r.trust:.2f}"] if trusted else [])]
+            said = (*sure, _otherwise(r), digits(r.log_density, 3))
+            rows.append((kind, f"{r.row:,}", *said, *own))
+    heads = ["row", "p", *(["trust"] if trusted else []), "or", "log p(x)", *names]
+    columns = [("kind", KIND), *((head, NUMBER) for head in heads)]
     title = f"Rows of cluster {profile.cluster} to look at"
     return folded("Rows to look at", table(columns, rows, title))
 

@@ -213,11 +213,16 @@ class Maps:
     # --- for the script ---------------------------------------------------------------------------
 
     def hover_data(self) -> dict[str, Any]:
-        """What is told of a point: its row, probability, log p(x), and some of its values."""
+        """What is told of a point: its row, probability, trust, log p(x), some of its values."""
         preview, told = self.preview, {"cluster": self.labels.tolist()}
         rows = preview.rows if preview.rows is not None else np.arange(len(self.order))
         told |= {"row": rows[self.order].tolist(), "names": [], "values": []}
-        for name, values in (("p", preview.probability), ("density", preview.log_density)):
+        numbers = {
+            "p": preview.probability,
+            "trust": preview.trust,
+            "density": preview.log_density,
+        }
+        for name, values in numbers.items():
             if values is not None:
                 told[name] = [_brief(v) for v in values[self.order]]
         if preview.points.ndim == 2:
