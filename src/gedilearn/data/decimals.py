@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gedilearn.data.cells import cell, is_grouped, number
+from gedilearn.data.cells import bare, cell, is_grouped, number
 from gedilearn.data.dialects import Dialect
 from gedilearn.errors import InputError
 
@@ -52,6 +52,7 @@ class Look:
                 self.read[mark] += 1
                 self.long |= {mark} if len(found) > 3 else set()
             return
+        found = bare(found)[0]
         values = {mark: number(found, mark) for mark in MARKS}
         for mark, value in values.items():
             if value is None:

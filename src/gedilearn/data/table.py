@@ -30,12 +30,14 @@ class Column:
         name of their type is all that is known of them.
     is_category: whether the source says that text, whatever it looks like, names categories
     decimal: the mark by which text that is numbers has its fractions, '.' or ','
+    unit: what stood beside the numbers, if they were text: $, %, kg
     """
 
     kind: Raw
     values: np.ndarray
     is_category: bool = False
     decimal: str = "."
+    unit: str = ""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -65,13 +67,15 @@ class Column:
             ("number", partial(cells.numbers, decimal=self.decimal), np.nan),
             ("boolean", cells.truths, np.nan),
             ("date", cells.dates, np.datetime64("NaT", "us")),
+            ("number", partial(cells.measures, decimal=self.decimal), np.nan),
         )
         for kind, read, gap in kinds:
             found = read(present)
             if found is not None:
                 dtype = "M8[us]" if kind == "date" else np.float64
                 values = [gap if value is None else found[value] for value in self.values]
-                return Column(kind, np.array(values, dtype=dtype))
+                unit = cells.unit(present) if kind == "number" else ""
+                return Column(kind, np.array(values, dtype=dtype), unit=unit)
         return self
 
     def as_kind(self, kind: Raw, where: str) -> Column:
