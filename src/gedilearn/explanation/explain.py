@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -40,14 +40,16 @@ def explain(
     probabilities: np.ndarray,
     log_density: np.ndarray,
     trust: np.ndarray | None = None,
+    dates: Collection[int] = (),
 ) -> Explanation:
     """Profiles of the clusters of x: (n, d) in the data's units, or images (n, c, h, w).
 
     labels, log_density: (n,); probabilities: p(y|x), (n, clusters). `names` are the columns'.
     trust: (n,), how far to trust the cluster of each row, where that is known
+    dates: places of the columns that are dates, in days since 1970
     """
     c = probabilities.shape[1]
-    columns = numeric(x, names)
+    columns = numeric(x, names, dates)
     compared = Compared([()] * c, np.zeros(0))
     alone: list[Alone] = []
     if columns is not None and c > 1:
@@ -59,6 +61,7 @@ def explain(
     return Explanation(
         n_samples=len(labels),
         columns=tuple(columns.names) if columns else (),
+        dates=tuple(columns.names[j] for j in sorted(dates)) if columns else (),
         clusters=clusters,
         outliers=told.rows(np.argsort(log_density, kind="stable")[:MOST_OUTLIERS], ()),
         alone=tuple(alone),

@@ -54,7 +54,8 @@ class Profile:
         if self.words:
             lines.append(self.words)
         for d in self.differences:
-            lines.append(f"  {d.column}: mean {d.mean:,.5g}, others {d.others:,.5g}; {_effect(d)}")
+            mean = d.shown(d.mean) if d.kind == "share" else f"mean {d.shown(d.mean)}"
+            lines.append(f"  {d.column}: {mean}, others {d.shown(d.others)}; {_effect(d)}")
         lines.append(f"typical: {_numbers(self.typical)}")
         lines.append(f"least certain: {', '.join(map(_doubt, self.doubtful))}")
         lines.append(f"unusual: {_numbers(self.outliers)}")
@@ -94,6 +95,7 @@ class Explanation:
     probabilities: Histogram  # of each row's cluster
     log_densities: Histogram
     trusts: Histogram = Histogram((), ())
+    dates: tuple[str, ...] = ()  # columns whose values are days since 1970
 
     @property
     def rows(self) -> list[int]:
@@ -134,7 +136,10 @@ class Explanation:
 def _effect(difference: Difference) -> str:
     if math.isinf(difference.effect):
         return "without any overlap"
-    return f"effect {difference.effect:+.2f}, spread {difference.spread:.2g} times the others'"
+    effect = f"effect {difference.effect:+.2f}"
+    if difference.kind == "share":  # which says how it spreads
+        return effect
+    return f"{effect}, spread {difference.spread:.2g} times the others'"
 
 
 def _numbers(rows: tuple[Row, ...]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
 from gedilearn.explanation import Explanation
+from gedilearn.explanation.columns import day
 from gedilearn.report import charts
 from gedilearn.report.markup import percent, text
 from gedilearn.report.pictures import MOST_ON_SHEET, Pictures
@@ -228,7 +229,9 @@ class Maps:
         if preview.points.ndim == 2:
             shown = self._told_columns()
             told["names"] = [self.names[j] for j in shown]
-            told["values"] = [[_brief(v) for v in self.points[:, j]] for j in shown]
+            dates = self.explanation.dates if self.explanation else ()
+            say = {j: day if self.names[j] in dates else _brief for j in shown}
+            told["values"] = [[say[j](v) for v in self.points[:, j]] for j in shown]
         else:
             some = np.flatnonzero(np.isin(self.order, evenly_spaced(len(rows), MOST_ON_SHEET)))
             images = preview.points[self.order[some]]
