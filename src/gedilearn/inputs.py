@@ -82,6 +82,11 @@ class Inputs(Arguments):
         columns = getattr(self, "columns_", None)
         return self.feature_names() if columns is None else columns.names
 
+    def date_places(self) -> list[int]:
+        """Which of the columns that the network sees are dates."""
+        columns = getattr(self, "columns_", None)
+        return [] if columns is None else columns.dates
+
     def prepare(self, X: Any) -> Tensor:
         """New data in the network's units, checked."""
         check_is_fitted(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +234,67 @@ def test_labels_of_text_are_set_aside(here):
     table["kind"] = ["", *["a"] * 399]
     messy.write(table, Path("u.csv"))
     assert "row 0" in gedi("fit", "u.csv", "-k", 3, *SHORT, *options, code=2).stderr
+
+
+def rewritten(source: Path, target: str, separator: str, encoding: str = "cp1252") -> Path:
+    """The same table with another separator, decimal commas and other bytes."""
+    with source.open(newline="") as file:
+        rows = list(csv.reader(file))
+    with open(target, "w", newline="", encoding=encoding) as file:
+        writer = csv.writer(file, delimiter=separator)
+        for row in rows:
+            writer.writerow([re.sub(r"^(-?\d+)\.(\d+)$", r"\1,\2", text) for text in row])
+    return Path(target)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_model_fitted_on_commas_predicts_on_semicolons_and_tabs_and_the_reverse(
+    folder, here, separator
+):
+    expected = gedi("predict", folder / "run", folder / "new.csv").stdout
+    new = rewritten(folder / "new.csv", "new.csv", separator)
+    result = gedi("predict", folder / "run", new)
+    assert result.stdout == expected
+    name = {";": "semicolons", "\t": "tabs"}[separator]
+    assert result.stderr.splitlines() == [f"new.csv: separated by {name}, decimal commas"]
+    people = rewritten(folder / "people.csv", "people.csv", separator)
+    said = gedi("fit", people, "-k", 3, "--out", "run", *SHORT).stderr.splitlines()[0]
+    assert said.endswith(f"13 columns are used; separated by {name}, decimal commas")
+    assert Path("run/labels.csv").read_text() == (folder / "run/labels.csv").read_text()
+    assert gedi("predict", "run", folder / "new.csv").stdout == expected
+
+
+def test_numbers_alone_are_read_and_predicted_in_another_dialect(here):
+    x = np.random.default_rng(0).normal(size=(60, 2)).round(3)
+    pd.DataFrame(x, columns=["a", "b"]).to_csv("x.csv", index=False)
+    pd.DataFrame(x, columns=["a", "b"]).to_csv("y.csv", index=False, sep=";", decimal=",")
+    gedi("fit", "x.csv", "-k", 2, "--out", "x", *SHORT)
+    said = gedi("fit", "y.csv", "-k", 2, "--out", "y", *SHORT).stderr
+    assert said.startswith("y.csv: separated by semicolons, decimal commas\n")
+    assert Path("x/labels.csv").read_text() == Path("y/labels.csv").read_text()
+    assert gedi("predict", "x", "y.csv").stdout == gedi("predict", "y", "x.csv").stdout
+
+
+def test_marks_that_were_asked_for_are_kept_with_the_run(here):
+    rng = np.random.default_rng(0)
+    rows = [f"{a}.{b};{c}" for a, b, c in rng.integers(100, 999, size=(60, 3))]
+    Path("x.csv").write_text("\n".join(["a;b", *rows]) + "\n")
+    refused = gedi("fit", "x.csv", "-k", 2, "--out", "run", *SHORT, code=2).stderr
+    assert "--decimal point or --decimal comma" in refused and len(refused.splitlines()) == 1
+    gedi("fit", "x.csv", "-k", 2, "--out", "run", *SHORT, "--decimal", "comma")
+    data = yaml.safe_load(Path("run/config.yaml").read_text())["data"]
+    assert data["decimal"] == "," and "separator" not in data
+    gedi("evaluate", "run", "--samples", 0, "--probe", "none")
+    gedi("predict", "run", "x.csv", code=2)
+    found = rows_of(gedi("predict", "run", "x.csv", "--decimal", "comma").stdout)
+    labels = rows_of(Path("run/labels.csv").read_text())
+    assert [row["cluster"] for row in found] == [row["cluster"] for row in labels]
+    for command in (["score"], ["diagnose"], ["explain"]):
+        gedi(*command, "run", "x.csv", "--decimal", ",", "--separator", ";")
+    gedi("evaluate", "run", "--test", "x.csv", "--decimal", ",", "--samples", 0, "--probe", "none")
+    assert "for DATA" in gedi("diagnose", "run", "--decimal", ",", code=2).stderr
+    wrong = gedi("fit", "x.csv", "-k", 2, "--separator", ":", *SHORT, code=2).stderr
+    assert "--separator ':': give one of" in wrong
 
 
 def best_of_k_means(table: messy.Cells, y: np.ndarray, model: GEDI) -> float:

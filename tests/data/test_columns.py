@@ -90,6 +90,53 @@ def test_dates_are_those_of_the_calendar(words, days):
     assert text(words).typed().numbers().tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "values", "unit"),
+    [
+        (["$1,200.50", "-$3", None], [1200.5, -3], "$"),
+        (["12.5%", "7 %"], [12.5, 7], "%"),
+        (["12 kg", "0.5kg"], [12, 0.5], "kg"),
+        (["EUR 5", "6 EUR"], [5, 6], "EUR"),
+        (["-3 \u00b0C", "4\u00b0C"], [-3, 4], "\u00b0C"),
+        (["1", "2"], [1, 2], ""),
+    ],
+)
+def test_numbers_may_have_a_unit(words, values, unit):
+    column = text(words).typed()
+    assert (column.kind, column.unit) == ("number", unit)
+    assert column.values[: len(values)].tolist() == values
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["$1", "\u20ac2"],
+        ["1 kg", "2 lb"],
+        ["1 kg", "2"],
+        ["C100", "C200"],
+        ["Q1", "Q2"],
+        ["5-6", "7-8"],
+    ],
+)
+def test_cells_of_different_units_and_names_with_numbers_are_text(words):
+    assert text(words).typed().kind == "text"
+
+
+def test_a_model_takes_the_unit_that_it_knows_or_none():
+    table = Table.of(
+        {"pay": text([f"${100 + n}.5" for n in range(30)]), "b": text(["x", "y"] * 15)}
+    )
+    columns = Columns.fit(table, Options())
+    assert columns.lines()[0] == "number: pay (in $)"
+    columns = Columns.from_json(columns.to_json())
+    points = columns.transform(table)
+    plain = Table.of({"pay": text([f"{100 + n}.5" for n in range(30)]), "b": table.columns[1]})
+    assert (columns.transform(plain) == points).all()
+    other = Table.of({"pay": text(["\u20ac100"] * 30), "b": table.columns[1]})
+    with pytest.raises(InputError, match=r"'pay': in \u20ac, but those of the fit were in \$"):
+        columns.transform(other)
+
+
 def test_a_time_zone_is_taken_off_a_date():
     shifted = text(["2024-03-01T12:30:15.25+02:00"]).typed().values[0]
     assert shifted == np.datetime64("2024-03-01T10:30:15.25", "us")

@@ -143,3 +143,18 @@ def test_the_only_column_is_no_finding():
     table = numeric(x, None)
     labels = (x[:, 0] > 9).astype(int)
     assert reproducing(table, labels, compare(table, labels, 2).explained) == []
+
+
+def test_dates_are_earlier_or_later_and_shown_as_days_and_shares_in_percent():
+    from datetime import date
+
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 50)
+    first = date(2024, 3, 1).toordinal() - date(1970, 1, 1).toordinal()
+    x = np.c_[first + 100 * labels + rng.normal(size=100), (rng.random(100) < 0.2) | (labels == 1)]
+    found = compare(numeric(x, ["joined", "smoker"], dates=[0]), labels, 2).differences[1]
+    assert [d.words for d in found] == ["much later joined", "always smoker"]
+    joined, smoker = found
+    assert joined.kind == "date" and joined.shown(first + 0.9) == "2024-03-01"
+    assert smoker.kind == "share" and smoker.shown(smoker.mean) == "100%"
+    assert smoker.shown(smoker.others) == f"{x[:50, 1].mean():.0%}"

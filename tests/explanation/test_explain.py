@@ -197,6 +197,20 @@ def test_a_run_keeps_its_profiles_and_the_rows_that_they_name(run, frame):
     np.testing.assert_allclose(preview["probability"], model.predict_proba(frame).max(1))
     np.testing.assert_allclose(preview["features"], model.transform(frame), rtol=1e-6)
     np.testing.assert_allclose(preview["log_density"], model.score_samples(frame))
+    np.testing.assert_array_equal(preview["trust"], model.trust_)
+    named = [row for profile in kept.clusters for row in (*profile.typical, *profile.doubtful)]
+    assert [row.trust for row in named] == model.trust_[[row.row for row in named]].tolist()
+    counts = np.histogram(model.trust_, np.linspace(0, 1, 31))[0]
+    assert list(kept.trusts.counts) == counts.tolist()
+
+
+def test_rows_that_no_fit_has_seen_have_no_trust(explained):
+    found, _ = explained
+    assert found.trusts.counts == ()
+    assert all(row.trust is None for row in found.outliers)
+    content = plain(found.to_json())
+    earlier = {name: value for name, value in content.items() if name != "trusts"}
+    assert Explanation.from_json(json.loads(json.dumps(earlier))) == found
 
 
 def test_of_many_rows_even_ones_and_the_named_ones_are_kept(tmp_path):

@@ -152,6 +152,7 @@ def test_pointing_at_a_point_tells_of_its_row_on_every_map(browser: Any, pages: 
         words = box.inner_text()
         near = [i for i, row in enumerate(told["row"]) if f"Row {row}, cluster 1" in words]
         assert near and told["cluster"][near[0]] == 1 and abs(near[0] - index) < 40
+        assert f"trust {told['trust'][near[0]]:.4g}" in words
         assert "probability" in words and "log p(x)" in words and "<img src=x" in words
         assert page.locator(".ring:visible").count() == 2
         page.mouse.move(1, 1)

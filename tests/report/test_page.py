@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
@@ -275,6 +276,41 @@ def test_a_card_says_what_the_profile_says(run: Path) -> None:
                 assert any(line[:2] == [name, str(row["row"])] for line in parsed.rows)
 
 
+def test_trust_stands_beside_the_probability_where_a_run_has_it(run: Path) -> None:
+    file, preview = run / "profile.json", run / "preview.safetensors"
+    profile, tensors = json.loads(file.read_text()), load_file(preview)
+    cluster = profile["clusters"][0]
+    cluster["doubtful"][0]["trust"] = 0.12345
+    for row in (*cluster["typical"], *cluster["doubtful"][1:], *cluster["outliers"]):
+        row["trust"] = 0.75
+    profile["trusts"] = {"edges": [0, 0.5, 1], "counts": [15, 45], "below": 0}
+    file.write_text(json.dumps(profile))
+    n = len(tensors["labels"])
+    save_file(tensors | {"trust": torch.linspace(0, 1, n, dtype=torch.float64)}, preview)
+    html = write_report(run).read_text()
+    parsed, row = Parsed(html), cluster["doubtful"][0]["row"]
+    line = next(r for r in parsed.rows if r[:2] == ["least certain", str(row)])
+    assert line[3] == "0.12"
+    assert "25% of the rows are below 0.5" in parsed.text
+    points = re.search(r'id="points">(.*?)</script>', html, re.S)
+    told = json.loads(points[1])
+    expected = tensors["rows"].double() / (n - 1)
+    assert told["trust"] == pytest.approx(expected[told["row"]].tolist(), rel=1e-3)
+
+
+def test_a_page_without_trust_does_not_speak_of_it(run: Path) -> None:
+    file, preview = run / "profile.json", run / "preview.safetensors"
+    text = re.sub(r'"trust": [-\d.e]+', '"trust": null', file.read_text())
+    empty = {"edges": [], "counts": [], "below": 0}
+    file.write_text(json.dumps(json.loads(text) | {"trusts": empty}))
+    tensors = load_file(preview)
+    tensors.pop("trust", None)
+    save_file(tensors, preview)
+    html = write_report(run).read_text()
+    assert "How far to trust a row" not in html and '"trust"' not in html
+    assert not any("trust" in row for row in Parsed(html).rows)
+
+
 def test_warnings_of_the_profile_stand_with_the_verdict(run: Path) -> None:
     file = run / "profile.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"warnings": ["one column alone"]}))
@@ -314,6 +350,7 @@ def test_damage_is_named_in_one_line(run: Path, file: str, content: str) -> None
         ("rows", lambda t: t + 1000),
         ("rows", lambda t: t[:-1].clone()),
         ("log_density", lambda t: t[:, None].clone()),
+        ("trust", lambda t: t[:-1].clone()),
         ("features", lambda t: t[:-1].clone()),
         ("labels", lambda t: t + 3),
         ("points", lambda t: t[:, :2].clone()),

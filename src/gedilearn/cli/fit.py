@@ -24,11 +24,13 @@ from gedilearn.cli.output import Screen, write_columns
 from gedilearn.cli.table_options import (
     Categorical,
     Columns,
+    Decimal,
     Drop,
     IdColumn,
     Impute,
     KeepColumns,
     Numeric,
+    Separator,
     table_settings,
 )
 from gedilearn.errors import InputError
@@ -93,6 +95,8 @@ def fit(
     categorical: Categorical = None,
     numeric: Numeric = None,
     impute: Impute = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     keep_columns: KeepColumns = False,
     size: Size = None,
     skip_broken: SkipBroken = False,
@@ -104,12 +108,14 @@ def fit(
     Trains a network and writes a run directory. It holds the model, the cluster of each row
     (labels.csv), the settings, and all that gedi resume needs to continue after an interruption.
     The columns of a table may be numbers, dates, truth values, categories and IDs, with missing
-    cells; what each was taken for is said. docs/tables.md has the rules.
+    cells; what each was taken for is said. Cells may be separated by semicolons or tabs, numbers
+    have decimal commas. docs/tables.md has the rules.
 
     \b
     gedi fit moons --clusters 2
     gedi fit iris.csv -k 3 --label-column species --out runs/iris
     gedi fit customers.csv -k 4 --drop notes --categorical zip --id-column customer
+    gedi fit kunden.csv -k 4 --separator semicolon --decimal comma
     gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
@@ -119,6 +125,7 @@ def fit(
         read_typed,
         resume_command,
         run_folder,
+        text_options,
     )
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import assign, checked, resolve
@@ -144,12 +151,13 @@ def fit(
     ).items():
         assign(values, name, value)
     screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
+    text = text_options(separator, decimal)
     checked(values)
     if out is not None and is_first_process():
         RunDirectory(out).refuse_used()
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, typed = read_typed(data, screen, values, label_column, **images)
+        rows, typed = read_typed(data, screen, values, label_column, text, **images)
         loading_torch(progress)
         from gedilearn.estimator import GEDI
 
@@ -160,7 +168,7 @@ def fit(
             run_folder(out, rows.name, processes) as run,
             interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config),
         ):
-            described = describe(data, label_column, images, rows, typed is not None)
+            described = describe(data, label_column, text, images, rows, typed is not None)
             model.fit_run(rows.x, run, described, progress)
             _write_labels(model, rows, run, progress, keep_columns)
     _show(model, rows.y, run, screen)

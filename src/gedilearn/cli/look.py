@@ -8,6 +8,7 @@ import typer
 
 from gedilearn.cli.app import AsJson, Quiet, Run, RunFolder, Size, SkipBroken, app
 from gedilearn.cli.output import Screen
+from gedilearn.cli.table_options import Decimal, Separator
 
 
 @app.command()
@@ -19,6 +20,8 @@ def explain(
     ] = None,
     size: Size = None,
     skip_broken: SkipBroken = False,
+    separator: Separator = None,
+    decimal: Decimal = None,
     as_json: AsJson = False,
 ) -> None:
     """Say why each cluster is one.
@@ -35,15 +38,20 @@ def explain(
     from gedilearn.training.config import read_config
     from gedilearn.training.run_directory import RunDirectory
 
-    screen, files = Screen(as_json), RunDirectory(run)
-    if run.is_dir() and files.profile.exists() and data is None and not (size or skip_broken):
+    screen, files, marks = Screen(as_json), RunDirectory(run), separator or decimal
+    if (
+        run.is_dir()
+        and files.profile.exists()
+        and data is None
+        and not (size or skip_broken or marks)
+    ):
         read_config(run)  # or it is no run directory
         found = read_profile(files)
     else:
         from gedilearn.cli.runs import Fitted
 
         fitted = Fitted.open(run)
-        x = fitted.read(data, size, skip_broken, screen).x
+        x = fitted.read(data, size, skip_broken, screen, separator, decimal).x
         found = fitted.model.explain(x, fitted.columns)
     screen.words(found.to_json(), str(found))
 

@@ -13,10 +13,12 @@ from gedilearn.cli.output import Result, Screen, check_out, new_files, print_lis
 from gedilearn.cli.table_options import (
     Categorical,
     Columns,
+    Decimal,
     Drop,
     IdColumn,
     Impute,
     Numeric,
+    Separator,
     table_settings,
 )
 from gedilearn.errors import InputError
@@ -42,6 +44,8 @@ def choose(
     categorical: Categorical = None,
     numeric: Numeric = None,
     impute: Impute = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     size: Size = None,
     skip_broken: SkipBroken = False,
     as_json: AsJson = False,
@@ -57,9 +61,10 @@ def choose(
     gedi choose points.csv
     gedi choose points.csv --max 6 --out choice
     """
-    from gedilearn.cli.reading import image_options, read_points
+    from gedilearn.cli.reading import image_options, read_points, text_options
 
     screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
+    text = text_options(separator, decimal)
     if most < 2:
         raise InputError(f"--max {most}: clustering needs at least 2")
     files = new_files(out, "choose.json", "choose.png")
@@ -73,7 +78,7 @@ def choose(
 
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        x, settings = read_points(data, screen, given, **images)
+        x, settings = read_points(data, screen, given, text, **images)
         loading_torch(progress)
         from gedilearn.selection import choose_n_clusters
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gedilearn.cli.output import Screen
 from gedilearn.cli.rows import Rows
 from gedilearn.data.dataset import Dataset
+from gedilearn.data.dialects import DECIMALS, SEPARATORS, mark
 from gedilearn.data.image_folder import SkippedImages
 from gedilearn.data.load import is_folder, is_name, is_table, load, load_table
 from gedilearn.data.table import Table
@@ -43,6 +44,13 @@ def image_options(size: str | None, skip_broken: bool) -> dict[str, Any]:
     return {"size": sides, "broken": "skip" if skip_broken else "refuse"}
 
 
+def text_options(separator: str | None, decimal: str | None) -> dict[str, Any]:
+    """For `load`, from --separator and --decimal."""
+    given = {"separator": separator, "decimal": decimal}
+    known = {"separator": SEPARATORS, "decimal": DECIMALS}
+    return {name: mark(text, known[name], name) for name, text in given.items() if text is not None}
+
+
 def image_options_of_run(config: Config | None, data: str) -> dict[str, Any]:
     """For `load`: as the folder of a run was read, if `data` is a folder."""
     if not is_folder(data) or config is None:
@@ -67,24 +75,32 @@ def read_rows(
     *,
     label_column: str | None = None,
     as_text: bool = False,
+    text: dict[str, Any],
     **images: Any,
 ) -> Rows:
     """Data for a fit: a table with columns of any type, or whatever else `load` reads."""
     if not is_table(data) or images.get("size") or images.get("broken", "refuse") != "refuse":
-        return Rows.of(read(data, screen, label_column=label_column, **images))
+        return Rows.of(read(data, screen, label_column=label_column, **images, **text))
     expected = (label_column,) if label_column else ()
-    return Rows.of_table(data, load_table(data, expected=expected, as_text=as_text), label_column)
+    table = load_table(data, expected=expected, as_text=as_text, **text)
+    return Rows.of_table(data, table, label_column)
 
 
 def read_typed(
-    data: str, screen: Screen, values: dict[str, Any], label_column: str | None, **images: Any
+    data: str,
+    screen: Screen,
+    values: dict[str, Any],
+    label_column: str | None,
+    text: dict[str, Any],
+    **images: Any,
 ) -> tuple[Rows, Columns | None]:
     """Data for a fit with nested settings, and how its columns become points, if they must.
 
-    What the columns of a table were taken for is said on stderr.
+    How the table is written and what its columns were taken for is said on stderr.
+    text: see `text_options`
     """
     asked = bool(values.get("table"))
-    rows = read_rows(data, screen, label_column=label_column, as_text=asked, **images)
+    rows = read_rows(data, screen, label_column=label_column, as_text=asked, text=text, **images)
     if not isinstance(rows.x, Table):
         if asked:
             raise InputError(f"{data}: columns are chosen of tables, {', '.join(TABLE_SUFFIXES)}")
@@ -93,21 +109,29 @@ def read_typed(
 
     columns = Columns.of(rows.x, checked(values).table, data)
     if columns is None:
+        tell_dialect(rows, screen)
         return rows, None
     n_used, n_all = len(columns.used), len(columns.all)
-    screen.message(f"{data}: {len(rows.x)} rows, {n_used} of {n_all} columns are used")
+    written = f"; {rows.dialect}" if rows.dialect else ""
+    screen.message(f"{data}: {len(rows.x)} rows, {n_used} of {n_all} columns are used{written}")
     for line in columns.lines():
         screen.message(f"  {line}")
     if columns.ids and not asked:  # digits that a number would not keep
-        rows = read_rows(data, screen, label_column=label_column, as_text=True)
+        rows = read_rows(data, screen, label_column=label_column, as_text=True, text=text)
     return rows, columns
 
 
+def tell_dialect(rows: Rows, screen: Screen) -> None:
+    """How a table is written, on stderr, where that is not as usual."""
+    if rows.dialect:
+        screen.message(f"{rows.source}: {rows.dialect}")
+
+
 def read_points(
-    data: str, screen: Screen, given: dict[str, Any], **images: Any
+    data: str, screen: Screen, given: dict[str, Any], text: dict[str, Any], **images: Any
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Data as an array, and the settings to fit it with: rows of a table are scaled already."""
-    rows, columns = read_typed(data, screen, nested(given), None, **images)
+    rows, columns = read_typed(data, screen, nested(given), None, text, **images)
     if columns is None:
         return rows.x.matrix() if isinstance(rows.x, Table) else rows.x, {}
     points = columns.transform(rows.x, data)
@@ -115,7 +139,12 @@ def read_points(
 
 
 def describe(
-    data: str, label_column: str | None, images: dict[str, Any], rows: Rows, encoded: bool
+    data: str,
+    label_column: str | None,
+    text: dict[str, Any],
+    images: dict[str, Any],
+    rows: Rows,
+    encoded: bool,
 ) -> dict[str, Any]:
     """What a config says of its data, so that `load_source` finds and reads it again."""
     names = list(rows.columns or ())
@@ -125,6 +154,7 @@ def describe(
         "label_column": label_column,
         "columns": names if names and not encoded and len(set(names)) == len(names) else None,
     }
+    described |= text
     if encoded:
         described["table"] = names
     if is_folder(data):
@@ -150,12 +180,15 @@ def load_source(
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
     options = image_options_of_run(config, source)
     label = described.label_column if described else None
+    text: dict[str, Any] = {}
+    if described and is_table(source):
+        text = text_options(described.separator, described.decimal)
     if described and described.table and is_table(source):
-        table = load_table(source, expected=described.table, as_text=True)
+        table = load_table(source, expected=described.table, as_text=True, **text)
         rows = Rows.of_table(source, table, label)
         return replace(rows, x=rows.x.select(described.table, source))
     columns = columns or (described.columns if described else None)
-    return Rows.of(read(source, screen, **options, label_column=label, columns=columns))
+    return Rows.of(read(source, screen, **options, **text, label_column=label, columns=columns))
 
 
 def lasting(data: str) -> str:

@@ -34,6 +34,7 @@ class Rows:
     x: an array or a table, as `GEDI` takes it; y: labels, if there are any
     columns: names, if there are any; whole: the table with all its columns
     numbers: of the rows in the source; paths: of images in a folder
+    dialect: how a table of text is written, in words, where that is not as usual
     """
 
     name: str
@@ -44,6 +45,7 @@ class Rows:
     numbers: np.ndarray
     whole: Table | None = None
     paths: tuple[str, ...] | None = None
+    dialect: str = ""
 
     @classmethod
     def of(cls, data: Dataset) -> Rows:
@@ -53,7 +55,17 @@ class Rows:
         if data.x.ndim == 2:
             names = data.columns or tuple(f"x{k + 1}" for k in range(data.x.shape[1]))
             whole = Table(names, tuple(Column("number", column) for column in data.x.T))
-        return cls(data.name, data.source, data.x, data.y, data.columns, numbers, whole, data.paths)
+        return cls(
+            data.name,
+            data.source,
+            data.x,
+            data.y,
+            data.columns,
+            numbers,
+            whole,
+            data.paths,
+            data.dialect,
+        )
 
     @classmethod
     def of_table(cls, source: str, table: Table, label: str | None) -> Rows:
@@ -65,7 +77,8 @@ class Rows:
             if not rest.names:
                 raise InputError(f"{path}: zero columns beside the labels; give at least one")
         names = rest.names if rest.named else None
-        return cls(path.stem, source, rest, y, names, np.arange(len(table)), table)
+        numbers, how = np.arange(len(table)), table.dialect
+        return cls(path.stem, source, rest, y, names, numbers, table, dialect=how)
 
     def results(
         self, model: GEDI, found: dict[str, Any], keep: bool = False, typed: bool = False

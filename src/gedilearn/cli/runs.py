@@ -14,6 +14,8 @@ from gedilearn.cli.reading import (
     load_source,
     read,
     resume_command,
+    tell_dialect,
+    text_options,
 )
 from gedilearn.cli.rows import Rows
 from gedilearn.data.arrays import as_numbers
@@ -70,22 +72,32 @@ class Fitted:
         """The shape of a point."""
         return self.model.point_shape_
 
-    def read(self, data: str | None, size: str | None, skip_broken: bool, screen: Screen) -> Rows:
+    def read(
+        self,
+        data: str | None,
+        size: str | None,
+        skip_broken: bool,
+        screen: Screen,
+        separator: str | None = None,
+        decimal: str | None = None,
+    ) -> Rows:
         """New data for the model, or the data of the fit.
 
         Columns are those of the fit, found by their names. Images of a folder are resized as they
-        were for the fit, unless `size` says otherwise.
+        were for the fit, unless `size` says otherwise. A text is read as it looks, whatever that of
+        the fit looked like, unless `separator` and `decimal` say otherwise.
         """
-        options = image_options(size, skip_broken)
+        options, text = image_options(size, skip_broken), text_options(separator, decimal)
         if data is None:
-            if self.config and (size is not None or skip_broken):
+            if self.config and (size is not None or skip_broken or text):
                 raise InputError(
-                    "--size and --skip-broken are for DATA: give it, or leave them out"
+                    "--size, --skip-broken, --separator and --decimal are for DATA: give it, or "
+                    "leave them out"
                 )
             return load_source(self.path, self.config, None, "give DATA", screen)
         if size is None:
             options["size"] = image_options_of_run(self.config, data).get("size")
-        rows = self._read(data, screen, **options)
+        rows = self._read(data, screen, text, **options)
         given = rows.x.shape[1:]
         if is_folder(data) and len(self.shape) == 3 and self.shape[1:] != given[1:]:
             sides = f"{self.shape[2]}x{self.shape[1]}"
@@ -95,14 +107,26 @@ class Fitted:
             )
         return rows
 
-    def _read(self, data: str, screen: Screen, label: str | None = None, **options: Any) -> Rows:
-        """Any data, its columns those of the fit."""
+    def _read(
+        self,
+        data: str,
+        screen: Screen,
+        text: dict[str, Any],
+        label: str | None = None,
+        **options: Any,
+    ) -> Rows:
+        """Any data, its columns those of the fit; how a text is written is said."""
         columns = self.model.columns_
         if columns is None or not is_table(data) or options.get("size"):
+            options |= text
             dataset = read(data, screen, **options, columns=self.columns, label_column=label)
-            return Rows.of(dataset)
-        names = [each.name for each in columns.used]
-        return Rows.of_table(data, load_table(data, expected=names, as_text=True), label)
+            rows = Rows.of(dataset)
+        else:
+            names = [each.name for each in columns.used]
+            table = load_table(data, expected=names, as_text=True, **text)
+            rows = Rows.of_table(data, table, label)
+        tell_dialect(rows, screen)
+        return rows
 
     def columns_of(self, points: Any) -> dict[str, Any]:
         """Vectors, or rows of a table, column by column."""
@@ -141,7 +165,12 @@ class Fitted:
         return found
 
     def read_test(
-        self, trained: Dataset | None, train: str | None, test: str | None, screen: Screen
+        self,
+        trained: Dataset | None,
+        train: str | None,
+        test: str | None,
+        screen: Screen,
+        text: dict[str, Any],
     ) -> Dataset:
         """What was asked for, the test images of a fetched set, or else the training data."""
         described = self.config.data if self.config else None
@@ -153,17 +182,17 @@ class Fitted:
         options = image_options_of_run(self.config, test)
         label = described.label_column if described else None
         try:
-            return self.points(self._read(test, screen, label, **options))
+            return self.points(self._read(test, screen, text, label, **options))
         except InputError:
             if label is None:
                 raise
         # New points need not have labels.
-        return self.points(self._read(test, screen, **options))
+        return self.points(self._read(test, screen, text, **options))
 
-    def read_outside(self, data: str, screen: Screen) -> Dataset:
+    def read_outside(self, data: str, screen: Screen, text: dict[str, Any]) -> Dataset:
         """Other data; images of a folder with sizes of their own are read in the model's size."""
         try:
-            return self.points(self._read(data, screen))
+            return self.points(self._read(data, screen, text if is_table(data) else {}))
         except InputError:
             if not is_folder(data) or len(self.shape) != 3:
                 raise

@@ -46,6 +46,20 @@ Impute = Annotated[
         metavar="[median|mean|most_frequent]", help="What missing numbers and dates become."
     ),
 ]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[comma|semicolon|tab|bar]",
+        help="What stands between the cells of a .csv or .tsv file; found out if not given.",
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[point|comma]",
+        help="The decimal mark of the numbers in a .csv or .tsv file; found out if not given.",
+    ),
+]
 KeepColumns = Annotated[
     bool,
     typer.Option(

@@ -23,7 +23,7 @@ from gedilearn.cli.app import (
     outside,
 )
 from gedilearn.cli.output import Result, Screen
-from gedilearn.cli.table_options import KeepColumns
+from gedilearn.cli.table_options import Decimal, KeepColumns, Separator
 from gedilearn.errors import InputError
 
 
@@ -47,14 +47,17 @@ def predict(
     keep_columns: KeepColumns = False,
     size: Size = None,
     skip_broken: SkipBroken = False,
+    separator: Separator = None,
+    decimal: Decimal = None,
     as_json: AsJson = False,
 ) -> None:
     """Give each row of DATA its cluster.
 
     Beside the cluster come the number of the row, its ID or the path of its image, the probability
     of that cluster and, where the density was learnt, an outlier score, minus log p(x). Columns are
-    found by their names if the model knows them, in any order. A .npy file holds the clusters
-    alone, or with --proba the matrix of probabilities.
+    found by their names if the model knows them, in any order. A .csv file need not be written as
+    that of the fit was. A .npy file holds the clusters alone, or with --proba the matrix of
+    probabilities.
 
     \b
     gedi predict gedi-runs/points-1 more.csv
@@ -65,7 +68,7 @@ def predict(
     from gedilearn.cli.runs import Fitted
 
     screen, fitted = Screen(as_json), Fitted.open(run)
-    rows, model = fitted.read(data, size, skip_broken, screen), fitted.model
+    rows, model = fitted.read(data, size, skip_broken, screen, separator, decimal), fitted.model
     said = found(model, rows.x)
     told = rows.results(model, {})
     content = {name: values.tolist() for name, values in (told | said).items()}
@@ -93,6 +96,8 @@ def score(
     out: OutFile = None,
     size: Size = None,
     skip_broken: SkipBroken = False,
+    separator: Separator = None,
+    decimal: Decimal = None,
     as_json: AsJson = False,
 ) -> None:
     """Say how typical each row of DATA is, higher for more.
@@ -104,7 +109,7 @@ def score(
     from gedilearn.cli.runs import Fitted
 
     screen, fitted = Screen(as_json), Fitted.open(run)
-    rows = fitted.read(data, size, skip_broken, screen)
+    rows = fitted.read(data, size, skip_broken, screen, separator, decimal)
     scores = fitted.model.score_samples(rows.x, kind.value)
     table = rows.results(fitted.model, {kind.value: scores})
     screen.give(Result(table, scores, {"kind": kind.value, "scores": scores.tolist()}), out)
@@ -163,6 +168,8 @@ def diagnose(
     ] = None,
     size: Size = None,
     skip_broken: SkipBroken = False,
+    separator: Separator = None,
+    decimal: Decimal = None,
     as_json: AsJson = False,
 ) -> None:
     """Say whether a clustering is to be trusted.
@@ -178,7 +185,7 @@ def diagnose(
     screen, fitted = Screen(as_json), Fitted.open(run)
     if "views" in fitted.objects:
         raise InputError(f"{run} was fitted with a function as views: diagnose it in Python")
-    x = fitted.read(data, size, skip_broken, screen).x
+    x = fitted.read(data, size, skip_broken, screen, separator, decimal).x
     diagnosis = fitted.model.diagnose(x)
     rows = [
         (f.name, f"{f.value:.4g}", f"{f.threshold:g}", "yes" if f.ok else "NO", f.words)
@@ -239,6 +246,8 @@ def evaluate(
             "there; RUN/evaluation if not given.",
         ),
     ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -254,18 +263,20 @@ def evaluate(
     gedi evaluate gedi-runs/points-1 --test more.csv --ood others=elsewhere.csv --samples 0
     """
     from gedilearn import evaluation
+    from gedilearn.cli.reading import text_options
     from gedilearn.cli.runs import Fitted
     from gedilearn.training.run_directory import RunDirectory
 
     screen, fitted = Screen(as_json, quiet), Fitted.open(run)
+    text = text_options(separator, decimal)
     out = out or RunDirectory(fitted.file.parent).evaluation
     trained = fitted.read_train(train, test, screen)
-    tested = fitted.read_test(trained, train, test, screen)
+    tested = fitted.read_test(trained, train, test, screen, text)
     result = evaluation.evaluate(
         fitted.model.on_points(),
         trained,
         tested,
-        others=outside(ood, lambda data: fitted.read_outside(data, screen)),
+        others=outside(ood, lambda data: fitted.read_outside(data, screen, text)),
         n_samples=samples,
         steps=steps,
         probe=probe.value,

@@ -18,6 +18,24 @@ _DATE = re.compile(
     r"(?:[T ](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<seconds>\d{2})(?:\.(?P<part>\d{1,9}))?)?"
     r"\s?(?P<zone>Z|[+-]\d{2}:?\d{2})?)?"
 )
+# Numbers whose digits are in groups of three. Between these, blanks (also those of typesetting),
+# apostrophes, or the one of point and comma that is not the decimal mark.
+_GROUPED = {
+    decimal: re.compile(
+        rf"[+-]?[1-9]\d{{0,2}}(?P<mark>[ \u00a0\u2009\u202f'\u2019{other}])\d{{3}}"
+        rf"(?:(?P=mark)\d{{3}})*(?P<rest>[{decimal}]\d*)?"
+    )
+    for decimal, other in ((".", ","), (",", "."))
+}
+# A number with its unit: money before it, or money, a percent sign or a word behind it.
+_MONEY = (
+    r"(?:[A-Z]{0,2}[$\u00a3\u00a5\u20ac\u20b9]|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HUF|INR|JPY|KRW|"
+    r"MXN|NOK|PLN|SEK|TRY|USD|ZAR)"
+)
+_MEASURE = re.compile(
+    rf"(?P<sign>[+-]?)(?P<before>{_MONEY})?\s?(?P<digits>[+-]?\d(?:[\d.,'\u2019\s]*\d)?)\s?"
+    r"(?P<after>[^\W\d_][^\d]{0,9}|[%\u2030\u00b0$\u00a3\u00a5\u20ac\u20b9][^\d]{0,3})?"
+)
 Value = TypeVar("Value")
 
 
@@ -27,19 +45,61 @@ def cell(text: str) -> str | None:
     return None if text in MISSING or text.lower() in ("nan", "-nan") else text
 
 
-def number(text: str) -> float | None:
-    """The value of a cell, NaN when it is missing, None when it is text."""
+def number(text: str, decimal: str = ".") -> float | None:
+    """The value of a cell, NaN when it is missing, None when it is text.
+
+    decimal: the mark before its fraction, '.' or ','
+    """
     text = text.strip()
+    if decimal == "," and "." in text:
+        return _grouped(text, decimal)
     try:
-        return None if "_" in text else float(text or "nan")
+        return None if "_" in text else float(text.replace(decimal, ".") or "nan")
     except ValueError:
+        return _grouped(text, decimal)
+
+
+def bare(text: str) -> tuple[str, str]:
+    """A number without its unit, and the unit: $ 5 and 5 $ have the same. Other text as it is."""
+    match = _MEASURE.fullmatch(text.strip())
+    if match is None or bool(match["before"]) == bool(match["after"]):
+        return text, ""
+    return match["sign"] + match["digits"], (match["before"] or match["after"]).strip()
+
+
+def is_grouped(text: str, decimal: str) -> bool:
+    """Whether the digits of a number are in groups of three."""
+    return _GROUPED[decimal].fullmatch(text.strip()) is not None
+
+
+def _grouped(text: str, decimal: str) -> float | None:
+    match = _GROUPED[decimal].fullmatch(text)
+    if match is None:
         return None
+    fraction = match["rest"] or ""
+    whole = text.removesuffix(fraction).replace(match["mark"], "")
+    return float(whole + fraction.replace(decimal, "."))
 
 
-def numbers(cells: Iterable[str]) -> dict[str, float] | None:
+def numbers(cells: Iterable[str], decimal: str = ".") -> dict[str, float] | None:
     """The numbers of these cells, None if one of them is none."""
-    found = _all(cells, number)
+    found = _all(cells, lambda text: number(text, decimal))
     return None if found is None or any(value != value for value in found.values()) else found
+
+
+def unit(cells: Iterable[str]) -> str:
+    """What all of these cells have beside a number; nothing if they differ."""
+    found = {bare(text)[1] for text in cells}
+    return found.pop() if len(found) == 1 else ""
+
+
+def measures(cells: Iterable[str], decimal: str = ".") -> dict[str, float] | None:
+    """The numbers of cells that have one unit; None if one of them is none, or of another unit."""
+    cells = list(cells)
+    if not unit(cells):
+        return None
+    found = numbers((bare(text)[0] for text in cells), decimal)
+    return None if found is None else {text: found[bare(text)[0]] for text in cells}
 
 
 def truths(cells: Iterable[str]) -> dict[str, float] | None:

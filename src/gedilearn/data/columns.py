@@ -35,6 +35,7 @@ class OneColumn(BaseModel):
     categories: those that have a column of their own; others: whether there is one for all others
     whole: whether all numbers were whole, or all dates without a time of day
     words: for truth values that were text, what false and true were called
+    unit: what stood beside its numbers: $, %, kg
     reason: why it is left out; missing: how many cells were; distinct: how many values there were
     """
 
@@ -47,6 +48,7 @@ class OneColumn(BaseModel):
     others: bool = False
     whole: bool = False
     words: tuple[str, str] | None = None
+    unit: str = ""
     reason: str = ""
     missing: int = 0
     distinct: int = 0
@@ -150,6 +152,12 @@ class Columns:
         """Of the columns of the points."""
         return [name for each in self.used for name in each.names]
 
+    @property
+    def dates(self) -> list[int]:
+        """Which columns of the points are dates, in days since 1970."""
+        kinds = [each.kind for each in self.used for _ in range(each.width)]
+        return [j for j, kind in enumerate(kinds) if kind == "date"]
+
     def lines(self) -> list[str]:
         """What was taken as what, in words: a line for each kind."""
         found = []
@@ -170,6 +178,9 @@ class Columns:
             place = f"{where}: column {each.name!r}"
             column = raw.as_kind(RAW[each.kind], place)
             check_no_infinity(column, place)
+            if column.unit and column.unit != each.unit:
+                fitted = f"in {each.unit}" if each.unit else "without a unit"
+                raise InputError(f"{place}: in {column.unit}, but those of the fit were {fitted}")
             blocks.append(_encoded(each, column))
         fills = [fill for each in self.used for fill in each.fill]
         imputer = SimpleImputer(strategy="mean").fit(np.array([fills]))
@@ -241,6 +252,7 @@ def _fitted(each: Decided, raw: Column, impute: str) -> OneColumn:
     kept = OneColumn(
         name=each.name,
         kind=each.kind,
+        unit=column.unit,
         reason=each.reason,
         missing=int((~present).sum()),
         distinct=len(set(column.values[present].tolist())),
@@ -320,6 +332,8 @@ def _is_sound(each: OneColumn) -> bool:
 
 def _words(each: OneColumn) -> str:
     notes = []
+    if each.unit:
+        notes.append(f"in {each.unit}")
     if each.kind == "category":
         notes.append(f"{each.distinct} values")
     if each.missing:

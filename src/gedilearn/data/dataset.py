@@ -27,6 +27,7 @@ class Dataset:
     source: the path as given, or ``built-in``
     paths, rows: of images in a folder, where each lies in it, and its number among all that are
         there, also those that cannot be read
+    dialect: how a table of text was written, in words, where that is not as usual
     """
 
     name: str
@@ -36,6 +37,7 @@ class Dataset:
     source: str
     paths: tuple[str, ...] | None = None
     rows: np.ndarray | None = None
+    dialect: str = ""
 
     @classmethod
     def checked(

@@ -152,7 +152,9 @@ def _check_few_typos(column: Column, n_distinct: int, where: str) -> None:
     if column.is_category or n_distinct <= MOST_CATEGORIES:
         return
     present = [value for value in column.values if value is not None]
-    strange = [value for value in present if cells.number(value) is None]
+    strange = [
+        value for value in present if cells.number(cells.bare(value)[0], column.decimal) is None
+    ]
     if 2 * len(strange) < len(present):
         row = column.values.tolist().index(strange[0])
         raise InputError(

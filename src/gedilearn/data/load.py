@@ -10,6 +10,7 @@ import numpy as np
 
 from gedilearn.data.arrays import CHANNELS, as_labels, listing
 from gedilearn.data.dataset import Dataset
+from gedilearn.data.dialects import USUAL
 from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published import open_set
@@ -52,6 +53,8 @@ def load(
     columns: Sequence[str] | None = None,
     size: tuple[int, int] | None = None,
     broken: Broken = "refuse",
+    separator: str | None = None,
+    decimal: str | None = None,
 ) -> Dataset:
     """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
 
@@ -64,6 +67,8 @@ def load(
     looked at. Sources without names of columns are taken as they come.
     ``size`` (height, width) is what the images of a folder are resized to; ``broken="skip"`` leaves
     out those that cannot be read, see `image_folder.read_images`.
+    ``separator`` (``","``, ``";"``, ``"tab"``, ``"|"``) and ``decimal`` (``"."``, ``","``) are the
+    marks of a table of text, where they are not to be found out from it.
     """
     if not isinstance(source, str | Path) or not str(source):
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
@@ -76,6 +81,7 @@ def load(
         raise InputError(
             f"{source}: size and broken (--size, --skip-broken) are for folders of images"
         )
+    check_marks(source, separator, decimal)
     if named:
         published = split_of(str(source))
         return open_set(*published) if published else _built_in(str(source))
@@ -84,7 +90,7 @@ def load(
             return read_images(path, size=size, broken=broken)
         _check_file(path)
         if suffix in TABLE_SUFFIXES:
-            return read_table(path, label_column, columns)
+            return read_table(path, label_column, columns, separator, decimal)
         if suffix == ".npy":
             return Dataset.checked(path, read_npy(path))
         if suffix == ".npz":
@@ -98,14 +104,28 @@ def is_table(source: str | Path) -> bool:
     return not is_name(source) and path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
 
 
+def check_marks(source: str | Path, separator: str | None, decimal: str | None) -> None:
+    """Refuse marks of a text for what is none."""
+    if (separator or decimal) and (is_name(source) or as_path(source).suffix.lower() not in USUAL):
+        raise InputError(
+            f"{source}: separator and decimal (--separator, --decimal) are for {', '.join(USUAL)}"
+        )
+
+
 def load_table(
-    source: str | Path, *, expected: Collection[str] = (), as_text: bool = False
+    source: str | Path,
+    *,
+    expected: Collection[str] = (),
+    as_text: bool = False,
+    separator: str | None = None,
+    decimal: str | None = None,
 ) -> Table:
     """A whole table with columns of any type; see `table_files.read_whole`."""
     path = as_path(source)
+    check_marks(source, separator, decimal)
     with reading(path):
         _check_file(path)
-        return read_whole(path, expected, as_text)
+        return read_whole(path, expected, as_text, separator, decimal)
 
 
 def _built_in(name: str) -> Dataset:

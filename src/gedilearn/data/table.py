@@ -7,8 +7,8 @@ one from a file, and `data.columns` makes points of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -29,11 +29,15 @@ class Column:
         microsecond (NaT: missing); text, as objects (None: missing). Others are of no use, and the
         name of their type is all that is known of them.
     is_category: whether the source says that text, whatever it looks like, names categories
+    decimal: the mark by which text that is numbers has its fractions, '.' or ','
+    unit: what stood beside the numbers, if they were text: $, %, kg
     """
 
     kind: Raw
     values: np.ndarray
     is_category: bool = False
+    decimal: str = "."
+    unit: str = ""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -60,16 +64,18 @@ class Column:
         if not present:
             return self
         kinds: tuple[tuple[Raw, Any, Any], ...] = (
-            ("number", cells.numbers, np.nan),
+            ("number", partial(cells.numbers, decimal=self.decimal), np.nan),
             ("boolean", cells.truths, np.nan),
             ("date", cells.dates, np.datetime64("NaT", "us")),
+            ("number", partial(cells.measures, decimal=self.decimal), np.nan),
         )
         for kind, read, gap in kinds:
             found = read(present)
             if found is not None:
                 dtype = "M8[us]" if kind == "date" else np.float64
                 values = [gap if value is None else found[value] for value in self.values]
-                return Column(kind, np.array(values, dtype=dtype))
+                unit = cells.unit(present) if kind == "number" else ""
+                return Column(kind, np.array(values, dtype=dtype), unit=unit)
         return self
 
     def as_kind(self, kind: Raw, where: str) -> Column:
@@ -130,7 +136,7 @@ class Column:
 
     def take(self, rows: np.ndarray) -> Column:
         """Some of the cells."""
-        return Column(self.kind, self.values[rows], self.is_category)
+        return replace(self, values=self.values[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,11 +144,13 @@ class Table:
     """Columns of one length, each with a name of its own.
 
     named: whether the names come from the source
+    dialect: how a file of text was written, in words, where that is not as usual
     """
 
     names: tuple[str, ...]
     columns: tuple[Column, ...]
     named: bool = True
+    dialect: str = ""
 
     @classmethod
     def of(cls, columns: dict[str, Column]) -> Table:
@@ -235,7 +243,8 @@ def check_no_infinity(column: Column, where: str) -> None:
 def _misfit(column: Column, kind: Raw) -> tuple[str, int]:
     """A cell that is not of this kind, and its row."""
     for row, word in enumerate(column.text()):
-        if word is not None and Column("text", np.array([word], object)).typed().kind != kind:
+        cell = Column("text", np.array([word], object), decimal=column.decimal)
+        if word is not None and cell.typed().kind != kind:
             return repr(word[:40]), row
     return "a cell", 0
 

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from gedilearn.data import cells
+from gedilearn.data.decimals import Look, decimals
+from gedilearn.data.dialects import Dialect
 from gedilearn.data.frames import as_table
 from gedilearn.data.table import Column, Table, distinct
 from gedilearn.data.tables import (
-    DELIMITERS,
     Head,
     arrow,
     check_extent,
@@ -29,31 +31,41 @@ _WORD = 120  # bytes that a cell takes which is unlike all others of its column,
 _ROWS = 10_000  # after which the size is looked at
 
 
-def read_whole(path: Path, expected: Collection[str] = (), as_text: bool = False) -> Table:
+def read_whole(
+    path: Path,
+    expected: Collection[str] = (),
+    as_text: bool = False,
+    separator: str | None = None,
+    decimal: str | None = None,
+) -> Table:
     """All columns of a table.
 
     expected: names that, if the first line of a text has them all, make it a header
     as_text: whether cells of text are kept as they were written, 01 as 01
+    separator, decimal: the marks of a text, None: as they look
     """
     if path.suffix.lower() == ".parquet":
         return _of_parquet(path)
-    delimiter = DELIMITERS[path.suffix.lower()]
-    head = read_head(path, delimiter, set(expected))
-    if not as_text and (numbers := plain_numbers(path, delimiter, head)) is not None:
+    dialect = Dialect.of(path, separator, decimal)
+    head = read_head(path, dialect, set(expected))
+    names = head.names or [f"column {k + 1}" for k in range(len(head.first))]
+    marks = {"."}
+    if not as_text and (numbers := plain_numbers(path, dialect, head)) is not None:
         columns = [Column("number", column) for column in numbers.T]
     else:
-        columns = _text_columns(path, delimiter, head)
-    names = head.names or [f"column {k + 1}" for k in range(len(head.first))]
+        columns, looks = _text_columns(path, dialect, head)
+        own, marks = decimals(looks, dialect, names, path)
+        columns = [replace(each, decimal=mark) for each, mark in zip(columns, own, strict=True)]
     named = head.names is not None and len(set(names)) == len(names)
-    return Table(distinct(names), tuple(columns), named)
+    return Table(distinct(names), tuple(columns), named, dialect.words(path, marks))
 
 
-def _text_columns(path: Path, delimiter: str, head: Head) -> list[Column]:
-    """Cell by cell; cells of a column that are alike are one object."""
+def _text_columns(path: Path, dialect: Dialect, head: Head) -> tuple[list[Column], list[Look]]:
+    """Cell by cell, and what they look like; cells of a column that are alike are one object."""
     width, size = len(head.first), 0
     seen: list[dict[str, str | None]] = [{} for _ in range(width)]
     found: list[list[str | None]] = [[] for _ in range(width)]
-    for n, (_, row) in enumerate(rows(path, delimiter, head)):
+    for n, (_, row) in enumerate(rows(path, dialect, head)):
         for known, values, text in zip(seen, found, row, strict=True):
             if text not in known:
                 known[text] = cells.cell(text)
@@ -67,7 +79,7 @@ def _text_columns(path: Path, delimiter: str, head: Head) -> list[Column]:
         column = np.empty(len(values), dtype=object)
         column[:] = values
         columns.append(Column("text", column))
-    return columns
+    return columns, [Look.of(known) for known in seen]
 
 
 def _of_parquet(path: Path) -> Table:

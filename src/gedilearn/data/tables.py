@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import csv
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,15 +18,17 @@ import numpy as np
 from gedilearn.data.arrays import as_labels, listing, row_listing
 from gedilearn.data.cells import number
 from gedilearn.data.dataset import Dataset
+from gedilearn.data.decimals import Look, decimals
+from gedilearn.data.dialects import USUAL, Dialect, is_number, lines, records
 from gedilearn.errors import InputError, closest
 from gedilearn.files import check_file, check_size, most_bytes
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-TABLE_SUFFIXES = (*DELIMITERS, ".parquet")
+TABLE_SUFFIXES = (*USUAL, ".parquet")
 
-# What counts for the limit of `files`: bytes of a cell, of a column (its weights in a network and
-# what is kept of them while training), and the share of the limit that one line of text may have.
-_CELL, _COLUMN, _LINE = 8, 20_000, 1 / 200
+# What counts for the limit of `files`: bytes of a cell, and of a column (its weights in a network
+# and what is kept of them while training).
+_CELL, _COLUMN = 8, 20_000
+_ROWS = 20  # by which the fast way is chosen
 
 
 class Head(NamedTuple):
@@ -40,40 +43,16 @@ class Head(NamedTuple):
         return f"{self.names[index]!r}" if self.names else str(index + 1)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a text, none of which fills the memory."""
-    most = int(most_bytes(_LINE))
-    with path.open(encoding="utf-8-sig", newline="") as handle:
-        number = 0
-        while line := handle.readline(most + 1):
-            number += 1
-            check_size(len(line), f"{path}: line {number}", _LINE)
-            yield line
-
-
-def records(path: Path, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
-    """First line, last line and cells of every record that is not blank."""
-    reader = csv.reader(_lines(path), delimiter=delimiter, strict=True)
-    last = 0
-    try:
-        for cells in reader:
-            start, last = last + 1, reader.line_num
-            if len(cells) > 1 or "".join(cells).strip() or cells == [""]:
-                yield start, last, cells
-    except csv.Error as error:
-        raise InputError(f"{path}: line {last + 1}: {error}; mend the quotes") from error
-
-
-def rows(path: Path, delimiter: str, head: Head) -> Iterator[tuple[int, list[str]]]:
+def rows(path: Path, dialect: Dialect, head: Head) -> Iterator[tuple[int, list[str]]]:
     """First line and cells of every record but the header; all have as many as the first."""
     width = len(head.first)
-    for line, _, cells in records(path, delimiter):
+    for line, _, cells in records(path, dialect):
         if head.names and line == head.line:
             continue
         if len(cells) != width:
             raise InputError(
                 f"{path}: line {line} has {len(cells)} cells, line {head.line} has {width}; "
-                "give every row the same number"
+                "give every row the same number, or name the separator (--separator)"
             )
         yield line, cells
 
@@ -93,7 +72,7 @@ def _is_header(first: Sequence[str], second: Sequence[str], expected: set[str]) 
     if expected and expected <= set(first):
         return True
     filled = [cell for cell in first if cell]
-    if filled and all(number(cell) is None for cell in filled):
+    if filled and not any(map(is_number, filled)):
         return True
     # A data frame without names writes its columns as 0, 1, 2, ...: a header, not a point.
     counting = len(first) > 1 and list(filled) == [str(index) for index in range(len(filled))]
@@ -101,8 +80,8 @@ def _is_header(first: Sequence[str], second: Sequence[str], expected: set[str]) 
     return counting and (len(filled) >= 10 or not all(cell.strip().isdigit() for cell in second))
 
 
-def read_head(path: Path, delimiter: str, expected: set[str]) -> Head:
-    found = records(path, delimiter)
+def read_head(path: Path, dialect: Dialect, expected: set[str]) -> Head:
+    found = records(path, dialect)
     top = next(found, None)
     if top is None:
         raise InputError(f"{path}: the file holds only blank lines; write it again")
@@ -111,13 +90,8 @@ def read_head(path: Path, delimiter: str, expected: set[str]) -> Head:
     below = next(found, None)
     if below is not None:
         is_header = _is_header(first, below[2], expected)
-    elif is_header := all(number(cell) is None for cell in first if cell):
+    elif is_header := not any(is_number(cell) for cell in first if cell):
         raise InputError(f"{path}: zero rows below the header; give at least one")
-    other = next((mark for mark in ";\t|," if mark in first[0] and mark != delimiter), None)
-    if len(first) == 1 and other:
-        raise InputError(
-            f"{path}: separated by {other!r}, not {delimiter!r}; save it with the latter"
-        )
     # A cell takes at least two bytes of text, so that most files need not be counted.
     may_be_large = _CELL * check_file(path) / 2 > most_bytes()
     check_extent(path, len(first), _count_lines(path) if may_be_large else 1)
@@ -173,32 +147,41 @@ def label_index(path: Path, names: Sequence[str], label_column: str) -> int:
     raise InputError(f"{path}: no column is named {label_column!r}; {hint}")
 
 
-def read_table(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
+def read_table(
+    path: Path,
+    label_column: str | None,
+    columns: Sequence[str] | None,
+    separator: str | None = None,
+    decimal: str | None = None,
+) -> Dataset:
     """Numbers in columns; `label_column` becomes y, `columns` (else all others) are the features.
 
-    A file of text may have a header or none.
+    A file of text may have a header or none; separator, decimal: its marks, None: as they look.
     """
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         return _read_parquet(path, label_column, columns)
-    delimiter = DELIMITERS[suffix]
-    head = read_head(path, delimiter, {label_column} if label_column else set(columns or ()))
+    dialect = Dialect.of(path, separator, decimal)
+    head = read_head(path, dialect, {label_column} if label_column else set(columns or ()))
     features, label = _select(path, head.names, head.first, label_column, columns)
     names = tuple(head.names[index] for index in features) if head.names else None
     labels: np.ndarray | list[str]
-    if (table := plain_numbers(path, delimiter, head)) is None:
-        x, labels = _parse_cells(path, delimiter, head, features, label)
+    marks = {"."}
+    if (table := plain_numbers(path, dialect, head)) is None:
+        own, marks = _marks(path, dialect, head, features)
+        x, labels = _parse_cells(path, dialect, head, own, label)
     else:
         x, labels = table[:, features], table[:, label or 0]
     y = None if label is None else as_labels(labels, str(path))
-    return Dataset.checked(path, x, y, names)
+    return replace(Dataset.checked(path, x, y, names), dialect=dialect.words(path, marks))
 
 
-def plain_numbers(path: Path, delimiter: str, head: Head) -> np.ndarray | None:
-    """The fast way, for finite numbers only; None sends everything else to `_parse_cells`."""
-    skip = head.last_line if head.names else 0
+def plain_numbers(path: Path, dialect: Dialect, head: Head) -> np.ndarray | None:
+    """The fast way, for finite numbers with decimal points only; None where it does not do."""
+    if not _has_points(path, dialect):
+        return None
+    skip, text = head.last_line if head.names else 0, lines(path, dialect.encoding)
     try:
-        x = np.loadtxt(_lines(path), delimiter=delimiter, skiprows=skip, comments=None, ndmin=2)
+        x = np.loadtxt(text, delimiter=dialect.separator, skiprows=skip, comments=None, ndmin=2)
     except InputError:
         raise
     except ValueError:
@@ -206,22 +189,49 @@ def plain_numbers(path: Path, delimiter: str, head: Head) -> np.ndarray | None:
     return x if x.shape[1] == len(head.first) and np.isfinite(x).all() else None
 
 
+def _has_points(path: Path, dialect: Dialect) -> bool:
+    """Whether numbers that can be read with decimal points are to be read so.
+
+    If the separator does not say it, a number among the first rows must.
+    """
+    if dialect.decimal is not None or dialect.separator in ",\t":
+        return dialect.decimal != ","
+    found = (cells for _, _, cells in islice(records(path, dialect), _ROWS))
+    return any(Look.of([cell]).marks() == ["."] for cells in found for cell in cells)
+
+
+def _marks(
+    path: Path, dialect: Dialect, head: Head, features: list[int]
+) -> tuple[dict[int, str], set[str]]:
+    """The decimal mark of each feature, and of all where it matters."""
+    looks = {index: Look() for index in features}
+    for _, cells in rows(path, dialect, head):
+        for index, look in looks.items():
+            look.see(cells[index])
+    names = [head.column(index) for index in features]
+    own, all_marks = decimals(list(looks.values()), dialect, names, path)
+    return dict(zip(features, own, strict=True)), all_marks
+
+
 def _parse_cells(
-    path: Path, delimiter: str, head: Head, features: list[int], label: int | None
+    path: Path, dialect: Dialect, head: Head, marks: dict[int, str], label: int | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Cell by cell, so that what is wrong can be named by line and column."""
+    """Cell by cell, so that what is wrong can be named by line and column.
+
+    marks: the decimal mark of each feature
+    """
     numbers, labels = array("d"), []
     good, bad = Counter[int](), Counter[int]()  # cells of each column
     first_bad: tuple[int, int, str] | None = None
     missing = Counter[int]()  # cells of each line
     first_missing = 0  # its column
-    for line, cells in rows(path, delimiter, head):
+    for line, cells in rows(path, dialect, head):
         if label is not None:
             labels.append(cells[label].strip())
             if labels[-1].lower() in ("", "nan"):
                 raise InputError(f"{path}: line {line} has no label in column {head.column(label)}")
-        for index in features:
-            value = number(cells[index])
+        for index, mark in marks.items():
+            value = number(cells[index], mark)
             if value is None:
                 bad[index] += 1
                 first_bad = first_bad or (line, index, cells[index])
@@ -231,7 +241,7 @@ def _parse_cells(
                 first_missing = first_missing if missing else index
                 missing[line] += 1
             numbers.append(np.nan if value is None else value)
-    if text := [head.column(index) for index in features if bad[index] > good[index]]:
+    if text := [head.column(index) for index in marks if bad[index] > good[index]]:
         _refuse_columns(path, text)
     if first_bad:
         line, index, cell = first_bad
@@ -244,7 +254,7 @@ def _parse_cells(
             f"{row_listing(list(missing))} (line numbers in the file), first in column "
             f"{head.column(first_missing)}; drop these rows or fill in the values"
         )
-    return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(features)), labels
+    return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(marks)), labels
 
 
 def _refuse_columns(path: Path, columns: Sequence[str]) -> None:

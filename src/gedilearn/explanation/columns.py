@@ -5,8 +5,9 @@ A column is a name and numbers, `Columns`; how data becomes such is `numeric` al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -23,20 +24,26 @@ MOST_ROWS = 5_000  # rows, when one is sought that alone makes the clusters
 ROUNDING = 1e-10  # in units of a column's spread; what is smaller counts as nothing
 _BLOCK_VALUES = 2**22
 
+Kind = Literal["number", "count", "share", "date"]  # shares: of columns of 0 and 1, so their means
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Names, and numbers (rows, columns) in the data's units."""
+    """Names, and numbers (rows, columns) in the data's units; `dates` are places of columns."""
 
     names: Sequence[str]
     values: np.ndarray
+    dates: Collection[int] = ()
 
 
-def numeric(x: np.ndarray, names: Sequence[str] | None) -> Columns | None:
+def numeric(
+    x: np.ndarray, names: Sequence[str] | None, dates: Collection[int] = ()
+) -> Columns | None:
     """The columns of vectors (n, d), by number where they have no names; None for images."""
     if x.ndim != 2:
         return None
-    return Columns([f"column {j}" for j in range(x.shape[1])] if names is None else names, x)
+    names = [f"column {j}" for j in range(x.shape[1])] if names is None else names
+    return Columns(names, x, dates)
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,18 @@ class Difference:
     others: float  # the mean of all other rows
     spread: float  # the cluster's standard deviation as a multiple of the others'
     words: str
+    kind: Kind = "number"
+
+    def shown(self, mean: float) -> str:
+        """A mean of the column as people write it: a share in percent, a date as a day."""
+        if self.kind == "date":
+            return day(mean)
+        return f"{mean:.0%}" if self.kind == "share" else f"{mean:,.5g}"
+
+
+def day(days: float) -> str:
+    """2024-03-01, for days since 1970."""
+    return str(np.datetime64(int(np.clip(np.floor(days), -719_162, 2_932_896)), "D"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +84,9 @@ def compare(columns: Columns, labels: np.ndarray, n_clusters: int) -> Compared:
     effect, spread, mean, others, kinds, explained = (
         np.concatenate([part[i] for part in parts], axis=-1) for i in range(6)
     )
+    named: list[Kind] = [
+        "date" if j in columns.dates else KINDS[kind] for j, kind in enumerate(kinds)
+    ]
     found = []
     for k in range(n_clusters):
         level = np.abs(effect[k]) >= WORTH
@@ -81,7 +103,8 @@ def compare(columns: Columns, labels: np.ndarray, n_clusters: int) -> Compared:
                     float(mean[k, j]),
                     float(others[k, j]),
                     float(spread[k, j]),
-                    _words(columns.names[j], effect[k, j], spread[k, j], mean[k, j], kinds[j]),
+                    _words(columns.names[j], effect[k, j], spread[k, j], mean[k, j], named[j]),
+                    named[j],
                 )
                 for j in own
             )
@@ -118,7 +141,7 @@ def reproducing(
 
 # --- numbers --------------------------------------------------------------------------------------
 
-ANY, WHOLE, YES_OR_NO = 0, 1, 2  # kinds of columns
+KINDS: tuple[Kind, ...] = ("number", "count", "share")
 
 
 def _blocks(values: np.ndarray) -> Iterator[np.ndarray]:
@@ -156,23 +179,25 @@ def _compare_block(x: np.ndarray, labels: np.ndarray, n_clusters: int) -> tuple[
         for v in (mean * scaling.scale + scaling.offset, others * scaling.scale + scaling.offset)
     ]
     whole = (x == np.floor(x)).all(0) & (x >= 0).all(0)
-    kinds = np.where(((x == 0) | (x == 1)).all(0), YES_OR_NO, np.where(whole, WHOLE, ANY))
+    kinds = np.where(((x == 0) | (x == 1)).all(0), 2, whole.astype(int))
     return effect, spread, *units, kinds, explained
 
 
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _words(name: str, effect: float, spread: float, mean: float, kind: int) -> str:
+def _words(name: str, effect: float, spread: float, mean: float, kind: Kind) -> str:
     """'higher income', 'far fewer visits', 'never smoker', 'narrower range of age'."""
     if abs(effect) < WORTH:
         return f"{'narrower' if spread < 1 else 'wider'} range of {name}"
     up = effect > 0
-    if kind == YES_OR_NO and min(abs(mean), abs(1 - mean)) < ROUNDING:
+    if kind == "share" and min(abs(mean), abs(1 - mean)) < ROUNDING:
         return f"{'always' if mean > 0.5 else 'never'} {name}"
-    if kind == YES_OR_NO:
+    if kind == "share":
         comparison = "more often" if up else "less often"
-    elif kind == WHOLE and _is_plural(name):
+    elif kind == "date":
+        comparison = "later" if up else "earlier"
+    elif kind == "count" and _is_plural(name):
         comparison = "more" if up else "fewer"
     else:
         comparison = "higher" if up else "lower"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -29,6 +29,7 @@ MOST_OUTLIERS = 10  # of all rows
 MOST_NEIGHBOURS = 3
 LEAST_CONFUSED = 0.001  # the mean probability from which another cluster is a neighbour
 BINS = 30
+UNIT = np.linspace(0, 1, BINS + 1)  # edges for probabilities
 FAR = 6.0  # log p(x) this many interquartile ranges below the median is in the first bin
 
 
@@ -38,30 +39,36 @@ def explain(
     labels: np.ndarray,
     probabilities: np.ndarray,
     log_density: np.ndarray,
+    trust: np.ndarray | None = None,
+    dates: Collection[int] = (),
 ) -> Explanation:
     """Profiles of the clusters of x: (n, d) in the data's units, or images (n, c, h, w).
 
     labels, log_density: (n,); probabilities: p(y|x), (n, clusters). `names` are the columns'.
+    trust: (n,), how far to trust the cluster of each row, where that is known
+    dates: places of the columns that are dates, in days since 1970
     """
     c = probabilities.shape[1]
-    columns = numeric(x, names)
+    columns = numeric(x, names, dates)
     compared = Compared([()] * c, np.zeros(0))
     alone: list[Alone] = []
     if columns is not None and c > 1:
         compared = compare(columns, labels, c)
         found = reproducing(columns, labels, compared.explained)
         alone = [Alone(name, ami) for name, ami in found]
-    told = _Told(columns, labels, probabilities, log_density)
+    told = _Told(columns, labels, probabilities, log_density, trust)
     clusters = tuple(told.profile(k, compared.differences[k]) for k in range(c))
     return Explanation(
         n_samples=len(labels),
         columns=tuple(columns.names) if columns else (),
+        dates=tuple(columns.names[j] for j in sorted(dates)) if columns else (),
         clusters=clusters,
         outliers=told.rows(np.argsort(log_density, kind="stable")[:MOST_OUTLIERS], ()),
         alone=tuple(alone),
         warnings=tuple(_warnings(alone, clusters)),
-        probabilities=_histogram(told.own, np.linspace(0, 1, BINS + 1)),
+        probabilities=_histogram(told.own, UNIT),
         log_densities=_histogram(log_density, None),
+        trusts=_histogram(np.zeros(0) if trust is None else trust, UNIT),
     )
 
 
@@ -74,9 +81,10 @@ class _Told:
         labels: np.ndarray,
         probabilities: np.ndarray,
         log_density: np.ndarray,
+        trust: np.ndarray | None,
     ) -> None:
         self.columns, self.labels, self.log_density = columns, labels, log_density
-        self.probabilities = probabilities
+        self.probabilities, self.trust = probabilities, trust
         self.places = {name: j for j, name in enumerate(columns.names if columns else ())}
         n, c = probabilities.shape
         self.own = probabilities[np.arange(n), labels]
@@ -126,6 +134,7 @@ class _Told:
             second_probability=0.0 if second is None else float(self.probabilities[i, second]),
             log_density=float(self.log_density[i]),
             values=self._values(i, shown),
+            trust=None if self.trust is None else float(self.trust[i]),
         )
 
     def _values(self, i: int, shown: Sequence[str]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
@@ -22,12 +22,16 @@ MOST_BYTES = 64_000_000
 
 
 def explain_result(
-    result: Result, scaling: Scaling, x: np.ndarray, names: Sequence[str] | None
+    result: Result,
+    scaling: Scaling,
+    x: np.ndarray,
+    names: Sequence[str] | None,
+    dates: Collection[int] = (),
 ) -> Explanation:
     """The clusters of x, in the data's units, as the result sees them."""
     z = _scaled(result, scaling, x)
     seen = result.labels(z), result.probabilities(z), _log_density(result, scaling, z)
-    return explain(x, names, *seen)
+    return explain(x, names, *seen, dates=dates)
 
 
 def keep(
@@ -36,6 +40,7 @@ def keep(
     scaling: Scaling,
     x: np.ndarray,
     names: Sequence[str] | None,
+    dates: Collection[int] = (),
 ) -> None:
     """Write the profiles of the clusters, and rows of the data with what was found of them.
 
@@ -45,23 +50,25 @@ def keep(
     z = _scaled(result, scaling, x)
     labels, p = result.labels(z), result.probabilities(z)
     log_density = _log_density(result, scaling, z)
-    found = explain(x, names, labels, p, log_density)
+    trust = None if result.trust is None else result.trust.prod(1).numpy()
+    found = explain(x, names, labels, p, log_density, trust, dates)
     directory.write_profile(found.to_json())
 
     kind = x.dtype if x.dtype == np.uint8 else np.dtype(np.float64)
     each = x[:1].size * kind.itemsize + 4 * result.model.n_features
     most = min(MOST_PREVIEWED, max(LEAST_PREVIEWED, MOST_BYTES // each))
     rows = np.union1d(evenly_spaced(len(x), most), np.array(found.rows, int)).astype(np.int64)
-    directory.write_preview(
-        {
-            "rows": rows,
-            "points": x[rows].astype(kind),
-            "labels": labels[rows].astype(np.int64),
-            "probability": p[rows, labels[rows]].astype(np.float64),
-            "log_density": log_density[rows].astype(np.float64),
-            "features": result.features(z[torch.from_numpy(rows)]).astype(np.float32),
-        }
-    )
+    kept = {
+        "rows": rows,
+        "points": x[rows].astype(kind),
+        "labels": labels[rows].astype(np.int64),
+        "probability": p[rows, labels[rows]].astype(np.float64),
+        "log_density": log_density[rows].astype(np.float64),
+        "features": result.features(z[torch.from_numpy(rows)]).astype(np.float32),
+    }
+    if trust is not None:
+        kept["trust"] = trust[rows].astype(np.float64)
+    directory.write_preview(kept)
 
 
 def read_profile(directory: RunDirectory) -> Explanation:

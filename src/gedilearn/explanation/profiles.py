@@ -20,6 +20,7 @@ class Row:
     second_probability: float  # and its probability
     log_density: float
     values: dict[str, float]  # of the columns that say most of its cluster
+    trust: float | None = None  # of a row of the fit, where training began with clusters
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Profile:
         if self.words:
             lines.append(self.words)
         for d in self.differences:
-            lines.append(f"  {d.column}: mean {d.mean:,.5g}, others {d.others:,.5g}; {_effect(d)}")
+            mean = d.shown(d.mean) if d.kind == "share" else f"mean {d.shown(d.mean)}"
+            lines.append(f"  {d.column}: {mean}, others {d.shown(d.others)}; {_effect(d)}")
         lines.append(f"typical: {_numbers(self.typical)}")
         lines.append(f"least certain: {', '.join(map(_doubt, self.doubtful))}")
         lines.append(f"unusual: {_numbers(self.outliers)}")
@@ -92,6 +94,8 @@ class Explanation:
     warnings: tuple[str, ...]
     probabilities: Histogram  # of each row's cluster
     log_densities: Histogram
+    trusts: Histogram = Histogram((), ())
+    dates: tuple[str, ...] = ()  # columns whose values are days since 1970
 
     @property
     def rows(self) -> list[int]:
@@ -119,7 +123,7 @@ class Explanation:
         others = {n.cluster for p in found.clusters for n in p.neighbours}
         if any(not 0 <= k < c for k in others):
             raise ValueError("clusters that there are not")
-        for each in (found.probabilities, found.log_densities):
+        for each in (found.probabilities, found.log_densities, found.trusts):
             if each.counts and len(each.edges) != len(each.counts) + 1:
                 raise ValueError("a histogram without edges")
         return found
@@ -132,7 +136,10 @@ class Explanation:
 def _effect(difference: Difference) -> str:
     if math.isinf(difference.effect):
         return "without any overlap"
-    return f"effect {difference.effect:+.2f}, spread {difference.spread:.2g} times the others'"
+    effect = f"effect {difference.effect:+.2f}"
+    if difference.kind == "share":  # which says how it spreads
+        return effect
+    return f"{effect}, spread {difference.spread:.2g} times the others'"
 
 
 def _numbers(rows: tuple[Row, ...]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from gedilearn.explanation import Explanation
+from gedilearn.explanation.columns import day
 from gedilearn.explanation.explain import MOST_ROWS
 from gedilearn.explanation.profiles import Profile, Row
 from gedilearn.report import charts
@@ -38,7 +39,8 @@ def cards(explanation: Explanation, preview: Preview, figures: Any) -> str:
         figures if isinstance(figures, list) and len(figures) == len(explanation.clusters) else []
     )
     linked = {p.cluster for p in shown}
-    found = [_card(p, strips, more[p.cluster] if more else {}, linked) for p in shown]
+    dates = explanation.dates
+    found = [_card(p, strips, more[p.cluster] if more else {}, linked, dates) for p in shown]
     left = sum(1 for p in explanation.clusters if p.size) - len(shown)
     note = f'<p class="quiet">And {left} smaller clusters.</p>' if left > 0 else ""
     return f'<div class="cards">{"".join(found)}</div>{note}'
@@ -58,7 +60,9 @@ def sizes(summary: dict[str, Any]) -> str:
     return table(columns, rows, "Cluster sizes")
 
 
-def _card(profile: Profile, strips: _Strips, figures: Any, linked: set[int]) -> str:
+def _card(
+    profile: Profile, strips: _Strips, figures: Any, linked: set[int], dates: Collection[str]
+) -> str:
     k, colour = profile.cluster, charts.colour(profile.cluster)
     rows = "row" if profile.size == 1 else "rows"
     words = f'<p class="words">{text(_sentence(profile.words))}</p>' if profile.words else ""
@@ -69,7 +73,7 @@ def _card(profile: Profile, strips: _Strips, figures: Any, linked: set[int]) -> 
         f'<div class="share" aria-hidden="true"><span class="{colour}" '
         f'style="width:{100 * profile.share:.2f}%"></span></div>'
         f"{words}{_differences(profile)}{_doubts(profile, figures, linked)}"
-        f"{strips.of(profile)}{_named_rows(profile)}</article>"
+        f"{strips.of(profile)}{_named_rows(profile, dates)}</article>"
     )
 
 
@@ -85,7 +89,9 @@ def _differences(profile: Profile) -> str:
     head += '<th scope="col" class="number">others</th><th scope="col">effect</th></tr>'
     lines = ""
     for d in profile.differences:
-        mean, others = beside(d.mean, d.others)
+        mean, others = d.shown(d.mean), d.shown(d.others)
+        if d.kind in ("number", "count"):
+            mean, others = beside(d.mean, d.others)
         lines += (
             f'<tr><th scope="row">{text(d.column)}</th><td class="number">{mean}</td>'
             f'<td class="number">{others}</td><td class="effect">'
@@ -124,20 +130,25 @@ def _link(cluster: int, linked: set[int]) -> str:
     return f'<a href="#cluster-{cluster}">{name}</a>' if cluster in linked else name
 
 
-def _named_rows(profile: Profile) -> str:
+def _named_rows(profile: Profile, dates: Collection[str]) -> str:
     """All rows worth a look in one table, folded away."""
     names = list(next(iter(profile.typical)).values)
+    trusted = all(r.trust is not None for r in _rows(profile))
     rows = []
     for key, kind in KINDS.items():
         for r in getattr(profile, key):
-            own = [digits(r.values.get(name)) for name in names]
-            said = (f"{r.probability:.2f}", _otherwise(r), digits(r.log_density, 3))
-            rows.append((kind, f"{r.row:,}", *own, *said))
-    values = [(name, NUMBER) for name in names]
-    last = [("p", NUMBER), ("or", NUMBER), ("log p(x)", NUMBER)]
-    columns = [("kind", KIND), ("row", NUMBER), *values, *last]
+            own = [_cell(r.values.get(name), name in dates) for name in names]
+            sure = [f"{r.probability:.2f}", *([f"{r.trust:.2f}"] if trusted else [])]
+            said = (*sure, _otherwise(r), digits(r.log_density, 3))
+            rows.append((kind, f"{r.row:,}", *said, *own))
+    heads = ["row", "p", *(["trust"] if trusted else []), "or", "log p(x)", *names]
+    columns = [("kind", KIND), *((head, NUMBER) for head in heads)]
     title = f"Rows of cluster {profile.cluster} to look at"
     return folded("Rows to look at", table(columns, rows, title))
+
+
+def _cell(value: Any, is_date: bool) -> str:
+    return day(number(value)) if is_date and np.isfinite(number(value)) else digits(value)
 
 
 def _otherwise(row: Row) -> str:

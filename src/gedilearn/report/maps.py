@@ -14,6 +14,7 @@ import numpy as np
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
 from gedilearn.explanation import Explanation
+from gedilearn.explanation.columns import day
 from gedilearn.report import charts
 from gedilearn.report.markup import percent, text
 from gedilearn.report.pictures import MOST_ON_SHEET, Pictures
@@ -213,17 +214,24 @@ class Maps:
     # --- for the script ---------------------------------------------------------------------------
 
     def hover_data(self) -> dict[str, Any]:
-        """What is told of a point: its row, probability, log p(x), and some of its values."""
+        """What is told of a point: its row, probability, trust, log p(x), some of its values."""
         preview, told = self.preview, {"cluster": self.labels.tolist()}
         rows = preview.rows if preview.rows is not None else np.arange(len(self.order))
         told |= {"row": rows[self.order].tolist(), "names": [], "values": []}
-        for name, values in (("p", preview.probability), ("density", preview.log_density)):
+        numbers = {
+            "p": preview.probability,
+            "trust": preview.trust,
+            "density": preview.log_density,
+        }
+        for name, values in numbers.items():
             if values is not None:
                 told[name] = [_brief(v) for v in values[self.order]]
         if preview.points.ndim == 2:
             shown = self._told_columns()
             told["names"] = [self.names[j] for j in shown]
-            told["values"] = [[_brief(v) for v in self.points[:, j]] for j in shown]
+            dates = self.explanation.dates if self.explanation else ()
+            say = {j: day if self.names[j] in dates else _brief for j in shown}
+            told["values"] = [[say[j](v) for v in self.points[:, j]] for j in shown]
         else:
             some = np.flatnonzero(np.isin(self.order, evenly_spaced(len(rows), MOST_ON_SHEET)))
             images = preview.points[self.order[some]]

@@ -129,6 +129,7 @@
     box.append(head);
     const lines = [];
     if (told.p) lines.push(`probability ${short(told.p[index])}`);
+    if (told.trust) lines.push(`trust ${short(told.trust[index])}`);
     if (told.density) lines.push(`log p(x) ${short(told.density[index])}`);
     told.names.forEach((name, j) => lines.push(`${name} ${short(told.values[j][index])}`));
     for (const line of lines) {

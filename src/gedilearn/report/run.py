@@ -43,6 +43,7 @@ class Preview:
     probability: np.ndarray | None = None  # (n,): of their clusters
     log_density: np.ndarray | None = None  # (n,)
     features: np.ndarray | None = None  # (n, h): enc(x)
+    trust: np.ndarray | None = None  # (n,), where training began with clusters
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def _check_preview(preview: Preview, n_clusters: int, shape: tuple[int, ...]) ->
     n, rows, features = len(points), preview.rows, preview.features
     if rows is not None and (rows.dtype.kind != "i" or rows.min() < 0 or rows.max() >= shape[0]):
         raise ValueError("rows that there are not")
-    for values in (rows, preview.probability, preview.log_density):
+    for values in (rows, preview.probability, preview.log_density, preview.trust):
         if values is not None and (values.shape != (n,) or values.dtype.kind not in "if"):
             raise ValueError("not a number for each point")
     if features is not None and (features.ndim, len(features), features.dtype.kind) != (2, n, "f"):

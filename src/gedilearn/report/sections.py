@@ -41,7 +41,7 @@ MEANINGS = {
 }
 FAILED = "Training failed in the named way: do not use these clusters as they are."
 GOOD = ("Certified", "Supported")
-SURE = 0.9
+SURE, DOUBTED = 0.9, 0.5
 
 
 def verdict(summary: dict[str, Any], explanation: Explanation | None, tolerance: float) -> str:
@@ -120,9 +120,9 @@ def _findings(findings: Sequence[dict[str, Any]]) -> str:
 
 
 def certainty(explanation: Explanation) -> str:
-    """Histograms of the probabilities and of log p(x)."""
+    """Histograms of the probabilities, of trust, where it is known, and of log p(x)."""
     found, n = [], max(explanation.n_samples, 1)
-    p, density = explanation.probabilities, explanation.log_densities
+    p, density, trust = explanation.probabilities, explanation.log_densities, explanation.trusts
     if p.counts:
         sure = percent(_share_above(p, SURE) / n)
         words = (
@@ -132,6 +132,16 @@ def certainty(explanation: Explanation) -> str:
         title = "probability of a row's own cluster"
         name = f"Histogram of the probabilities: {sure} of the rows have {SURE} or more"
         found.append(("How sure", charts.bars(p.edges, p.counts, name, title), words))
+    if trust.counts:
+        low = percent(1 - _share_above(trust, DOUBTED) / n)
+        words = (
+            "How often the row came into the same cluster again when random parts of the data were "
+            "clustered, times the probability that the network gives its cluster. "
+            f"{low} of the rows are below {DOUBTED}: look at them first."
+        )
+        name = f"Histogram of the trust in single rows: {low} of them are below {DOUBTED}"
+        drawn = charts.bars(trust.edges, trust.counts, name, "trust in a row's cluster")
+        found.append(("How far to trust a row", drawn, words))
     if density.counts:
         words = "The rows on the left are unlike the rest; the lowest ones: " + ", ".join(
             f"{row.row} ({digits(row.log_density, 3)})" for row in explanation.outliers

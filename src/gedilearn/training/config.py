@@ -23,6 +23,8 @@ class Described(BaseModel):
     label_column: str | None = None
     columns: list[str] | None = None
     table: list[str] | None = None  # all columns of one that is encoded, see data.columns
+    separator: str | None = None  # of a text, and its decimal mark, where they were asked for
+    decimal: str | None = None
     size: tuple[PositiveInt, PositiveInt] | None = None  # height and width that images were given
     broken: Literal["refuse", "skip"] = "refuse"
     shape: Annotated[tuple[PositiveInt, ...], Field(min_length=2)]
