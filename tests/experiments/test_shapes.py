@@ -304,6 +304,22 @@ def test_what_gedi_says_is_counted_without_structure_and_compared_with_ami_elsew
     assert line["supported without structure"] == "2/5"
     assert (line["false certificates"], line["certificates"]) == ("3", "5")
     assert line["rank correlation of trust with AMI"] == f"{spearmanr(trust, ami)[0]:.2f}"
+    assert line["the same of sets"] == ""  # there is one
+
+
+def test_a_set_counts_once_in_the_rank_correlation_of_sets():
+    found = {
+        "moons": [(0.9, 0.9), (0.1, 0.8), (0.8, 1.0)],
+        "rings": [(0.2, 0.3)],
+        "iris": [(0.5, 0.2)],
+    }
+    rows = [
+        made_up(ami, seed, data=name, trust=trust)
+        for name, pairs in found.items()
+        for seed, (trust, ami) in enumerate(pairs)
+    ]
+    line = lines_of(shapes.tables(rows)[1])["GEDI"]
+    assert line["the same of sets"] == f"{spearmanr([0.6, 0.2, 0.5], [0.9, 0.3, 0.2])[0]:.2f}"
 
 
 def test_what_was_not_measured_is_left_empty():

@@ -333,11 +333,13 @@ def _trust(rows: Sequence[Row]) -> list[table.Table]:
         table.count("false certificates", lambda row: row["false_certificate"], short="false"),
         table.count("certificates", lambda row: row["certified"]),
         table.Column("rank correlation of trust with AMI", _correlation, short="trust~AMI"),
+        table.Column("the same of sets", _correlation_of_sets, short="of sets"),
     )
     notes = (
         "Certified, supported: of the runs on sets without structure, those with such a grade; "
         "each is one too many. Certificates, and the false among them: on all sets.",
-        "Rank correlation: Spearman's, over all runs on sets with known clusters.",
+        "Rank correlation: Spearman's, over all runs on sets with known clusters; of sets: each "
+        "counts once, by its means over the seeds.",
     )
     groups = table.grouped(ours, "method", method=NAMES)
     return [table.Table("What GEDI says of its results", columns, groups, notes)] if groups else []
@@ -348,10 +350,26 @@ def _supported(row: Row) -> bool | None:
 
 
 def _correlation(group: table.Group) -> str:
-    """Nothing where trust or AMI is the same in all rows."""
+    return _ranks([(row["trust"], row["ami"]) for row in _trusted(group)])
+
+
+def _correlation_of_sets(group: table.Group) -> str:
+    sets = table.grouped(_trusted(group), "data")
+    means = [
+        tuple(statistics.fmean(table.values(of_set, name)) for name in ("trust", "ami"))
+        for of_set in sets
+    ]
+    return _ranks(means)
+
+
+def _trusted(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in _known(rows) if row["trust"] is not None]
+
+
+def _ranks(pairs: Sequence[tuple[float, ...]]) -> str:
+    """Nothing where one of both is the same in all pairs."""
     from scipy.stats import spearmanr
 
-    pairs = [(row["trust"], row["ami"]) for row in _known(group) if row["trust"] is not None]
     if any(len(set(side)) < 2 for side in zip(*pairs, strict=True)) or len(pairs) < 2:
         return ""
     return table.number(float(spearmanr(*zip(*pairs, strict=True))[0]), 2)
