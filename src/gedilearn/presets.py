@@ -243,8 +243,9 @@ CHOSEN: dict[str, str] = {
     "50 sets drawn for it, which no page reports but for iris, wine, breast cancer and digits, "
     "with seeds from 0 to 13. The sets of `gedi reproduce shapes` were looked at twice meanwhile: "
     "with seed 0, after which cuts were counted cluster by cluster, and with seeds 0 to 2, after "
-    "which training went on where the gap still fell. On what all else was chosen is not recorded: "
-    "the sets and seeds of this page may be among it.",
+    "which training went on where the gap still fell. Of equal starts the steadiest counts since "
+    "some of these sets were looked at with seeds 100 to 102. On what all else was chosen is not "
+    "recorded: the sets and seeds of this page may be among it.",
     "paper/toy-literal": _OF_THE_PAPER,
     "paper/toy": "Its departures were chosen on moons and circles, with seeds 100 to 104.",
     **{f"paper/{data}": _OF_THE_PAPER for data in _IMAGE_SETS},

@@ -52,6 +52,30 @@ def test_where_there_is_nothing_parts_of_the_data_disagree() -> None:
     assert 0 < start.kept.mean() < 1 and start.cut > 0.02
 
 
+def test_of_methods_that_find_the_same_the_steadiest_speaks(monkeypatch) -> None:
+    x, y = three_blobs()
+    asked = []
+
+    def finds(name: str, steady: float):
+        """The true clusters of all points; of the parts, some with wrong labels."""
+
+        def method(points: Array, graph: object, n_clusters: int, seed: int) -> NDArray[np.int64]:
+            asked.append(name)
+            labels = np.array([int(np.abs(FAR - point).sum(1).argmin()) for point in points])
+            if len(points) < len(x):
+                labels[int(steady * len(points)) :] = 0
+            return labels
+
+        return method
+
+    own = {"shaky": finds("shaky", 0.6), "steady": finds("steady", 1.0), "last": finds("last", 1.0)}
+    monkeypatch.setattr(choose, "METHODS", own)
+    start = choose_start(x, 3)
+    assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)
+    assert (start.method, start.stability, start.rivals) == ("steady", 1.0, {})
+    assert asked.count("last") == 1  # its clusters are known, and what is steady is not asked again
+
+
 def test_the_start_with_the_best_score_is_chosen_and_the_others_are_named() -> None:
     x = make_moons(300, noise=0.12, random_state=0)[0]
     start = choose_start(x, 2)

@@ -38,6 +38,9 @@ NEIGHBOURS, FEW = 10, 5
 MOST_POINTS, MOST_EACH = 5_000, 60
 # Parts of the data, and their size: a clustering should not depend on a fifth of the points.
 PARTS, SHARE = 4, 0.8
+# Where methods find the same clusters, the steadiest of them speaks for all; from here on none is
+# asked any more.
+STEADY = 0.99
 # A mixture has covariances to estimate: points for each of its clusters and columns.
 POINTS_EACH = 5
 # What is cut is compared by ratios, above this share of the weight; disagreement counts by its
@@ -97,9 +100,14 @@ def _choose(x: Floats, n_clusters: int, random_state: int, progress: Progress) -
     for done, (name, method) in enumerate(METHODS.items()):
         progress.step(done, len(METHODS), name)
         labels = method(x, graph, n_clusters, random_state)
-        if labels is None or any(agreement(labels, one.labels) == 1.0 for one in starts):
+        if labels is None:
             continue
-        starts.append(_examined(name, method, labels, x, graph, parts, random_state))
+        same = next((one for one in starts if agreement(labels, one.labels) == 1.0), None)
+        if same is not None and same.stability >= STEADY:
+            continue
+        start = _examined(name, method, labels, x, graph, parts, random_state)
+        if same is None or start.stability > same.stability:
+            starts = [one for one in starts if one is not same] + [start]
     best = max(starts, key=lambda start: start.score)
     rivals = {one.method: (one.cut, one.stability) for one in starts if one is not best}
     return replace(best, rivals=rivals)
