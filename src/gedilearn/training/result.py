@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.data.views import draws_globally, make_views
 from gedilearn.density.density import Density
-from gedilearn.density.fit import Findings
+from gedilearn.density.findings import Findings
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model, has_foreign_encoder
 from gedilearn.models.energy import (
