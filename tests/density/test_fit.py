@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,27 @@ def test_samples_have_the_shares_and_places_of_the_data(fitted: GEDI) -> None:
     for k in range(2):
         own, drawn = fitted.sample(40, cluster=k, random_state=0)
         assert (drawn == k).mean() > 0.9 and len(own) == 40
+
+
+def test_samples_of_a_cluster_follow_the_probabilities_that_predict_proba_gives(
+    fitted: GEDI,
+) -> None:
+    """p(x|y) is p(x) p(y|x) / p(y): here by sums over a grid, at a temperature that matters."""
+    model = copy.copy(fitted)
+    model.result_ = replace(fitted.result_, temperature=20.0)
+    xs, ys = np.linspace(95, 108, 120), np.linspace(-40, 45, 120)
+    nodes = np.stack(np.meshgrid(xs, ys), -1).reshape(-1, 2)
+    density, labels = np.exp(model.score_samples(nodes)), model.predict(nodes)
+
+    def share_of_label_0(weights: np.ndarray) -> float:
+        """Among samples of cluster 0: how many are likelier to be of it than of another."""
+        return float(weights[labels == 0].sum() / weights.sum())
+
+    expected = share_of_label_0(density * model.predict_proba(nodes)[:, 0])
+    cold = share_of_label_0(density * fitted.predict_proba(nodes)[:, 0])
+    _, drawn = model.sample(2_000, cluster=0, random_state=0)
+    assert cold - expected > 0.1
+    assert abs((drawn == 0).mean() - expected) < 0.04
 
 
 def test_clusters_that_there_are_not_and_kinds_that_there_are_not_are_refused(fitted: GEDI) -> None:
