@@ -31,6 +31,13 @@ class Sampler(Section):
         0.01125, gt=0, description="SGLD step size: multiplies the gradient (noise squared over 2)."
     )
     noise: float = Field(0.15, ge=0, description="SGLD noise: standard deviation added in a step.")
+    first_noise: float | None = Field(
+        None,
+        ge=0,
+        description="SGLD in stages, as EBCLR's: the noise of a chain that has just restarted. It "
+        "falls to sampler.noise over the next sampler.stages draws of it. None: one noise.",
+    )
+    stages: Many = Field(3, description="Draws of a chain until its noise is sampler.noise.")
     buffer: Many = Field(1_000, description="Chains |B| in the replay buffer.")
     chains: Many | None = Field(
         128,
