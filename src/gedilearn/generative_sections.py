@@ -8,9 +8,14 @@ from pydantic import Field, field_validator
 
 from gedilearn.errors import InputError
 from gedilearn.registry import SAMPLERS
-from gedilearn.sections import AUTO, Many, Schedule, Section, is_images
+from gedilearn.sections import Many, Schedule, Section, is_images
 
-MOST_COLUMNS = 64  # with a density that importance weights can learn
+MOST_COLUMNS = 64  # with a base in all of them; mixtures of more have too many numbers to fit
+
+
+def has_base_in_columns(shape: tuple[int, ...]) -> bool:
+    """Whether the base of data of this shape is one in all columns; others have principal ones."""
+    return not is_images(shape) and shape[1] <= MOST_COLUMNS
 
 
 class Sampler(Section):
@@ -26,6 +31,13 @@ class Sampler(Section):
         0.01125, gt=0, description="SGLD step size: multiplies the gradient (noise squared over 2)."
     )
     noise: float = Field(0.15, ge=0, description="SGLD noise: standard deviation added in a step.")
+    first_noise: float | None = Field(
+        None,
+        ge=0,
+        description="SGLD in stages, as EBCLR's: the noise of a chain that has just restarted. It "
+        "falls to sampler.noise over the next sampler.stages draws of it. None: one noise.",
+    )
+    stages: Many = Field(3, description="Draws of a chain until its noise is sampler.noise.")
     buffer: Many = Field(1_000, description="Chains |B| in the replay buffer.")
     chains: Many | None = Field(
         128,
@@ -67,8 +79,8 @@ class Density(Section):
         "auto",
         description="How GEN compares the model with the data on a base. 'importance': points near "
         "the data, weighted; 'chains': short Langevin runs from the base; 'amortised': a generator "
-        "with an entropy bound (VERA). 'auto': weights for vectors of up to 64 columns, else "
-        "chains.",
+        "with an entropy bound (VERA). 'auto': weights while at least 50 of 4,000 weighted points "
+        "count, else chains.",
     )
     iterations: int = Field(
         800,
@@ -91,21 +103,13 @@ class Density(Section):
         ge=0,
         le=1,
         description="Share of the chains that start anew from the base in each iteration, where "
-        "the density of images is learnt by chains; the others go on.",
+        "the density is learnt by chains on a base; the others go on.",
     )
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Density:
-        many = is_images(shape) or shape[1] > MOST_COLUMNS
-        if many and self.estimator == "importance":
-            raise InputError(
-                f"density.estimator='importance' needs at most {MOST_COLUMNS} columns, got data of "
-                f"shape {shape}"
-            )
-        if many and self.base == "gaussian":
+        if self.base == "gaussian" and not has_base_in_columns(shape):
             raise InputError(
                 f"density.base='gaussian' needs at most {MOST_COLUMNS} columns, got data of shape "
                 f"{shape}"
             )
-        if self.estimator != AUTO:
-            return self
-        return self.model_copy(update={"estimator": "chains" if many else "importance"})
+        return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import torch
 from scipy.stats import multivariate_normal
 
 from gedilearn import GEDI
-from gedilearn.density.fit import Findings, fit_density
+from gedilearn.density.findings import Findings
+from gedilearn.density.fit import fit_density
 from gedilearn.errors import InputError
 from gedilearn.settings import resolve
 
@@ -95,14 +98,35 @@ def test_samples_have_the_shares_and_places_of_the_data(fitted: GEDI) -> None:
         assert (drawn == k).mean() > 0.9 and len(own) == 40
 
 
+def test_samples_of_a_cluster_follow_the_probabilities_that_predict_proba_gives(
+    fitted: GEDI,
+) -> None:
+    """p(x|y) is p(x) p(y|x) / p(y): here by sums over a grid, at a temperature that matters."""
+    model = copy.copy(fitted)
+    model.result_ = replace(fitted.result_, temperature=20.0)
+    xs, ys = np.linspace(95, 108, 120), np.linspace(-40, 45, 120)
+    nodes = np.stack(np.meshgrid(xs, ys), -1).reshape(-1, 2)
+    density, labels = np.exp(model.score_samples(nodes)), model.predict(nodes)
+
+    def share_of_label_0(weights: np.ndarray) -> float:
+        """Among samples of cluster 0: how many are likelier to be of it than of another."""
+        return float(weights[labels == 0].sum() / weights.sum())
+
+    expected = share_of_label_0(density * model.predict_proba(nodes)[:, 0])
+    cold = share_of_label_0(density * fitted.predict_proba(nodes)[:, 0])
+    _, drawn = model.sample(2_000, cluster=0, random_state=0)
+    assert cold - expected > 0.1
+    assert abs((drawn == 0).mean() - expected) < 0.04
+
+
 def test_clusters_that_there_are_not_and_kinds_that_there_are_not_are_refused(fitted: GEDI) -> None:
     with pytest.raises(InputError, match="cluster=2"):
         fitted.sample(3, cluster=2)
     with pytest.raises(InputError, match="steps=-1"):
         fitted.sample(3, steps=-1)
     wide = np.random.default_rng(0).normal(size=(50, 80))
-    with pytest.raises(InputError, match="importance"):
-        fit(wide, **{"density.estimator": "importance"})
+    with pytest.raises(InputError, match="gaussian"):
+        fit(wide, **{"density.base": "gaussian"})
 
 
 def test_a_file_keeps_it_to_the_bit(fitted: GEDI, tmp_path: Path) -> None:
@@ -167,7 +191,8 @@ def test_vectors_of_many_columns_have_a_mixture_in_principal_directions() -> Non
     inner = np.concatenate([rng.normal(-3, 1, (200, 2)), rng.normal(3, 1, (200, 2))])
     x = inner @ rng.normal(size=(2, 90)) + 0.1 * rng.normal(size=(400, 90))
     model = fit(x, **{"density.iterations": 5, "sampler.steps": 3})
-    assert model.density_ is not None and model.density_.estimator == "chains"
+    assert model.density_ is not None and "mixture" in model.density_.base
+    assert model.density_.estimator == "importance"  # columns do not choose: the weights are even
     one = multivariate_normal(x.mean(0), np.cov(x.T) + 1e-6 * np.eye(90))
     assert model.score_samples(x).mean() > one.logpdf(x).mean() - 30
     strange = rng.permuted(x, axis=0)

@@ -21,7 +21,7 @@ from gedilearn.methods.method import Batch, Context
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
-from gedilearn.sampling.langevin import Box
+from gedilearn.sampling.langevin import Box, PersistentChains
 from gedilearn.sections import Weights
 from gedilearn.settings import Settings, resolve
 from gedilearn.training.monitor import WIDEST_GAP
@@ -222,6 +222,19 @@ def test_chains_come_from_the_settings_of_the_sampler() -> None:
     method = EBCLR.make(context(settings))
     assert method.n_chains == 7
     assert method.chains is not None and method.chains.positions.shape == (MEMBERS, 30, 2)
+
+
+def test_chains_in_stages_keep_their_ages_with_their_members() -> None:
+    settings = stated()
+    update = {"first_noise": 0.05, "noise": 0.01, "buffer": 30, "chains": 7}
+    sampler = settings.sampler.model_copy(update=update)
+    method = EBCLR.make(context(settings.model_copy(update={"sampler": sampler})))
+    chains = method.chains
+    assert isinstance(chains, PersistentChains) and chains.ages is not None
+    assert chains.stages == (0.05, 3) and chains.ages.shape == (MEMBERS, 30)
+    chains.ages[1] = 2.0
+    method.select([1])
+    assert chains.ages.shape == (1, 30) and (chains.ages == 2).all()
 
 
 def test_a_recovery_raises_the_weight_of_lengths() -> None:

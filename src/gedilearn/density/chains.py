@@ -20,6 +20,7 @@ from torch import Generator, Tensor, nn
 from gedilearn.density.amortised import Amortised
 from gedilearn.density.annealing import Path, move
 from gedilearn.density.density import Density
+from gedilearn.density.importance import copy_of
 from gedilearn.sampling.langevin import LogDensity
 from gedilearn.sections import at
 from gedilearn.settings import Settings
@@ -28,7 +29,10 @@ CHAINS = 1_000  # that are kept
 FIRST_LENGTH = 0.3
 LARGEST_GRADIENT = 5.0
 CHECK_EVERY = 25
+CORRECTED_RATE = 1e-3  # that corrected chains follow; at 5e-3 one column of normal data is too fast
 MOST_ENERGY = 1e4  # nats of g, which no data asks for
+KNOWN = 0.3  # nats of error in log Gamma, of a network that was learnt by chains,
+KNOWN_SHARE = 0.05  # and the share of its proposals that counts: beyond them it has no say in p(x)
 
 
 class Drawer(Protocol):
@@ -48,12 +52,24 @@ class Drawer(Protocol):
 
 
 class BaseChains:
-    """Chains from the base: a share `restart` begins anew each time, the others go on."""
+    """Chains from the base: a share `restart` begins anew each time, the others go on.
 
-    most_rate, smoothness = math.inf, 0.0
+    Steps are `corrected` by Metropolis's rule, or all are taken (`annealing.move`). Those that are
+    not spread wider than the model, which suits samples of images; for log p(x) they must not.
+    """
 
-    def __init__(self, path: Path, steps: int, restart: float, generator: Generator) -> None:
-        self.steps, self.restart = steps, restart
+    smoothness = 0.0
+
+    def __init__(
+        self,
+        path: Path,
+        steps: int,
+        restart: float,
+        generator: Generator,
+        corrected: bool = False,
+    ) -> None:
+        self.steps, self.restart, self.corrected = steps, restart, corrected
+        self.most_rate = CORRECTED_RATE if corrected else math.inf
         self.positions = path.proposal.sample(CHAINS, generator)
         self.length = FIRST_LENGTH
 
@@ -68,7 +84,7 @@ class BaseChains:
         begin = path.proposal.sample(len(slots), generator)
         begin = torch.where(fresh < self.restart, begin, self.positions[slots])
         end, self.length = move(
-            path, begin, 1.0, self.steps, self.length, generator, corrected=False
+            path, begin, 1.0, self.steps, self.length, generator, corrected=self.corrected
         )
         self.positions[slots] = end
         return end
@@ -100,13 +116,17 @@ def learn_by_chains(
     settings: Settings,
     generator: Generator,
     on_step: Callable[[int, int], None],
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Learnt:
-    """Correct the base of `density`, in place, by points y (n, d); `on_step` each time."""
+    """Correct the base of `density`, in place, by points y (n, d); `on_step` each time.
+
+    At every check `is_over` is asked whether to end it.
+    """
     length = settings.density.iterations
     rate = min(settings.density.learning_rate, drawer.most_rate)
     batch = min(settings.sampler.chains or settings.optimizer.batch_size, CHAINS)
     adam = torch.optim.Adam(density.energy.parameters(), rate, betas=(0.9, 0.99), fused=True)
-    good = _copy(density.energy)
+    good = copy_of(density.energy)
     for iteration in range(1, length + 1):
         on_step(iteration - 1, length)
         for group in adam.param_groups:
@@ -126,7 +146,9 @@ def learn_by_chains(
             if not float(g.detach().abs().max()) < MOST_ENERGY:
                 density.energy.load_state_dict(good)
                 return Learnt(iteration, True)
-            good = _copy(density.energy)
+            if is_over():
+                return Learnt(iteration, False)
+            good = copy_of(density.energy)
     return Learnt(length, False)
 
 
@@ -135,7 +157,3 @@ def steepness(log_density: LogDensity, y: Tensor) -> Tensor:
     y = y.detach().requires_grad_()
     (slopes,) = torch.autograd.grad(log_density(y).sum(), y, create_graph=True)
     return slopes.square().sum(-1).mean() / 2
-
-
-def _copy(module: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in module.state_dict().items()}

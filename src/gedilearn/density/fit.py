@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,70 +21,48 @@ from gedilearn.density.base import (
     wide,
     wide_gaussian,
 )
-from gedilearn.density.chains import AmortisedDraws, BaseChains, Drawer, learn_by_chains
+from gedilearn.density.chains import (
+    KNOWN,
+    KNOWN_SHARE,
+    AmortisedDraws,
+    BaseChains,
+    Drawer,
+    learn_by_chains,
+)
 from gedilearn.density.density import Density, Sizes, bits_per_dimension
+from gedilearn.density.findings import Findings
+from gedilearn.density.folds import Check, learn_folds_by_chains
 from gedilearn.density.gaussians import Gaussians
-from gedilearn.density.importance import Learnt, learn
+from gedilearn.density.importance import (
+    Learnt,
+    OnStep,
+    Weighed,
+    copy_of,
+    learn,
+    learn_on_own_base,
+)
 from gedilearn.density.principal import Principal, fit_principal
 from gedilearn.density.stein import stein_test
+from gedilearn.generative_sections import has_base_in_columns
 from gedilearn.sampling.langevin import value_and_gradient
+from gedilearn.sections import AUTO
 from gedilearn.settings import Settings
 from gedilearn.threads import ONE_AT_A_TIME
-
-OnStep = Callable[[int, int], None]
 
 FOLDS = 3
 MOST_HELD_OUT = 1_000  # rows of a fold
 MOST_FOR_WIDE = 4  # columns; in more, no proposals cover what a wide Gaussian leaves to the network
 NEAR = 1.0  # width of the kernels among the proposals
 MOST_IN_STEIN = 500
-REFUTED = 0.01  # a p-value below it
-KNOWN = 0.3  # nats of error in log Gamma, of a network that was learnt by chains,
-KNOWN_SHARE = 0.05  # and the share of its proposals that counts: beyond them it has no say in p(x)
-UNSURE = 0.1  # of what the network adds: an error of log Gamma beyond it is worth a word
 
 
-@dataclass(frozen=True)
-class Findings:
-    """How far to trust a density."""
+class Ended(NamedTuple):
+    """How the learning of the network ended."""
 
-    base: str  # in words
-    estimator: str  # of GEN: 'importance', 'chains' or 'amortised'
-    weight: float  # w, of the network
-    held_out: float  # mean log p(x), in the network's units, of rows that it was learnt without
-    gain: float  # what of it the network adds to the base
-    gain_error: float  # the standard error of that
-    log_normaliser: float
-    log_normaliser_error: float
-    effective: float  # share of the proposals that counts
-    stein: float  # p-value of a goodness-of-fit test that needs no normaliser
+    estimator: str  # that it ended with
     iterations: int
+    weighed: Weighed
     diverged: bool = False
-    bits: float | None = None  # per dimension, of images; of rows that it was learnt without
-
-    @property
-    def verdict(self) -> str:
-        """In a few words."""
-        words = "the base alone, to which the network adds nothing"
-        if self.estimator != "importance":
-            own = ", which draws samples," if self.estimator == "chains" else ""
-            words = (
-                f"log p(x) is the base's; the normaliser of the network{own} is not known well "
-                f"enough for it to count ({self.log_normaliser:.1f} ± "
-                f"{self.log_normaliser_error:.1f} nats)"
-            )
-        if self.weight > 0:
-            words = f"the network adds {self.gain:.3f} ± {self.gain_error:.3f} nats to its base"
-            if not self.log_normaliser_error < UNSURE * max(self.gain, 1):
-                words += f"; its normaliser is unsure by {self.log_normaliser_error:.2g} nats"
-        if self.diverged:
-            words += f"; its training diverged, and ended after {self.iterations} iterations"
-        if self.stein < REFUTED:
-            words += f"; a test of its fit refutes it (p = {self.stein:.3f})"
-        return f"density: {words}"
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"verdict": self.verdict}
 
 
 def fit_density(
@@ -99,14 +76,14 @@ def fit_density(
     `on_step` is called in every iteration, with those done and all, and may raise. The same seed
     gives the same density.
     """
-    seed, estimator = settings.training.seed, settings.density.estimator
-    if estimator in ("chains", "amortised"):
-        generator = Generator(data.device).manual_seed(seed)
-        return _in_principal_directions(data, labels, settings, generator, on_step)
-    return _in_columns(data, labels, settings, Generator().manual_seed(seed), on_step)
+    seed, weights = settings.training.seed, settings.density.estimator in (AUTO, "importance")
+    if weights and has_base_in_columns(tuple(data.shape)):
+        return _in_columns(data, labels, settings, Generator().manual_seed(seed), on_step)
+    generator = Generator(data.device).manual_seed(seed)
+    return _in_principal_directions(data, labels, settings, generator, on_step)
 
 
-# --- images, and vectors with many columns: chains from a mixture in principal directions --------
+# --- images, and vectors with many columns: a mixture in principal directions --------------------
 
 
 def _in_principal_directions(
@@ -116,7 +93,7 @@ def _in_principal_directions(
     generator: Generator,
     on_step: OnStep,
 ) -> tuple[Density, Findings]:
-    n, seed, estimator = len(data), settings.training.seed, settings.density.estimator
+    n, seed = len(data), settings.training.seed
     order = torch.randperm(n, generator=generator, device=data.device)
     held = order[: max(1, min(MOST_HELD_OUT, n // 10))]
     found = fit_principal(data, labels, held, seed, generator)
@@ -133,14 +110,7 @@ def _in_principal_directions(
         )
     )
     fresh, volume = y[: len(held)], volume[: len(held)]
-    drawer: Drawer
-    if estimator == "amortised":
-        drawer = AmortisedDraws(y.shape[1], _on_processor(generator), y.device)
-    else:
-        steps, restart = settings.sampler.steps, settings.density.restart
-        drawer = BaseChains(density.path, steps, restart, generator)
-    learnt = learn_by_chains(density, y[len(held) :], drawer, settings, generator, on_step)
-    density.run = torch.tensor(drawer.run).to(density.run)
+    end = _correct(density, y[len(held) :], fresh, settings, generator, on_step)
     density.normalise(generator)
     with torch.no_grad():
         base = density.base.log_density(fresh)
@@ -152,12 +122,56 @@ def _in_principal_directions(
     together = torch.logsumexp(parts + weights, -1)
     held_out = float((together + volume).mean())
     bits = bits_per_dimension(held_out, y.shape[1], squash.cell) if data.dim() > 2 else None
-    ended = (learnt.iterations, learnt.diverged, bits)
     gain = together - parts[:, 0]
     some = fresh[:MOST_IN_STEIN]
-    return density, _findings(
-        density, found.name, estimator, held_out, gain, some, generator, ended
-    )
+    findings = _findings(density, found.name, end, held_out, gain, some, generator)
+    return density, replace(findings, bits=bits)
+
+
+def _correct(
+    density: Density,
+    y: Tensor,
+    fresh: Tensor,
+    settings: Settings,
+    generator: Generator,
+    on_step: OnStep,
+) -> Ended:
+    """Learn the network, in place, by points y (n, d); `fresh` (m, d) judge importance weights.
+
+    With 'auto' these are tried first. They draw from a generator of their own: where they are not
+    healthy, or add nothing, chains then begin as if they had never been tried. Of vectors, the
+    network is kept that gains more; of images that of the chains, which draws better samples.
+    """
+    asked, weighed, gained = settings.density.estimator, Weighed(0), 0.0
+    if asked in (AUTO, "importance"):
+        first = copy_of(density.energy)
+        own = Generator(y.device).manual_seed(generator.initial_seed() + 1)
+        weighed, gained = learn_on_own_base(density, y, fresh, settings, own, on_step)
+        if asked == "importance" or (weighed.healthy and gained > 0):
+            return Ended("importance", weighed.iterations, weighed)
+        weights = copy_of(density.energy)
+        density.energy.load_state_dict(first)
+
+    def later(done: int, total: int) -> None:
+        on_step(weighed.iterations + done, weighed.iterations + total)
+
+    drawer: Drawer
+    if asked == "amortised":
+        drawer = AmortisedDraws(y.shape[1], _on_processor(generator), y.device)
+    else:
+        steps, restart = settings.sampler.steps, settings.density.restart
+        drawer = BaseChains(density.path, steps, restart, generator)
+    learnt = learn_by_chains(density, y, drawer, settings, generator, later)
+    done = weighed.iterations + learnt.iterations
+    if gained > 0 and not density.is_of_images:
+        check = Check(density, fresh, torch.full_like(fresh[:, 0], gained), own)
+        check()
+        if check.best is None:
+            density.energy.load_state_dict(weights)
+            return Ended("importance", done, weighed)
+    density.run = torch.tensor(drawer.run).to(density.run)
+    estimator = "amortised" if asked == "amortised" else "chains"
+    return Ended(estimator, done, weighed, learnt.diverged)
 
 
 def _on_principal_base(found: Principal, point: tuple[int, ...], generator: Generator) -> Density:
@@ -181,7 +195,7 @@ def _on_processor(generator: Generator) -> Generator:
     return Generator().manual_seed(generator.initial_seed())
 
 
-# --- vectors with few columns: importance weights ------------------------------------------------
+# --- vectors with few columns: mixtures and kernels in all of them -------------------------------
 
 
 def _in_columns(
@@ -197,7 +211,7 @@ def _in_columns(
     if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
         used = np.arange(whole.shape[1])
     x = _spread_out(whole[:, used], np.random.default_rng(seed))
-    mixture, proposal, learnt = _learn(x, labels, settings, generator, on_step)
+    mixture, proposal, learnt, end = _learn(x, labels, settings, generator, on_step)
     parts = torch.stack([mixture.held_out, learnt.held_out], -1)
     weights = mixing_weights(parts.flatten(0, 1))
     together = torch.logsumexp(parts + weights, -1)
@@ -208,20 +222,18 @@ def _in_columns(
     density.normalise(generator)
     gain = (together - mixture.held_out).flatten()
     some = torch.from_numpy(x[evenly_spaced(len(x), MOST_IN_STEIN)])
-    ended = (learnt.iterations, False, None)
-    held_out, words = float(together.mean()), mixture.name
-    return density, _findings(density, words, "importance", held_out, gain, some, generator, ended)
+    held_out = float(together.mean())
+    return density, _findings(density, mixture.name, end, held_out, gain, some, generator)
 
 
 def _findings(
     density: Density,
     base: str,
-    estimator: str,
+    end: Ended,
     held_out: float,
     gain: Tensor,
     y: Tensor,
     generator: Generator,
-    ended: tuple[int, bool, float | None],
 ) -> Findings:
     """What was found; y (n, d) are points that the fit is tested with."""
     slopes = torch.cat([value_and_gradient(density.both, p)[1] for p in torch.split(y, 100)])
@@ -229,7 +241,7 @@ def _findings(
     error = float((sampling + (density.weight * density.error).double() ** 2).sqrt())
     return Findings(
         base=base,
-        estimator=estimator,
+        estimator=end.estimator,
         weight=float(density.weight),
         held_out=held_out,
         gain=float(gain.mean()),
@@ -238,9 +250,10 @@ def _findings(
         log_normaliser_error=float(density.error),
         effective=float(density.effective),
         stein=stein_test(y.double(), slopes.double(), generator)[1],
-        iterations=ended[0],
-        diverged=ended[1],
-        bits=ended[2],
+        iterations=end.iterations,
+        diverged=end.diverged,
+        weighted=end.weighed.iterations,
+        counted=end.weighed.counted,
     )
 
 
@@ -250,8 +263,8 @@ def _learn(
     settings: Settings,
     generator: Generator,
     on_step: OnStep,
-) -> tuple[Candidate, Gaussians, Learnt]:
-    """The mixture, what proposes points, and the network on its base.
+) -> tuple[Candidate, Gaussians, Learnt, Ended]:
+    """The mixture, what proposes points, the network on its base, and how its learning ended.
 
     Where data are shapes in few columns, a wide Gaussian leaves all of them to the network, which
     cannot undo the roughness of a mixture; in many columns it needs the mixture to begin with.
@@ -269,11 +282,14 @@ def _learn(
     if asked == "gaussian" or (asked == "auto" and few):
         start = wide(x, held)
     points, index = torch.from_numpy(x).float(), torch.from_numpy(held)
-    return (
-        mixture,
-        proposal,
-        learn(points, index, start, proposal, settings.density, generator, on_step),
-    )
+    learnt = learn(points, index, start, proposal, settings, generator, on_step)
+    weighed = learnt.weighed
+    if weighed.healthy:
+        return mixture, proposal, learnt, Ended("importance", weighed.iterations, weighed)
+    found, more = learn_folds_by_chains(points, index, learnt, settings, generator, on_step)
+    kept = bool((learnt.gain != 0).any()) and torch.equal(found.gain, learnt.gain)
+    estimator = "importance" if kept else "chains"
+    return mixture, proposal, found, Ended(estimator, weighed.iterations + more, weighed)
 
 
 def _proposals(x: np.ndarray, base: Gaussians) -> Gaussians:

@@ -3,6 +3,9 @@
 With proposals z ~ q, log Gamma is estimated by log mean b(z) exp(g(z)) / q(z), with gradients. Each
 member is trained without the rows of one fold, and the state is kept that gains most there: more
 training than that only learns the rows by heart.
+
+At every check the effective number of proposals is counted, with the network of the moment. Where
+too few count, the weights say nothing of the model; `density.estimator="auto"` then leaves them.
 """
 
 from __future__ import annotations
@@ -12,18 +15,33 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from gedilearn.density.annealing import effective_share, log_mean_exp
 from gedilearn.density.base import Candidate
+from gedilearn.density.density import Density
 from gedilearn.density.energy import Energy
 from gedilearn.density.gaussians import Gaussians
-from gedilearn.generative_sections import Density
+from gedilearn.sections import AUTO
+from gedilearn.settings import Settings
+
+OnStep = Callable[[int, int], None]
 
 POOL, CHECKED = 8_000, 4_000  # proposals to train with, and others to measure with
 ROWS, PROPOSALS = 192, 384  # in a batch
 CHECK_EVERY, PATIENCE = 50, 5
-HEALTHY = 50  # effective proposals, at least
+# Effective proposals below which weights are not healthy. The standard error of log Gamma is about
+# one over the root of their number: 0.14 nats at 50. With fewer, single proposals decide about the
+# gradient, and the error itself is not known.
+HEALTHY = 50
+
+
+class Weighed(NamedTuple):
+    """How healthy the weights were."""
+
+    iterations: int  # by weights
+    counted: float | None = None  # effective proposals of `CHECKED`; None: never measured
+    healthy: bool = True  # to the end; otherwise training ended there
 
 
 class Learnt(NamedTuple):
@@ -32,7 +50,7 @@ class Learnt(NamedTuple):
     start: Candidate
     energy: Energy
     gain: Tensor  # (folds, m): by how much each held-out row is likelier than under the base
-    iterations: int
+    weighed: Weighed
 
     @property
     def held_out(self) -> Tensor:
@@ -45,14 +63,15 @@ def learn(
     held: Tensor,
     start: Candidate,
     proposal: Gaussians,
-    settings: Density,
+    settings: Settings,
     generator: Generator,
-    on_step: Callable[[int, int], None],
+    on_step: OnStep,
 ) -> Learnt:
     """Correct a base.
 
     x: (n, d), single precision; held: (folds, m), the rows that each member does not see; `on_step`
-    is called in every iteration, with those done and all.
+    is called in every iteration, with those done and all. With 'auto' it ends when the weights of
+    no member are healthy.
     """
     members, (n, d) = len(held), x.shape
     z = proposal.sample(POOL + CHECKED, generator)
@@ -66,9 +85,10 @@ def learn(
     best = {name: torch.zeros_like(value) for name, value in energy.state_dict().items()}
     gain = torch.zeros(held.shape)
     idle = iteration = 0
-    rate, length = settings.learning_rate, settings.iterations
+    weighed = Weighed(0)
+    rate, length = settings.density.learning_rate, settings.density.iterations
     adam = torch.optim.Adam(energy.parameters(), rate, fused=True)
-    while iteration < length and idle < PATIENCE:
+    while iteration < length and idle < PATIENCE and weighed.healthy:
         on_step(iteration, length)
         for group in adam.param_groups:
             group["lr"] = rate * (1 + math.cos(math.pi * iteration / length)) / 2
@@ -82,14 +102,22 @@ def learn(
         loss.backward()
         adam.step()
         if iteration % CHECK_EVERY == 0:
-            found = test.gains(energy)
+            found, counted = test.gains(energy)
             better = found.mean(1) > gain.mean(1)
             idle = 0 if bool(better.any()) else idle + 1
             gain[better] = found[better]
             for name, value in energy.state_dict().items():
                 best[name][better] = value[better]
+            # At the end of its patience what it learns is the rows by heart, healthy or not.
+            if idle < PATIENCE:
+                weighed = _weighed(iteration, float(counted.max()), settings)
     energy.load_state_dict(best)  # members that gained nowhere correct nothing
-    return Learnt(start, energy, gain.double(), iteration)
+    return Learnt(start, energy, gain.double(), weighed._replace(iterations=iteration))
+
+
+def _weighed(iteration: int, counted: float, settings: Settings) -> Weighed:
+    asked = settings.density.estimator != AUTO  # for weights: they go on in any case
+    return Weighed(iteration, counted, asked or counted > HEALTHY)
 
 
 class Test(NamedTuple):
@@ -100,14 +128,82 @@ class Test(NamedTuple):
     ratio: Tensor  # (checked,): log b - log q of the proposals
 
     @torch.no_grad()
-    def gains(self, energy: Energy) -> Tensor:
+    def gains(self, energy: Energy) -> tuple[Tensor, Tensor]:
         """By how much each row is likelier than under the base, less the error: (members, m).
 
-        Minus infinity where the weights are too uneven to say.
+        Minus infinity where the weights are too uneven to say. And how many proposals count:
+        (members,).
         """
-        weights = energy(self.proposals) + self.ratio
-        share, n = effective_share(weights), len(self.ratio)
-        level = log_mean_exp(weights) + ((1 / share - 1).clamp_min(0) / n).sqrt()
-        level = torch.where(share * n > HEALTHY, level, math.inf)
+        level, counted = level_of(energy(self.proposals) + self.ratio)
         found: Tensor = energy(self.rows) - level[:, None]
-        return found
+        return found, counted
+
+
+def level_of(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """log Gamma and its error, summed, and how many of the weights count: (..., n) -> (...), both.
+
+    The sum is infinite where they are not healthy.
+    """
+    share, n = effective_share(weights), weights.shape[-1]
+    level = log_mean_exp(weights) + ((1 / share - 1).clamp_min(0) / n).sqrt()
+    return torch.where(share * n > HEALTHY, level, math.inf), share * n
+
+
+def learn_on_own_base(
+    density: Density,
+    y: Tensor,
+    fresh: Tensor,
+    settings: Settings,
+    generator: Generator,
+    on_step: OnStep,
+) -> tuple[Weighed, float]:
+    """Correct the base of `density`, in place, by points y (n, d), with proposals from that base.
+
+    The state is kept that gains most on points `fresh` (m, d); if none gains, the first. Says how
+    healthy the weights were, and the mean gain.
+    """
+    rate, length = settings.density.learning_rate, settings.density.iterations
+    batch = settings.sampler.chains or settings.optimizer.batch_size
+    adam = torch.optim.Adam(density.energy.parameters(), rate, fused=True)
+    best, most, idle, weighed = copy_of(density.energy), 0.0, 0, Weighed(0)
+    for iteration in range(1, length + 1):
+        on_step(iteration - 1, length)
+        for group in adam.param_groups:
+            group["lr"] = rate * (1 + math.cos(math.pi * (iteration - 1) / length)) / 2
+        index = torch.randint(len(y), (batch,), generator=generator, device=y.device)
+        drawn = density.base.sample(PROPOSALS * batch // ROWS, generator)
+        g = density.correction(torch.cat([y[index], drawn]))
+        loss = log_mean_exp(g[batch:]) - g[:batch].mean()
+        adam.zero_grad()
+        torch.autograd.backward(loss)
+        adam.step()
+        if iteration % CHECK_EVERY == 0 or iteration == length:
+            gain, counted = _gain_on_own_base(density, fresh, generator)
+            idle = 0 if gain > most else idle + 1
+            if gain > most:
+                best, most = copy_of(density.energy), gain
+            if idle == PATIENCE:
+                break
+            weighed = _weighed(iteration, counted, settings)
+            if not weighed.healthy:
+                break
+    density.energy.load_state_dict(best)
+    return weighed._replace(iterations=iteration), most
+
+
+@torch.no_grad()
+def _gain_on_own_base(density: Density, fresh: Tensor, generator: Generator) -> tuple[float, float]:
+    """What the network adds to points (m, d), less the error, and how many proposals count."""
+    size = density.effort.batch
+    weights = [
+        density.correction(density.base.sample(min(size, CHECKED - done), generator))
+        for done in range(0, CHECKED, size)
+    ]
+    level, counted = level_of(torch.cat(weights))
+    own = torch.cat([density.correction(part) for part in torch.split(fresh, size)])
+    return float(own.mean() - level), float(counted)
+
+
+def copy_of(module: nn.Module) -> dict[str, Tensor]:
+    """Its state."""
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}

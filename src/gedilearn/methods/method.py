@@ -109,6 +109,8 @@ class Method:
         """Forget all members but these, which have their places from here on."""
         if self.chains is not None:
             self.chains.positions = self.chains.positions[list(members)]
+            if getattr(self.chains, "ages", None) is not None:
+                self.chains.ages = self.chains.ages[list(members)]  # type: ignore[attr-defined]
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the network."""

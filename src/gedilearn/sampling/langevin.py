@@ -66,7 +66,7 @@ class Kernel(NamedTuple):
     """
 
     step_size: float
-    noise: float
+    noise: float | Tensor  # one for all, or one a chain, (..., batch, *ones)
     max_move: float | None = None  # largest move a coordinate makes along the gradient in one step
     box: Box | None = None  # chains are clamped to it
 
@@ -104,7 +104,10 @@ def step(
     if kernel.max_move is not None:
         move = move.clamp_(-kernel.max_move, kernel.max_move)
     position = state.position + move
-    if kernel.noise:
+    if isinstance(kernel.noise, Tensor):
+        noise = torch.empty_like(position).normal_(generator=generator)
+        position = position.addcmul_(noise, kernel.noise)
+    elif kernel.noise:
         noise = torch.empty_like(position).normal_(generator=generator)
         position = position.add_(noise, alpha=kernel.noise)
     if kernel.box is not None:
@@ -140,7 +143,8 @@ class Sampler(Protocol):
     """What draws x~ for GEN.
 
     `registry.SAMPLERS` holds functions (settings, box, n_members, n_chains, calm, generator) that
-    make one. What it draws, it draws from the generator that it is given.
+    make one. What it draws, it draws from the generator that it is given. One whose chains differ
+    by age also remembers `ages`.
     """
 
     positions: Tensor  # (members, size, *point): all that it remembers, on each rank its own
@@ -150,13 +154,33 @@ class Sampler(Protocol):
         ...
 
 
-class PersistentChains:
-    """Draws x~ by `steps` Langevin steps from where chains of the buffer stand."""
+class Stages(NamedTuple):
+    """How the noise of a chain falls: from `first` to the kernel's, evenly over `number` draws."""
 
-    def __init__(self, buffer: ReplayBuffer, kernel: Kernel, steps: int) -> None:
+    first: float
+    number: int
+
+    def noise(self, last: float, ages: Tensor) -> Tensor:
+        """That of chains which were drawn so often since they restarted."""
+        return last + (self.first - last) * (1 - ages / self.number).clamp_min(0)
+
+
+class PersistentChains:
+    """Draws x~ by `steps` Langevin steps from where chains of the buffer stand.
+
+    With `stages`, all steps of a draw have the noise of the chain's age: how often it was drawn
+    since it restarted (`Stages`).
+    """
+
+    def __init__(
+        self, buffer: ReplayBuffer, kernel: Kernel, steps: int, stages: Stages | None = None
+    ) -> None:
         self.buffer = buffer
         self.kernel = kernel
         self.steps = steps
+        self.stages = stages
+        if stages is not None:
+            buffer.ages = torch.zeros_like(buffer.positions.flatten(2)[..., 0])
 
     @property
     def positions(self) -> Tensor:
@@ -166,12 +190,32 @@ class PersistentChains:
     def positions(self, positions: Tensor) -> None:
         self.buffer.positions = positions
 
+    @property
+    def ages(self) -> Tensor | None:
+        """(members, size): draws of each chain since it restarted; None without stages."""
+        return self.buffer.ages
+
+    @ages.setter
+    def ages(self, ages: Tensor | None) -> None:
+        self.buffer.ages = ages
+
     def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:
         """Samples (members, batch, *point); the buffer goes on from them."""
         start, slots = self.buffer.draw(batch, generator)
-        samples = run(start, log_density, self.kernel, self.steps, generator)
+        samples = run(start, log_density, self._kernel_at(slots, start), self.steps, generator)
         self.buffer.store(slots, samples)
         return samples
+
+    def _kernel_at(self, slots: Tensor, start: Tensor) -> Kernel:
+        """The kernel with the noise of the chains in these slots, which are one draw older then."""
+        ages = self.buffer.ages
+        if self.stages is None or ages is None:
+            return self.kernel
+        assert isinstance(self.kernel.noise, float)
+        own = ages.gather(1, slots)
+        ages.scatter_(1, slots, own + 1)
+        noise = self.stages.noise(self.kernel.noise, own)
+        return self.kernel._replace(noise=noise.view(*own.shape, *[1] * (start.dim() - 2)))
 
 
 def persistent_chains(
@@ -187,7 +231,10 @@ def persistent_chains(
     """
     size = max(settings.buffer // n_ranks(), n_chains)
     buffer = ReplayBuffer(n_members, size, settings.restart, box.uniform, generator)
-    return PersistentChains(buffer, Kernel.of(settings, box, calm), settings.steps)
+    stages = None
+    if settings.first_noise is not None:
+        stages = Stages(settings.first_noise * calm**0.5, settings.stages)
+    return PersistentChains(buffer, Kernel.of(settings, box, calm), settings.steps, stages)
 
 
 class ReplayBuffer:
@@ -204,6 +251,7 @@ class ReplayBuffer:
         self.restart = restart
         self.initial = initial
         self.positions = initial(n_members, size, generator=generator)  # (members, size, *point)
+        self.ages: Tensor | None = None  # (members, size), if they are counted: 0 after a restart
 
     def draw(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Starting positions (members, batch, *point) and the slots (members, batch) they hold.
@@ -222,6 +270,9 @@ class ReplayBuffer:
         slots = (within.mul_(lengths).long() + starts).add_(turn).remainder_(size)
         positions = self._flat().index_select(0, self._index(slots))
         positions = positions.view(members, batch, *self.positions.shape[2:])
+        if self.ages is not None:
+            own = self.ages.gather(1, slots).masked_fill_(chance < self.restart, 0)
+            self.ages.scatter_(1, slots, own)
         fresh = (chance < self.restart).view(members, batch, *[1] * (positions.dim() - 2))
         return torch.where(
             fresh, self.initial(members, batch, generator=generator), positions

@@ -9,8 +9,11 @@ import torch
 
 from gedilearn.data.views import WalkViews
 from gedilearn.density.density import Density
-from gedilearn.density.fit import Findings, fit_density
+from gedilearn.density.findings import Findings
+from gedilearn.density.fit import fit_density
+from gedilearn.density.importance import CHECKED
 from gedilearn.models.energy import EnergyModel, logits_of, posterior
+from gedilearn.sections import AUTO
 from gedilearn.training.calibration import temperature
 from gedilearn.training.certificate import examine
 from gedilearn.training.environment import Interrupt
@@ -50,6 +53,10 @@ def learn_density(
     density, findings = fit_density(data, labels, settings, on_step)
     # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
     done = state.iteration + max(findings.iterations, 1)
+    if settings.density.estimator == AUTO and findings.choice is not None:
+        details = {"effective": findings.counted, "proposals": CHECKED, "result": k}
+        at = state.iteration + max(findings.weighted, 1)
+        journal.event(state, "estimator", findings.choice, iteration=at, **details)
     journal.event(state, "density", findings.verdict, result=k, iteration=done)
     return density.cpu(), findings
 

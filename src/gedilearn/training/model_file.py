@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gedilearn import __version__
 from gedilearn.density.density import LEVELS, Density, Sizes
-from gedilearn.density.fit import Findings
+from gedilearn.density.findings import Findings
 from gedilearn.errors import InputError
 from gedilearn.files import RESTORE, Form, TensorFile, forms, reading
 from gedilearn.models.build import build_model

@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.data.views import draws_globally, make_views
 from gedilearn.density.density import Density
-from gedilearn.density.fit import Findings
+from gedilearn.density.findings import Findings
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model, has_foreign_encoder
 from gedilearn.models.energy import (
@@ -129,7 +129,8 @@ class Result:
     def sample(self, n: int, steps: int | None, seed: int, cluster: int | None = None) -> Tensor:
         """Points of p(x), or of p(x|y) for a cluster y: (n, ...).
 
-        A point of p(x) is one of p(x|y) if it is kept with the chance p(y|x).
+        A point of p(x) is one of p(x|y) if it is kept with the chance p(y|x), which is that of
+        `probabilities`.
         """
         if n < 1:
             raise InputError(f"n_samples={n}: at least 1 is needed")
@@ -147,7 +148,7 @@ class Result:
             kept: list[Tensor] = []
             for _ in range(MOST_TRIES):
                 points = self._draw(model, n, steps, generator)
-                chance = posterior(logits_of(model, points))[:, cluster]
+                chance = torch.from_numpy(self.probabilities(points)[:, cluster])
                 kept.append(points[torch.rand(n, generator=generator) < chance])
                 if sum(map(len, kept)) >= n:
                     return torch.cat(kept)[:n]

@@ -72,6 +72,7 @@ class _Own(_Plain):
     rng: Tensor
     batches: _Batches
     buffer: Tensor | None = None
+    ages: Tensor | None = None
 
 
 def check_saved(setup: Setup, shared: Any, own: Any) -> None:

@@ -247,6 +247,8 @@ class TrainState:
         own: Tree = self.generators.state() | {"batches": self.batches.state()}
         if self.method.chains is not None and with_chains:
             own["buffer"] = self.method.chains.positions
+            if getattr(self.method.chains, "ages", None) is not None:
+                own["ages"] = self.method.chains.ages  # type: ignore[attr-defined]
         return {"shared": shared, "own": own}
 
     def copy(self) -> Tree:
@@ -294,6 +296,11 @@ class TrainState:
             if own["buffer"].shape != state.method.chains.positions.shape:
                 raise ValueError("buffer: its shape is not of this training")
             state.method.chains.positions = own["buffer"].to(setup.data)
+            ages, fresh = own.get("ages"), getattr(state.method.chains, "ages", None)
+            if getattr(ages, "shape", None) != getattr(fresh, "shape", None):
+                raise ValueError("ages: not those of the chains of this training")
+            if fresh is not None:
+                state.method.chains.ages = own["ages"].to(fresh)  # type: ignore[attr-defined]
         generators.load_state(own)
         return state
 
