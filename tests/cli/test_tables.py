@@ -324,9 +324,10 @@ def best_of_k_means(table: messy.Cells, y: np.ndarray, model: GEDI) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [5, 12])
 @pytest.mark.parametrize("name", messy.RECIPES)
-def test_clusters_of_messy_tables_are_about_as_good_as_those_of_k_means(name, here):
-    table, y = messy.make(messy.RECIPES[name], 5)
+def test_clusters_of_messy_tables_are_about_as_good_as_those_of_k_means(name, seed, here):
+    table, y = messy.make(messy.RECIPES[name], seed)
     messy.write(table, Path("t.csv"))
     no_density = ["--set", "weights.gen=0", "--quiet"]
     gedi("fit", "t.csv", "-k", messy.RECIPES[name].clusters, "--out", "run", *no_density)

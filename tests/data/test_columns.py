@@ -10,17 +10,20 @@ import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
+from sklearn.metrics import normalized_mutual_info_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import messy
 from gedilearn.data import cells
 from gedilearn.data.arrays import Scaling
-from gedilearn.data.columns import OTHERS, SHORTEST, Columns
+from gedilearn.data.columns import OTHERS, Columns
 from gedilearn.data.frames import as_table
+from gedilearn.data.metric import TWO_VALUED, distance_points
 from gedilearn.data.table import Column, Table
 from gedilearn.errors import InputError
 from gedilearn.settings import Table as Options
+from gedilearn.starts.choose import choose_start
 
 N = 300
 
@@ -323,21 +326,25 @@ def test_points_become_rows_again():
 # --- weights ------------------------------------------------------------------------------------
 
 
-def test_a_step_between_categories_is_no_longer_than_to_the_tenth_neighbour():
+@pytest.mark.parametrize("levels", [2, 3, 4, 8])
+@pytest.mark.parametrize("gaps", [0, 60])
+def test_a_category_of_even_values_varies_as_distances_have_it(levels, gaps):
+    """With and without missing cells, which make three values of two."""
     rng = np.random.default_rng(0)
-    numbers = rng.normal(size=(N, 4))
-    made = table(**{f"x{k}": numbers[:, k] for k in range(4)}, city=rng.choice(["a", "b", "c"], N))
-    columns = Columns.fit(made, Options())
+    city = [f"c{k % levels}" for k in range(24 * levels)]
+    flag = ["yes", "no"] * (12 * levels)
+    number = rng.normal(size=len(city)).tolist()
+    blank = [None] * gaps
+    made = table(x=[*number, *[0] * gaps], city=[*city, *blank], flag=[*flag, *blank])
+    columns = Columns.fit(made, Options(kinds={"city": "category", "flag": "boolean"}))
     points = columns.transform(made)
-    scaled = columns.scaling(points, "standard").apply(points)
-    np.testing.assert_allclose(scaled[:, :4].std(0), 1, rtol=1e-5)
-    way = np.linalg.norm(scaled[:, None, :4] - scaled[None, :, :4], axis=-1)
-    radius = np.median(np.sort(way, axis=1)[:, 10])
-    a, b = (scaled[points[:, 4 + k] == 1][0, 4:] for k in (0, 1))
-    longest = np.sqrt(2 / (1 - 1 / 3))
-    assert radius < longest
-    assert np.linalg.norm(a - b) == pytest.approx(radius, rel=1e-5)
-    assert scaled[:, 4:].var(0).sum() <= 1
+    scaled = columns.scaling(points, "standard").apply(points)[: len(city)].astype(float)
+    assert scaled[:, 1 + levels].std() == pytest.approx(TWO_VALUED, rel=1e-5)
+    expected = min(TWO_VALUED, 1 / np.sqrt(levels))
+    np.testing.assert_allclose(scaled[:, 1 : 1 + levels].std(0), expected, rtol=1e-5)
+    if not gaps and levels <= 4:  # of more, each is rare, which distances make less of
+        seen = distance_points(scaled[:, 1:]).std(0)
+        np.testing.assert_allclose(seen, [expected] * levels + [TWO_VALUED], rtol=0.02)
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5], [0.97, 0.03], [0.25] * 4, [0.7, 0.1, 0.1, 0.1]])
@@ -350,11 +357,24 @@ def test_all_columns_of_a_category_vary_no_more_than_one_number(shares):
     scaled = columns.scaling(points, "standard").apply(points).reshape(N, 3, -1)
     totals = scaled.var(0).sum(-1)
     assert (totals <= 1 + 1e-2).all()
-    few = table(c=rng.choice(names, N, p=shares), x=rng.normal(size=N))
-    columns = Columns.fit(few, Options())
-    points = columns.transform(few)
-    steps = np.sqrt(2) / columns.scaling(points, "standard").scale[: len(shares)]
-    np.testing.assert_allclose(steps, SHORTEST)  # one number has its neighbours very near
+
+
+@pytest.mark.parametrize(
+    ("recipe", "seed"),
+    [
+        (messy.RECIPES["categories that tell"], 12),  # five of them, and few numbers
+        (messy.Recipe(numbers=2, noise=0, distance=6, categories=0, values=3, missing=0), 1),
+        (messy.Recipe(numbers=2, noise=0, distance=6, categories=0, strange=5, missing=0), 1),
+    ],
+)
+def test_categories_that_tell_groups_are_heard_and_others_do_not_decide(recipe, seed):
+    cells_of, y = messy.make(recipe, seed)
+    made = table_of(cells_of)
+    columns = Columns.fit(made, Options())
+    points = columns.transform(made)
+    scaled = columns.scaling(points, "standard").apply(points).astype(float)
+    start = choose_start(distance_points(scaled), recipe.clusters)
+    assert normalized_mutual_info_score(y, start.labels) > 0.9
 
 
 def test_without_scaling_points_stay_as_they_are():

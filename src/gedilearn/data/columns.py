@@ -14,18 +14,16 @@ from functools import cached_property
 import numpy as np
 from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
 from sklearn.impute import SimpleImputer
-from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import OneHotEncoder
 
-from gedilearn.data.arrays import Scaling, evenly_spaced, listing
+from gedilearn.data.arrays import Scaling, listing
 from gedilearn.data.kinds import MOST_CATEGORIES, RARE, RAW, USED, Decided, Kind, decide, is_plain
+from gedilearn.data.metric import TWO_VALUED
 from gedilearn.data.table import Column, Table, check_no_infinity
 from gedilearn.errors import InputError
 from gedilearn.settings import Table as Options
 
 OTHERS = "(other)"  # what all rare categories are called
-SHORTEST = 0.5  # step between two categories, in deviations of numbers
-_NEIGHBOURS, _MOST_ROWS = 10, 1_000  # by which such a step is measured
 
 
 class OneColumn(BaseModel):
@@ -197,43 +195,28 @@ class Columns:
     def scaling(self, points: np.ndarray, kind: str) -> Scaling:
         """Between the units of the points and the network's.
 
-        Numbers and dates have the deviation 1. A truth value or a category that had it too would
-        decide alone: rows of one category would have no neighbours in another. So a step to another
-        category is as long as the way to the tenth neighbour in numbers and dates; at least
-        `SHORTEST`, and at most so long that the variance of all columns of the category together
-        would be 1 if its values were equally frequent.
+        Numbers and dates have the deviation 1. Categories and truth values have less, so that none
+        of them decides alone: if all values of a category were equally frequent, each of its
+        columns would have the deviation `TWO_VALUED`, which `data.metric` gives columns of two
+        values, or less, so that all of them together vary no more than one number. A rare value
+        weighs no more than a frequent one.
         """
         scaling = Scaling.of(points, kind)
         if kind != "standard":
             return scaling
-        scale, start, numbers = scaling.scale.copy(), 0, []
-        steps: dict[int, tuple[slice, float]] = {}  # a step from one value to another, unscaled
+        scale, start = scaling.scale.copy(), 0
         for each in self.used:
-            block = slice(start, start + each.width)
-            if each.kind == "category":
-                steps[start] = block, math.sqrt(2)
-                scale[block] = math.sqrt(1 - 1 / each.width) if each.width > 1 else 1.0
-            elif each.kind == "boolean":
-                steps[start] = block, 1.0
-                scale[block] = 0.5
-            else:
-                numbers.append(start)
+            if each.kind in ("category", "boolean"):
+                scale[start : start + each.width] = _unit(each)
             start += each.width
-        if numbers and steps:
-            rows = points[evenly_spaced(len(points), _MOST_ROWS)] / scale
-            longest = max(_radius(rows[:, numbers]), SHORTEST)
-            for block, step in steps.values():
-                scale[block] = np.maximum(scale[block], step / longest)
         return replace(scaling, scale=scale)
 
 
-def _radius(points: np.ndarray) -> float:
-    """The median way to the tenth neighbour."""
-    n = min(_NEIGHBOURS, len(points) - 1)
-    if n < 1:
-        return 0.0
-    found = NearestNeighbors(n_neighbors=n).fit(points).kneighbors()[0]
-    return float(np.median(found[:, -1]))
+def _unit(each: OneColumn) -> float:
+    """What is one unit of the columns of a category or a truth value, which are 0 and 1."""
+    levels = 2 if each.kind == "boolean" else max(each.width, 2)
+    deviation = math.sqrt((1 - 1 / levels) / levels)  # of each column, if all are as frequent
+    return deviation / min(TWO_VALUED, 1 / math.sqrt(each.width))
 
 
 def _encoder(least: int) -> OneHotEncoder:
