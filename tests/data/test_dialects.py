@@ -220,6 +220,10 @@ def test_decimal_commas_are_numbers_only_if_the_whole_column_reads_so(write):
     assert load_table(path, as_text=True, decimal=".")["a"].typed().kind == "text"
 
 
+def test_what_is_no_number_by_name_can_be_read_in_one_way_only(write):
+    assert values(write("a;b\n+nan;1\ninf;2\n"), "b") == [1, 2]
+
+
 def test_the_decimal_mark_that_is_given_holds_for_all_columns(write):
     path = write('codes,x\n"1,2",0.5\n"2,3",0.25\n')
     assert values(path, "codes") == [1.2, 2.3]

@@ -15,13 +15,15 @@ from gedilearn.data.dialects import Dialect
 from gedilearn.errors import InputError
 
 MARKS = (".", ",")
+ENOUGH = 100  # cells after which a mark that does not read all of them is not tried any more
 
 
 @dataclass
 class Look:
     """What the cells of a column look like, each mark taken for the decimal one.
 
-    count: of cells that are not missing; read: how many of them are numbers with this mark
+    count: of cells that are not missing, while there is a mark that reads all of them
+    read: how many of them are numbers with this mark
     grouped, long: the marks before which some have digits in groups of three, and some four digits
         or more in a row
     twofold: the first cell that is another number with each mark
@@ -43,10 +45,16 @@ class Look:
 
     def see(self, text: str) -> None:
         """Look at one cell more."""
-        found = cell(text)
+        left: tuple[str, ...] = MARKS
+        if self.count >= ENOUGH:
+            left = tuple(mark for mark in MARKS if self.read[mark] == self.count)
+        found = cell(text) if left else None
         if found is None:
             return
         self.count += 1
+        if len(left) == 1:
+            self.read[left[0]] += number(found, left[0]) is not None
+            return
         if found.isdecimal():  # most whole numbers: no mark at all
             for mark in MARKS:
                 self.read[mark] += 1
@@ -62,8 +70,8 @@ class Look:
                 self.grouped.add(mark)
             elif len(found.partition(mark)[0].lstrip("+-")) > 3:
                 self.long.add(mark)
-        point, comma = values.values()
-        if point is not None and comma is not None and point != comma and not self.twofold:
+        two = {repr(value) for value in values.values()}  # by name, for NaN is not NaN
+        if None not in values.values() and len(two) > 1 and not self.twofold:
             self.twofold = found
 
     @property
