@@ -29,6 +29,8 @@ def without_density() -> GEDI:
 def test_trust_is_the_share_of_parts_that_kept_a_point_times_its_probability(model: GEDI) -> None:
     kept, sure = model.result_.trust.numpy().T
     np.testing.assert_array_equal(model.trust_, kept * sure)
+    own = model.predict_proba(X)[np.arange(len(X)), model.labels_]
+    np.testing.assert_allclose(sure, own, rtol=1e-6)
     assert model.trust_.shape == (300,) and model.trust_.min() >= 0 and model.trust_.max() <= 1
     assert set(np.round(12 * kept)) <= set(range(13))  # of 4 parts
     assert model.stability_ == model.diagnosis_.evidence.stability

@@ -136,7 +136,7 @@ def certainty(explanation: Explanation) -> str:
         low = percent(1 - _share_above(trust, DOUBTED) / n)
         words = (
             "How often the row came into the same cluster again when random parts of the data were "
-            "clustered, times the probability that the network gives its cluster. "
+            "clustered, times the probability of its cluster. "
             f"{low} of the rows are below {DOUBTED}: look at them first."
         )
         name = f"Histogram of the trust in single rows: {low} of them are below {DOUBTED}"

@@ -12,7 +12,7 @@ from gedilearn.density.density import Density
 from gedilearn.density.findings import Findings
 from gedilearn.density.fit import fit_density
 from gedilearn.density.importance import CHECKED
-from gedilearn.models.energy import EnergyModel, logits_of, posterior
+from gedilearn.models.energy import EnergyModel, logits_of
 from gedilearn.sections import AUTO
 from gedilearn.training.calibration import temperature
 from gedilearn.training.certificate import examine
@@ -90,21 +90,19 @@ def conclude(
             f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
             f"{kept.trouble}"
         )
-    heat, trust, start = 1.0, None, setup.start_of(k)
+    heat, labels, start = 1.0, None, setup.start_of(k)
     walks = views[0] if isinstance(views[0], WalkViews) and not final else None
     if setup.settings.n_clusters > 1 and (walks is not None or start is not None):
         logits = logits_of(model, data[0]).to(data.device)
+        labels = logits.argmax(-1, keepdim=True).cpu()
         if walks is not None:
             heat = temperature(logits, data[0], walks, state.generators.device)
-        if start is not None:
-            sure = posterior(logits / heat).amax(-1)
-            trust = torch.stack([torch.from_numpy(start.kept), sure.cpu().double()], 1)
     density = learn_density(setup, state, k, model, journal, interrupt)
     if density is not None:
         verdict += f"; {density[1].verdict}"
     c = setup.settings.n_clusters
     prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
-    return Result(
+    result = Result(
         settings=setup.settings,
         model=model.cpu(),
         prior=prior.double(),
@@ -116,8 +114,12 @@ def conclude(
         iterations=state.iteration,
         seconds=journal.seconds(),
         temperature=heat,
-        trust=trust,
         levels=None if density is None else density[0].levels(setup.points_of(k)),
         density=None if density is None else density[0],
         density_findings=None if density is None else density[1],
     )
+    if start is None or labels is None:
+        return result
+    sure = torch.from_numpy(result.probabilities(setup.points_of(k).cpu())).gather(1, labels)
+    trust = torch.cat([torch.from_numpy(start.kept)[:, None], sure.double()], 1)
+    return replace(result, trust=trust)
