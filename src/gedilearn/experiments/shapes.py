@@ -234,7 +234,8 @@ COLUMNS = (
     table.statistic("seconds", "seconds", short="s", digits=2),
 )
 NOTES = (
-    "Median, minimum and counts are over the seeds; each seed draws the data anew.",
+    "Median, minimum and counts are over the seeds of the line, which may be fewer than those "
+    "above; each seed draws the data anew.",
     "Scored on fresh points of the same source; rows marked * on the training points, because the "
     "method cannot label new points, or because there are no more (digits, iris, wine, "
     "breast-cancer).",
