@@ -80,7 +80,7 @@ class Density(Section):
         description="How GEN compares the model with the data on a base. 'importance': points near "
         "the data, weighted; 'chains': short Langevin runs from the base; 'amortised': a generator "
         "with an entropy bound (VERA). 'auto': weights while at least 50 of 4,000 weighted points "
-        "count, else chains.",
+        "count, else chains; chains for images.",
     )
     iterations: int = Field(
         800,

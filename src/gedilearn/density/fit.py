@@ -138,12 +138,12 @@ def _correct(
 ) -> Ended:
     """Learn the network, in place, by points y (n, d); `fresh` (m, d) judge importance weights.
 
-    With 'auto' these are tried first. They draw from a generator of their own: where they are not
-    healthy, or add nothing, chains then begin as if they had never been tried. Of vectors, the
-    network is kept that gains more; of images that of the chains, which draws better samples.
+    With 'auto' these are tried first on vectors. They draw from a generator of their own: where
+    they are not healthy, or add nothing, chains then begin as if they had never been tried, and the
+    network is kept that gains more. Images have chains at once, which draw better samples of them.
     """
     asked, weighed, gained = settings.density.estimator, Weighed(0), 0.0
-    if asked in (AUTO, "importance"):
+    if asked == "importance" or (asked == AUTO and not density.is_of_images):
         first = copy_of(density.energy)
         own = Generator(y.device).manual_seed(generator.initial_seed() + 1)
         weighed, gained = learn_on_own_base(density, y, fresh, settings, own, on_step)
@@ -163,7 +163,7 @@ def _correct(
         drawer = BaseChains(density.path, steps, restart, generator)
     learnt = learn_by_chains(density, y, drawer, settings, generator, later)
     done = weighed.iterations + learnt.iterations
-    if gained > 0 and not density.is_of_images:
+    if gained > 0:
         check = Check(density, fresh, torch.full_like(fresh[:, 0], gained), own)
         check()
         if check.best is None:
