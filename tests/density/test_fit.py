@@ -227,3 +227,15 @@ def test_images_have_bits_per_dimension_and_samples_in_their_range(tmp_path: Pat
     np.testing.assert_array_equal(
         loaded.sample(3, random_state=0)[0], model.sample(3, random_state=0)[0]
     )
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 1, 6, 6), (2, 70)])
+def test_two_rows_have_a_density_that_is_finite(shape):
+    x = (
+        np.random.default_rng(0)
+        .integers(0, 255, shape)
+        .astype(np.uint8 if len(shape) > 2 else float)
+    )
+    model = fit(x)
+    assert np.isfinite(model.score_samples(x)).all()
+    assert np.isfinite(model.sample(3, random_state=0)[0]).all()

@@ -76,6 +76,8 @@ def fit_density(
     `on_step` is called in every iteration, with those done and all, and may raise. The same seed
     gives the same density.
     """
+    if len(data) < FOLDS:  # two rows: each stands for itself among those that are held out
+        data, labels = torch.cat([data] * FOLDS), np.tile(labels, FOLDS)
     seed, weights = settings.training.seed, settings.density.estimator in (AUTO, "importance")
     if weights and has_base_in_columns(tuple(data.shape)):
         return _in_columns(data, labels, settings, Generator().manual_seed(seed), on_step)
