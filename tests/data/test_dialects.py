@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gedilearn.data import decimals
 from gedilearn.data.load import load, load_table
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
@@ -290,3 +291,14 @@ def test_numbers_between_semicolons_take_the_fast_way_once_they_show_their_point
     path = write("a;b\n1.234;0.5\n2.345;3\n")
     monkeypatch.setattr("gedilearn.data.tables._parse_cells", lambda *_: pytest.fail("slow"))
     assert load(path).x.tolist() == [[1.234, 0.5], [2.345, 3]]
+
+
+def test_the_mark_of_numbers_with_a_unit_is_found_in_all_rows(tmp_path):
+    path = tmp_path / "x.csv"
+    rows = [f"1.{k:03d},5 \u20ac;{k},25 %" for k in range(3 * decimals.ENOUGH)]
+    path.write_text("\n".join(["price;share", *rows]), encoding="utf-8")
+    look = decimals.Look.of(row.partition(";")[0] for row in rows)
+    assert look.marks() == [","] and look.read[","] == len(rows)
+    table = load_table(path)
+    assert [column.typed().unit for column in table.columns] == ["\u20ac", "%"]
+    assert table.columns[0].typed().values[:2].tolist() == [1000.5, 1001.5]

@@ -61,7 +61,10 @@ def number(text: str, decimal: str = ".") -> float | None:
 
 def bare(text: str) -> tuple[str, str]:
     """A number without its unit, and the unit: $ 5 and 5 $ have the same. Other text as it is."""
-    match = _MEASURE.fullmatch(text.strip())
+    text = text.strip()
+    if text[:1].isdigit() and text[-1:].isdigit():  # most numbers: there is no room for a unit
+        return text, ""
+    match = _MEASURE.fullmatch(text)
     if match is None or bool(match["before"]) == bool(match["after"]):
         return text, ""
     return match["sign"] + match["digits"], (match["before"] or match["after"]).strip()
@@ -87,19 +90,16 @@ def numbers(cells: Iterable[str], decimal: str = ".") -> dict[str, float] | None
     return None if found is None or any(value != value for value in found.values()) else found
 
 
-def unit(cells: Iterable[str]) -> str:
-    """What all of these cells have beside a number; nothing if they differ."""
-    found = {bare(text)[1] for text in cells}
-    return found.pop() if len(found) == 1 else ""
-
-
-def measures(cells: Iterable[str], decimal: str = ".") -> dict[str, float] | None:
-    """The numbers of cells that have one unit; None if one of them is none, or of another unit."""
-    cells = list(cells)
-    if not unit(cells):
+def measures(cells: Iterable[str], decimal: str = ".") -> tuple[dict[str, float], str] | None:
+    """The numbers of cells that have one unit, and the unit; None if they are no such cells."""
+    parts = {text: bare(text) for text in cells}
+    units = {unit for _, unit in parts.values()}
+    if len(units) != 1 or units == {""}:
         return None
-    found = numbers((bare(text)[0] for text in cells), decimal)
-    return None if found is None else {text: found[bare(text)[0]] for text in cells}
+    found = numbers((digits for digits, _ in parts.values()), decimal)
+    if found is None:
+        return None
+    return {text: found[digits] for text, (digits, _) in parts.items()}, units.pop()
 
 
 def truths(cells: Iterable[str]) -> dict[str, float] | None:

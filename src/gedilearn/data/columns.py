@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder
 from gedilearn.data.arrays import Scaling, listing
 from gedilearn.data.kinds import MOST_CATEGORIES, RARE, RAW, USED, Decided, Kind, decide, is_plain
 from gedilearn.data.metric import TWO_VALUED
-from gedilearn.data.table import Column, Table, check_no_infinity
+from gedilearn.data.table import DAYS, Column, Table, check_no_infinity
 from gedilearn.errors import InputError
 from gedilearn.settings import Table as Options
 
@@ -298,7 +298,7 @@ def _decoded(each: OneColumn, block: np.ndarray) -> Column:
     values = np.round(values) if each.whole else values
     if each.kind == "number":
         return Column("number", values)
-    days = np.clip(values, -719_162, 2_932_896)  # the years 1 to 9999
+    days = np.clip(values, *DAYS)
     return Column("date", np.datetime64(0, "us") + (days * 86_400_000_000).astype("m8[us]"))
 
 

@@ -52,6 +52,7 @@ class Look:
         if found is None:
             return
         self.count += 1
+        found = bare(found)[0]
         if len(left) == 1:
             self.read[left[0]] += number(found, left[0]) is not None
             return
@@ -60,7 +61,6 @@ class Look:
                 self.read[mark] += 1
                 self.long |= {mark} if len(found) > 3 else set()
             return
-        found = bare(found)[0]
         values = {mark: number(found, mark) for mark in MARKS}
         for mark, value in values.items():
             if value is None:

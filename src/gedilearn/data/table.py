@@ -19,6 +19,7 @@ from gedilearn.errors import InputError, suggestion
 
 Raw = Literal["number", "boolean", "date", "text", "other"]
 _DAY = 86_400_000_000  # microseconds
+DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,16 +68,19 @@ class Column:
             ("number", partial(cells.numbers, decimal=self.decimal), np.nan),
             ("boolean", cells.truths, np.nan),
             ("date", cells.dates, np.datetime64("NaT", "us")),
-            ("number", partial(cells.measures, decimal=self.decimal), np.nan),
         )
         for kind, read, gap in kinds:
             found = read(present)
             if found is not None:
                 dtype = "M8[us]" if kind == "date" else np.float64
                 values = [gap if value is None else found[value] for value in self.values]
-                unit = cells.unit(present) if kind == "number" else ""
-                return Column(kind, np.array(values, dtype=dtype), unit=unit)
-        return self
+                return Column(kind, np.array(values, dtype=dtype))
+        measured = cells.measures(present, self.decimal)
+        if measured is None:
+            return self
+        found, unit = measured
+        values = [np.nan if value is None else found[value] for value in self.values]
+        return Column("number", np.array(values), unit=unit)
 
     def as_kind(self, kind: Raw, where: str) -> Column:
         """The same cells, read as another kind; one that cannot be is refused."""

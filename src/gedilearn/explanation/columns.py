@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
+from gedilearn.data.table import DAYS
 
 MOST_NAMED = 5  # columns of a cluster
 WORTH = 0.5  # the effect from which a column is named; Cohen calls it medium,
@@ -67,7 +68,7 @@ class Difference:
 
 def day(days: float) -> str:
     """2024-03-01, for days since 1970."""
-    return str(np.datetime64(int(np.clip(np.floor(days), -719_162, 2_932_896)), "D"))
+    return str(np.datetime64(int(np.clip(np.floor(days), *DAYS)), "D"))
 
 
 @dataclass(frozen=True, eq=False)
