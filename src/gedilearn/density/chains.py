@@ -35,6 +35,11 @@ KNOWN = 0.3  # nats of error in log Gamma, of a network that was learnt by chain
 KNOWN_SHARE = 0.05  # and the share of its proposals that counts: beyond them it has no say in p(x)
 
 
+def is_known(error: float | Tensor, effective: float | Tensor) -> bool:
+    """Whether log Gamma is, given its standard error and the share of proposals that counts."""
+    return float(error) < KNOWN and float(effective) > KNOWN_SHARE
+
+
 class Drawer(Protocol):
     """What draws x~ while g is learnt, and what it asks of the learning."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gedilearn.density.chains import KNOWN, KNOWN_SHARE
+from gedilearn.density.chains import is_known
 from gedilearn.density.importance import CHECKED, HEALTHY
 
 REFUTED = 0.01  # a p-value below it
@@ -51,7 +51,7 @@ class Findings:
     def verdict(self) -> str:
         """In a few words."""
         words = "the base alone, to which the network adds nothing"
-        known = self.log_normaliser_error < KNOWN and self.effective > KNOWN_SHARE
+        known = is_known(self.log_normaliser_error, self.effective)
         if self.estimator != "importance" and not known:
             own = ", which draws samples," if self.estimator == "chains" else ""
             words = (

@@ -22,11 +22,10 @@ from gedilearn.density.base import (
     wide_gaussian,
 )
 from gedilearn.density.chains import (
-    KNOWN,
-    KNOWN_SHARE,
     AmortisedDraws,
     BaseChains,
     Drawer,
+    is_known,
     learn_by_chains,
 )
 from gedilearn.density.density import Density, Sizes, bits_per_dimension
@@ -118,7 +117,7 @@ def _in_principal_directions(
         base = density.base.log_density(fresh)
         own = density.corrected(fresh) - density.log_normaliser
     parts = torch.stack([base, own], -1).double()
-    known = float(density.error) < KNOWN and float(density.effective) > KNOWN_SHARE
+    known = is_known(density.error, density.effective)
     weights = mixing_weights(parts) if known else torch.tensor([0.0, -math.inf]).to(parts)
     density.weight = weights[1].exp().to(density.weight)
     together = torch.logsumexp(parts + weights, -1)

@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gedilearn.density.annealing import anneal
-from gedilearn.density.chains import KNOWN, KNOWN_SHARE, BaseChains, learn_by_chains
+from gedilearn.density.chains import BaseChains, is_known, learn_by_chains
 from gedilearn.density.density import Density, Sizes
 from gedilearn.density.energy import Energy
 from gedilearn.density.importance import Learnt, OnStep, copy_of
@@ -70,7 +70,7 @@ class Check:
     @torch.no_grad()
     def __call__(self) -> bool:
         found = anneal(self.fold.path, POPULATION, 1, 0, self.generator)
-        known = float(found.error) < KNOWN and float(found.effective) > KNOWN_SHARE
+        known = is_known(found.error, found.effective)
         level = found.log_normaliser + found.error if known else math.inf
         gain = (self.fold.correction(self.rows) - level).to(self.gain)
         self.idle += 1
