@@ -90,11 +90,10 @@ def conclude(
             f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
             f"{kept.trouble}"
         )
-    heat, labels, start = 1.0, None, setup.start_of(k)
+    heat, logits, start = 1.0, None, setup.start_of(k)
     walks = views[0] if isinstance(views[0], WalkViews) and not final else None
     if setup.settings.n_clusters > 1 and (walks is not None or start is not None):
         logits = logits_of(model, data[0]).to(data.device)
-        labels = logits.argmax(-1, keepdim=True).cpu()
         if walks is not None:
             heat = temperature(logits, data[0], walks, state.generators.device)
     density = learn_density(setup, state, k, model, journal, interrupt)
@@ -118,8 +117,10 @@ def conclude(
         density=None if density is None else density[0],
         density_findings=None if density is None else density[1],
     )
-    if start is None or labels is None:
+    if start is None or logits is None:
         return result
-    sure = torch.from_numpy(result.probabilities(setup.points_of(k).cpu())).gather(1, labels)
+    logits = logits.cpu()
+    p = result.calibrated(logits, setup.points_of(k).cpu())
+    sure = p.gather(1, logits.argmax(-1, keepdim=True))
     trust = torch.cat([torch.from_numpy(start.kept)[:, None], sure.double()], 1)
     return replace(result, trust=trust)

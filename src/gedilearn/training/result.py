@@ -71,11 +71,15 @@ class Result:
         likely as those that a thousandth of the data is less likely than: of such points nothing is
         known but the prior.
         """
-        p = posterior(logits_of(self.model, x) / self.temperature)
+        return self.calibrated(logits_of(self.model, x), x).numpy()
+
+    def calibrated(self, logits: Tensor, x: Tensor) -> Tensor:
+        """The same, given the logits of the clusters' network at the points."""
+        p = posterior(logits / self.temperature)
         if self.density is not None and self.levels is not None and x.dim() == 2:
             inside = torch.sigmoid(self.density.log_density(x) - self.level(ELSEWHERE))[:, None]
             p = inside * p + (1 - inside) * self.prior
-        return p.numpy()
+        return p
 
     def level(self, share: float) -> float:
         """The log p(x) below which this share of the training points is."""
