@@ -29,6 +29,7 @@ from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.evaluation import evaluate, frechet, markdown, read_buffer, table
+from gedilearn.evaluation.fitted_model import share_off
 from gedilearn.evaluation.images import converted
 from helpers import gedi
 
@@ -198,6 +199,14 @@ def test_samples_are_compared_with_real_images_in_the_pixels_of_a_file(
     shown = {image.tobytes() for image in torch.cat(network.seen)[:, 0].numpy()}
     assert len(shown & originals) == 60 and len(shown) == 90  # 30, 30 for the floor, 30 samples
     assert result["samples"]["n"] == result["samples"]["finite"] == 30
+
+
+@pytest.mark.parametrize(
+    ("drawn", "expected"),
+    [([0, 0, 0, 1], 0.5), ([0, 0, 1, 1], 0.0), ([2, 2, 2, 2], 1.0), ([], None)],
+)
+def test_shares_of_samples_are_held_against_those_of_the_data(drawn, expected):
+    assert share_off(np.array(drawn), np.array([0, 1, 0, 1])) == expected
 
 
 def test_without_a_network_the_distance_says_what_to_install(model, test, monkeypatch):

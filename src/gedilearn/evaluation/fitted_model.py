@@ -65,7 +65,9 @@ def evaluate(
                 log_density, gradient_norm, confidence; trivial ones mean_pixel, nonzero_share for
                 images and distance_from_mean for vectors, in the direction that separates better
     probe       {"linear", "knn": {"accuracy", "method", "settings", "n_train", "n_test"}}
-    samples     {"n", "finite", "steps", "clusters_used", "seconds"}
+    samples     {"n", "finite", "steps", "clusters_used", "share_off", "seconds"}; share_off is how
+                far a cluster's share of them is from its share of `test`, as a part of the
+                latter, at most
     frechet     {"title", "distance", "floor", "space", "n"}; the title is FID only where it is
     files       names of what was written into `out`
     seconds     the time that measuring took
@@ -136,7 +138,7 @@ def evaluate(
         tell(f"probe: {probe}")
     result["probe"] = _part(_probe, model, train, test, seen, probe, most)
 
-    samples, result["samples"] = _draw(model, n_samples, steps, tell)
+    samples, result["samples"] = _draw(model, n_samples, steps, seen, tell)
     if not isinstance(extract, str):
         tell(f"Frechet distance in {extract.space}")
     result["frechet"] = _part(_frechet, extract, x, samples[0], reference)
@@ -208,7 +210,7 @@ def _probe(
     return {"linear": linear | n_test, "knn": knn | n_test}
 
 
-def _draw(model: GEDI, n: int, steps: int | None, tell: Tell) -> tuple[Clustered, Part]:
+def _draw(model: GEDI, n: int, steps: int | None, seen: Seen, tell: Tell) -> tuple[Clustered, Part]:
     """Samples in the data's units, those that are finite, and their clusters."""
     if n == 0:
         return NOTHING, _skipped("not asked")
@@ -222,7 +224,20 @@ def _draw(model: GEDI, n: int, steps: int | None, tell: Tell) -> tuple[Clustered
     finite = np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
     x, y = x[finite], y[finite]
     part = {"n": n, "finite": len(x), "steps": steps, "clusters_used": len(np.unique(y))}
-    return (x, y), part | {"seconds": round(time.perf_counter() - begin, 3)}
+    seconds = round(time.perf_counter() - begin, 3)
+    return (x, y), part | {"share_off": share_off(y, seen.labels), "seconds": seconds}
+
+
+def share_off(drawn: np.ndarray, labels: np.ndarray) -> float | None:
+    """How far a cluster's share of samples is from its share of data, as a part of it, at most.
+
+    Clusters that the data does not have are left out; None without samples.
+    """
+    if not len(drawn):
+        return None
+    clusters, counts = np.unique(labels, return_counts=True)
+    shares = (drawn[:, None] == clusters).mean(0)
+    return float(np.abs(shares / (counts / len(labels)) - 1).max())
 
 
 def _extractor(

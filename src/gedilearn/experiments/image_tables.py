@@ -42,8 +42,10 @@ NOTES = (
     "Gap: nats to the optimum of Proposition 1, on training images. Found: what the monitor says "
     "of the seeds, without labels.",
     "Probe: accuracy of a linear classifier on the frozen features; kNN: of 20 neighbours.",
-    "Frechet: distance of samples from noise to real images, floor: real images in equal number in "
-    "their place.",
+    "Frechet: distance of samples to real images, floor: real images in equal number in their "
+    "place. Shares off: how far a cluster's share of the samples is from its share of the test "
+    "images, as a part of the latter, at most. Bits: of log p(x), for each number of an image that "
+    "it was learnt without.",
     "Seconds are those of training, and of measuring. k-means has the pixels of up to 10,000 "
     "training images, and as many clusters as the others.",
 )
@@ -66,6 +68,8 @@ COLUMNS = (
     table.ranged("probe", "probe"),
     table.ranged("kNN", "knn"),
     table.beside("Frechet (floor)", "frechet", "frechet_floor", 1, short="Frechet"),
+    table.ranged("shares off", "share_off", short="", digits=2),
+    table.ranged("bits", "bits", short="", digits=2),
     table.ranged("iterations", "iterations", short="", digits=0),
     table.ranged("seconds", "seconds", short="s", digits=0),
     table.ranged("measuring", "evaluation_seconds", short="", digits=0),

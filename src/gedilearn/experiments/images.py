@@ -275,8 +275,8 @@ NOTHING: Row = dict.fromkeys(
     (
         "n_clusters", *SCORES, "batchwise_nmi", "batchwise_chance", "gap", "certified",
         "verdict", "modes", "stopped", "recoveries", "iterations", "probe", "probe_protocol",
-        "knn", "frechet", "frechet_floor", "frechet_title", "frechet_n", "ood", "seconds",
-        "evaluation_seconds",
+        "knn", "frechet", "frechet_floor", "frechet_title", "frechet_n", "share_off", "bits",
+        "ood", "seconds", "evaluation_seconds",
     )
 )  # fmt: skip
 
@@ -301,6 +301,7 @@ def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row
         "n_clusters": model.settings_.n_clusters,
         "probe_protocol": measuring.probe,
         "ood": {other: _areas(part) for other, part in found["ood"].items() if "scores" in part},
+        "bits": getattr(model.density_, "bits", None),
         **outcome(model),
         "seconds": round(model.seconds_, 1),
     }
@@ -317,6 +318,7 @@ FIGURES = {
     "frechet_floor": "frechet.floor",
     "frechet_title": "frechet.title",
     "frechet_n": "frechet.n",
+    "share_off": "samples.share_off",
     "evaluation_seconds": "seconds",
 }
 
