@@ -12,6 +12,7 @@ import gedilearn
 
 ROOT = Path(gedilearn.__file__).parent
 ROOMS = [
+    "__main__",
     "cli",
     "experiments",
     "report",

@@ -114,6 +114,22 @@ def test_a_fit_says_what_it_does_before_torch_is_there(tmp_path):
     assert "loading torch" in done.stderr.splitlines()
 
 
+@pytest.mark.parametrize("module", ["typer", "gedilearn.cli.fit", "gedilearn.settings"])
+def test_ctrl_c_before_the_commands_are_there_is_one_line(module):
+    script = (
+        "import sys\n"
+        "from gedilearn.__main__ import main\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *rest):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "sys.argv = ['gedi', 'settings']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_importing_the_package_loads_nothing_heavy():
     assert loaded("import gedilearn") == set()
 
