@@ -217,7 +217,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         own: Any = {"encoder": self.encoder_object(), "view_function": self.view_function()}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
             (result,) = train(scaled, settings, run=directory, progress=progress, **own)
-            self.adopt(result, scaling, result.labels(scaled))
+            self.adopt(result, scaling, result.training_labels)
             if directory is not None and is_first_process():
                 progress.phase("profile")
                 self.save(directory.model, overwrite=True)

@@ -1,21 +1,30 @@
-"""What several processes (ranks) compute together, with gradients.
+"""What several processes (ranks) compute together.
 
-Every rank computes the loss of the joined batch, and the backward pass of the training averages
-gradients over ranks. The gradient of each exchange below sums over ranks, which cancels that
-average: N ranks do what one does on the joined batch.
+With gradients: every rank computes the loss of the joined batch, and the backward pass of the
+training averages gradients over ranks. The gradient of each exchange below sums over ranks, which
+cancels that average: N ranks do what one does on the joined batch.
+
+Without: work on all rows of the data is shared out, and all ranks have what came of it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+T = TypeVar("T")
+
 
 def n_ranks() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def own_rank() -> int:
+    return dist.get_rank() if n_ranks() > 1 else 0
 
 
 def deal(items: Tensor) -> Tensor:
@@ -40,6 +49,42 @@ def rank_mean(x: Tensor) -> Tensor:
         return x
     mean: Tensor = _Mean.apply(x)  # type: ignore[no-untyped-call]
     return mean
+
+
+def everyones(value: T) -> list[T]:
+    """A small value of every rank, by rank; all wait until all have given theirs."""
+    if n_ranks() == 1:
+        return [value]
+    values: list[Any] = [None] * n_ranks()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def share_of(parts: int, rank: int, ranks: int) -> range:
+    """Which of so many parts a rank has: one after another, as evenly as can be."""
+    return range(parts * rank // ranks, parts * (rank + 1) // ranks)
+
+
+def by_shares(
+    out: Tensor, step: int, compute: Callable[[slice], Tensor], shared: bool = True
+) -> Tensor:
+    """`out` (n, ...), zeros, filled with what `compute` gives for every `step` rows of n.
+
+    Ranks that all do this at the same time have the rows `shared` out among them. The steps do not
+    depend on how many ranks there are: numbers that come of products may depend on which rows are
+    multiplied at once.
+    """
+    rank, ranks = (own_rank(), n_ranks()) if shared else (0, 1)
+    for k in share_of(-(-len(out) // step), rank, ranks):
+        rows = slice(k * step, min((k + 1) * step, len(out)))
+        out[rows] = compute(rows)
+    if ranks > 1:
+        # What exchanges for graphics cards takes tensors on them alone.
+        on_cards = dist.get_backend() == "nccl"
+        joined = out.to("cuda" if on_cards else "cpu")
+        dist.all_reduce(joined)
+        out = joined.to(out.device)
+    return out
 
 
 class _Gather(torch.autograd.Function):

@@ -166,14 +166,18 @@ class WalkViews(Views):
         return self.data[draw(self.tables, index, self.tables.longest, generator)]
 
 
-def walk_views(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
-    """'walk': random walks on the nearest-neighbour graph of vectors."""
+def walk_views(
+    settings: sections.Views, data: Tensor, n_clusters: int, seed: int, shared: bool = False
+) -> Views:
+    """'walk': random walks on the nearest-neighbour graph of vectors.
+
+    Ranks that make them at the same time may have the points `shared` out among them.
+    """
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
     points = distance_points(data.cpu().numpy(), seed)
-    tables, nodes = landmark_tables(
-        points, n_clusters, n_neighbors=settings.n_neighbors, random_state=seed
-    )
+    options: Any = {"n_neighbors": settings.n_neighbors, "random_state": seed, "shared": shared}
+    tables, nodes = landmark_tables(points, n_clusters, **options)
     return WalkViews(data, tables.to(data.device), settings.walk_noise, nodes)
 
 
@@ -206,9 +210,15 @@ def make_views(
     n_clusters: int,
     seed: int,
     function: Callable[..., Tensor] | None = None,
+    shared: bool = False,
 ) -> Views:
-    """The views that the settings ask for, ready for this data set.  data: (n, ...)."""
+    """The views that the settings ask for, ready for this data set.  data: (n, ...).
+
+    Ranks that make them at the same time may have the work `shared` out among them.
+    """
     if function is not None:
         return CallableViews(function)
     make: MakeViews = VIEWS[settings.kind]
+    if make is walk_views:
+        return walk_views(settings, data, n_clusters, seed, shared)
     return make(settings, data, n_clusters, seed)

@@ -209,7 +209,10 @@ class Setup:
         seed, clusters = settings.training.seed, settings.n_clusters
         if settings.views.kind == "walk" and view_function is None:
             progress.phase("neighbours")
-        views = [make_views(settings.views, own, clusters, seed, view_function) for own in data]
+        views = [
+            make_views(settings.views, own, clusters, seed, view_function, shared=True)
+            for own in data
+        ]
         box = box.widened(settings.sampler.margin)
         starts = None
         if settings.training.start == "chosen" and view_function is None:
