@@ -15,6 +15,7 @@ from gedilearn.arguments import Arguments
 from gedilearn.data.arrays import Scaling, as_numbers, check_same_shape, of_tensor
 from gedilearn.data.columns import Columns
 from gedilearn.data.frames import as_table, of_rows
+from gedilearn.data.scratch import is_mapped
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
 from gedilearn.sampling.langevin import Box
@@ -69,7 +70,8 @@ class Inputs(Arguments):
 
     def scaling(self, data: np.ndarray, kind: str) -> Scaling:
         """Between the units of validated data and those of the network."""
-        check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
+        if not is_mapped(data):
+            check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
         columns = getattr(self, "columns_", None)
         return Scaling.of(data, kind) if columns is None else columns.scaling(data, kind)
 
