@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -131,10 +132,12 @@ class Inputs(Arguments):
                         f"X: column {name!r} has {len(rows)} missing cells, the first in row "
                         f"{rows[0]} (counted from 0), but those of the fit had none; fill them in"
                     )
-        numbers = tuple(column.as_kind("number", "X") for column in table.columns)
+        if table.block is None:
+            numbers = tuple(column.as_kind("number", "X") for column in table.columns)
+            table = replace(table, columns=numbers)
         with warnings.catch_warnings():  # that an array has no names
             warnings.simplefilter("ignore", UserWarning)
-            array = self._checked(Table(table.names, numbers).matrix(), reset)
+            array = self._checked(table.matrix(), reset)
         if reset and table.named:
             self.feature_names_in_ = np.array(table.names, dtype=object)
         return array

@@ -15,6 +15,7 @@ from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published import open_set
 from gedilearn.data.published_formats import IDX_ENDINGS, labels_beside, read_published
+from gedilearn.data.row_groups import unpacked
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.data.table import Table
 from gedilearn.data.table_files import read_whole
@@ -89,7 +90,12 @@ def load(
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
         _check_file(path)
+        if suffix == ".parquet" and label_column is None:
+            found = unpacked(path, columns)
+            if found is not None:
+                return Dataset.checked(path, found[1], None, found[0])
         if suffix in TABLE_SUFFIXES:
+            check_file(path)
             return read_table(path, label_column, columns, separator, decimal)
         if suffix == ".npy":
             return Dataset.checked(path, read_npy(path))
@@ -125,6 +131,11 @@ def load_table(
     check_marks(source, separator, decimal)
     with reading(path):
         _check_file(path)
+        if path.suffix.lower() == ".parquet" and not (expected or as_text):
+            found = unpacked(path)
+            if found is not None:
+                return Table.of_block(*found)
+        check_file(path)
         return read_whole(path, expected, as_text, separator, decimal)
 
 
@@ -143,7 +154,7 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
     if suffix not in _SUFFIXES and not path.name.endswith(IDX_ENDINGS):
         raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
-    if check_file(path, MAPPED if suffix == ".npy" else 1.0) == 0:
+    if check_file(path, MAPPED if suffix in (".npy", ".parquet") else 1.0) == 0:
         raise InputError(f"{path}: the file is empty; write it again")
 
 
