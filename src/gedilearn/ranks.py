@@ -9,14 +9,16 @@ Without: work on all rows of the data is shared out, and all ranks have what cam
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from datetime import timedelta
+from itertools import count
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-T = TypeVar("T")
 
 
 def n_ranks() -> int:
@@ -51,15 +53,6 @@ def rank_mean(x: Tensor) -> Tensor:
     return mean
 
 
-def everyones(value: T) -> list[T]:
-    """A small value of every rank, by rank; all wait until all have given theirs."""
-    if n_ranks() == 1:
-        return [value]
-    values: list[Any] = [None] * n_ranks()
-    dist.all_gather_object(values, value)
-    return values
-
-
 def share_of(parts: int, rank: int, ranks: int) -> range:
     """Which of so many parts a rank has: one after another, as evenly as can be."""
     return range(parts * rank // ranks, parts * (rank + 1) // ranks)
@@ -85,6 +78,71 @@ def by_shares(
         dist.all_reduce(joined)
         out = joined.to(out.device)
     return out
+
+
+class Ranks(Protocol):
+    """Who works together: this one's number, how many there are, and what they tell each other."""
+
+    rank: int
+    number: int
+
+    def everyones(self, value: Any) -> list[Any]:
+        """A small value of every rank, by rank; all wait until all have given theirs."""
+        ...
+
+
+class Alone(Ranks):
+    """One, whatever others there are."""
+
+    rank, number = 0, 1
+
+    def everyones(self, value: Any) -> list[Any]:
+        return [value]
+
+
+class Group(Ranks):
+    """The ranks of a training, which may be one."""
+
+    def __init__(self) -> None:
+        self.rank, self.number = own_rank(), n_ranks()
+
+    def everyones(self, value: Any) -> list[Any]:
+        values = [value] * self.number
+        if self.number > 1:
+            dist.all_gather_object(values, value)
+        return values
+
+
+class Early(Ranks):
+    """The ranks that torchrun has started, before they are a group: by the store that it keeps."""
+
+    turns = count()  # of this process; all take the same
+    longest = timedelta(days=7)  # torchrun ends all that wait for one that has failed
+
+    def __init__(self) -> None:
+        self.rank, self.number = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        self.store = dist.TCPStore(  # type: ignore[attr-defined]
+            host, port, is_master=False, timeout=self.longest
+        )
+
+    @classmethod
+    def there(cls) -> bool:
+        """Whether there are such ranks, and such a store."""
+        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+        return several and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+    @staticmethod
+    def machine() -> int:
+        """The number of this machine among all."""
+        return int(os.environ.get("GROUP_RANK", "0"))
+
+    def everyones(self, value: Any) -> list[Any]:
+        """A value that JSON can say."""
+        start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        turn = f"gedi/{start}/{next(self.turns)}"
+        self.store.set(f"{turn}/{self.rank}", json.dumps(value))
+        return [json.loads(self.store.get(f"{turn}/{k}")) for k in range(self.number)]
 
 
 class _Gather(torch.autograd.Function):

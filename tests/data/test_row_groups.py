@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -127,7 +130,7 @@ def test_a_file_that_unpacks_to_more_than_the_disk_has_is_refused_in_one_line(
     assert Path("x.parquet").stat().st_size < 100_000
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage(0, 0, 16 * 600_000 - 1))
-    with pytest.raises(InputError, match=r"600000 rows of 2 columns need 0\.0 GB in .*tmp") as told:
+    with pytest.raises(InputError, match=r"600000 rows of 2 columns needs 0\.0 GB .*tmp") as told:
         load("x.parquet")
     assert "\n" not in str(told.value) and not left()
     monkeypatch.undo()
@@ -160,4 +163,53 @@ def test_a_fit_of_such_a_file_is_that_of_the_table_and_resumes(
     run_command("resume", "mapped", "--quiet")
     kept = [json.loads(Path(f"{run}/summary.json").read_text()) for run in ("mapped", "whole")]
     assert kept[0]["gap"] == kept[1]["gap"]
+    assert not left()
+
+
+RANK = """
+import os, sys
+import numpy as np
+from gedilearn.data import row_groups
+from gedilearn.data.load import load
+from gedilearn.ranks import n_ranks
+
+row_groups.MAPPED_FROM = 1_000
+read = []
+both = row_groups.arrow
+
+def arrow(path):
+    pa, pq = both(path)
+    class File(pq.ParquetFile):
+        def iter_batches(self, *args, row_groups, **more):
+            read.extend(row_groups)
+            return super().iter_batches(*args, row_groups=row_groups, **more)
+    return pa, type("pq", (), {"ParquetFile": File})
+
+row_groups.arrow = arrow
+assert n_ranks() == 1
+rank = os.environ["RANK"]
+for name in ("x", "gap", "x"):
+    try:
+        x = load(f"{name}.parquet", shared=True).x
+    except ValueError as error:
+        assert "row 250" in str(error), error
+np.savez(f"found-{rank}.npz", x=x, read=read)
+"""
+
+
+def test_ranks_of_a_machine_read_different_row_groups_into_one_file(tmp_path: Path) -> None:
+    data = frame()
+    write(data)
+    data.assign(a=data["a"].where(data.index != 250)).to_parquet("gap.parquet", row_group_size=70)
+    Path("rank.py").write_text(RANK)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    env = os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path / "tmp")}
+    command = [sys.executable, *torchrun, "rank.py"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    first, second = (np.load(f"found-{rank}.npz") for rank in (0, 1))
+    assert first["read"].tolist() == [0, 1, 0, 1, 0, 1]
+    assert second["read"].tolist() == [2, 3, 4, 2, 3, 4, 2, 3, 4]
+    for found in (first, second):
+        np.testing.assert_array_equal(found["x"], frame().to_numpy(np.float64))
     assert not left()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ def test_an_array_is_filled_part_by_part_and_its_file_has_no_name(tmp_path: Path
     parts = [slice(0, 4), slice(4, 8), slice(8, 12)]
     names = []
 
-    def fill(part: slice) -> Array:
+    def fill(part: slice) -> list[Array]:
         names.append([path.name for path in tmp_path.iterdir()])
-        return x[part]
+        return [x[part]]
 
     found = Scratch(tmp_path / "scratch").array((10, 3, 2), parts, fill)
     np.testing.assert_array_equal(found, x.astype(np.float32))
@@ -38,19 +39,20 @@ def test_a_disk_without_room_is_told_in_one_line(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage(100, 61, 39))
-    with pytest.raises(InputError, match=r"needs 0\.0 GB of the disk here") as told:
-        Scratch(tmp_path / "scratch").array((10,), [slice(0, 10)], lambda part: np.zeros(10))
+    with pytest.raises(InputError, match=r"needs 0\.0 GB of the disk in") as told:
+        Scratch(tmp_path / "scratch").array((10,), [slice(0, 10)], lambda part: [np.zeros(10)])
     assert "\n" not in str(told.value) and str(tmp_path) in str(told.value)
-
-    def full(part: slice) -> Array:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.undo()
-    with pytest.raises(InputError, match="No space left on device"):
-        Scratch(tmp_path / "scratch").array((10,), [slice(0, 10)], full)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, most[1]))
+        with pytest.raises(InputError, match="File too large"):
+            Scratch(tmp_path / "scratch").array((10,), [slice(0, 10)], lambda part: [np.zeros(10)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="No such file"):
-        Scratch(tmp_path / "no" / "scratch").array((10,), [slice(0, 10)], full)
+        Scratch(tmp_path / "no" / "scratch").array((10,), [slice(0, 10)], lambda part: [])
 
 
 def test_large_files_are_mapped_through_views_and_memory_is_not(

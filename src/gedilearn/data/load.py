@@ -56,6 +56,7 @@ def load(
     broken: Broken = "refuse",
     separator: str | None = None,
     decimal: str | None = None,
+    shared: bool = False,
 ) -> Dataset:
     """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
 
@@ -70,6 +71,8 @@ def load(
     out those that cannot be read, see `image_folder.read_images`.
     ``separator`` (``","``, ``";"``, ``"tab"``, ``"|"``) and ``decimal`` (``"."``, ``","``) are the
     marks of a table of text, where they are not to be found out from it.
+    ``shared`` says that all ranks that torchrun has started read this, so that those of a machine
+    may unpack a large Parquet file together.
     """
     if not isinstance(source, str | Path) or not str(source):
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
@@ -91,7 +94,7 @@ def load(
             return read_images(path, size=size, broken=broken)
         _check_file(path)
         if suffix == ".parquet" and label_column is None:
-            found = unpacked(path, columns)
+            found = unpacked(path, columns, shared)
             if found is not None:
                 return Dataset.checked(path, found[1], None, found[0])
         if suffix in TABLE_SUFFIXES:
@@ -125,6 +128,7 @@ def load_table(
     as_text: bool = False,
     separator: str | None = None,
     decimal: str | None = None,
+    shared: bool = False,
 ) -> Table:
     """A whole table with columns of any type; see `table_files.read_whole`."""
     path = as_path(source)
@@ -132,7 +136,7 @@ def load_table(
     with reading(path):
         _check_file(path)
         if path.suffix.lower() == ".parquet" and not (expected or as_text):
-            found = unpacked(path)
+            found = unpacked(path, None, shared)
             if found is not None:
                 return Table.of_block(*found)
         check_file(path)

@@ -60,9 +60,9 @@ def distance_points(x: Floats, random_state: int = 0, scratch: Scratch | None = 
     counts = scratch.counts(parts, lambda part: n_draws(columns(part), DISTINCT))
     drawn = {part.start: sum(counts[:k]) for k, part in enumerate(parts)}
 
-    def made(part: slice) -> Floats:
+    def made(part: slice) -> list[Floats]:
         rng = np.random.Generator(_own_bits(random_state).advance(drawn[part.start]))
-        return limit_tails(spread(columns(part), rng, DISTINCT)).T
+        return [limit_tails(spread(columns(part), rng, DISTINCT)).T]
 
     return scratch.array(x.shape[::-1], parts, made).T
 

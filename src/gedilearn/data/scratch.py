@@ -11,7 +11,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -24,7 +24,7 @@ import torch
 from gedilearn.data.arrays import Scaling, row_chunks
 from gedilearn.data.numpy_files import MAPPED_FROM
 from gedilearn.errors import InputError
-from gedilearn.ranks import everyones, n_ranks, own_rank, share_of
+from gedilearn.ranks import Group, Ranks, share_of
 
 
 def is_mapped(x: np.ndarray) -> bool:
@@ -43,68 +43,80 @@ class Scratch:
     path: what files are called while they have a name, as those that are being written
         (`writing.remove_leftovers`); None: in the folder for temporary files
     node: the number of this machine among all
+    ranks: who does it together
     """
 
-    def __init__(self, path: Path | None = None, node: int = 0) -> None:
+    def __init__(self, path: Path | None = None, node: int = 0, ranks: Ranks | None = None) -> None:
         self.path = Path(tempfile.gettempdir(), "gedi") if path is None else path
-        self.here = [rank for rank, there in enumerate(everyones(node)) if there == node]
-        self.place = self.here.index(own_rank())
+        self.ranks = ranks or Group()
+        nodes = self.ranks.everyones(node)
+        self.here = [rank for rank, there in enumerate(nodes) if there == node]
+        self.place = self.here.index(self.ranks.rank)
 
     def array(
-        self, shape: tuple[int, ...], parts: Sequence[slice], fill: Callable[[slice], np.ndarray]
+        self,
+        shape: tuple[int, ...],
+        parts: Sequence[slice],
+        fill: Callable[[slice], Iterable[np.ndarray]],
+        kind: type[np.floating[Any]] = np.float32,
+        what: str = "data of a mapped file",
     ) -> np.ndarray:
-        """An array of float32; `fill` gives `parts` of it along the first axis.
+        """An array; `fill` gives `parts` of it along the first axis, each piece by piece.
 
         The ranks of a machine share the parts out and have one file.
         """
-        size = 4 * prod(shape)
-        with self._file(size) as path:
-            with self._named(size), path.open("r+b") as file:
+        row = np.dtype(kind).itemsize * prod(shape[1:])
+        size = row * shape[0]
+        told = (
+            f"{what} needs {size / 1e9:,.1f} GB of the disk in {self.path.parent} while it is "
+            "fitted: make room there, or name another folder (--out, TMPDIR)"
+        )
+        with self._file(size, told) as path:
+            with path.open("r+b") as file:
                 for k in share_of(len(parts), self.place, len(self.here)):
-                    file.seek(4 * prod(shape[1:]) * parts[k].start)
-                    file.write(np.ascontiguousarray(fill(parts[k]), np.float32).data)
-            everyones(None)  # all is written
-            return np.memmap(path, np.float32, "r+", shape=shape)
+                    file.seek(row * parts[k].start)
+                    for piece in fill(parts[k]):
+                        with _telling(told):
+                            file.write(np.ascontiguousarray(piece, kind).data)
+                            file.flush()
+            self.ranks.everyones(None)  # all is written
+            return np.memmap(path, kind, "r+", shape=shape)
 
     def counts(self, parts: Sequence[slice], count: Callable[[slice], int]) -> list[int]:
         """A number for each part; all ranks share them out."""
-        mine = [count(parts[k]) for k in share_of(len(parts), own_rank(), n_ranks())]
-        return [number for own in everyones(mine) for number in own]
+        own = share_of(len(parts), self.ranks.rank, self.ranks.number)
+        found = self.ranks.everyones([count(parts[k]) for k in own])
+        return [number for numbers in found for number in numbers]
 
     @contextmanager
-    def _file(self, size: int) -> Iterator[Path]:
+    def _file(self, size: int, told: str) -> Iterator[Path]:
         """A file of so many bytes that all ranks of this machine know; its name is removed."""
         made = None
         try:
             if self.place == 0:
-                with self._named(size):
+                with _telling(told):
                     if shutil.disk_usage(self.path.parent).free < size:
-                        raise InputError(self._lacking(size))
+                        raise InputError(told)
                     name = f".{self.path.name}."
                     handle, made = tempfile.mkstemp(".part", name, self.path.parent)
                     os.truncate(handle, size)
                     os.close(handle)
-            path = everyones(made)[self.here[0]]
+            path = self.ranks.everyones(made)[self.here[0]]
             assert path is not None
             yield Path(path)
-            everyones(None)  # all have mapped it
+            self.ranks.everyones(None)  # all have mapped it
         finally:
             if made is not None:
                 Path(made).unlink(missing_ok=True)
 
-    @contextmanager
-    def _named(self, size: int) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise InputError(f"{self._lacking(size)} ({reason})") from None
 
-    def _lacking(self, size: int) -> str:
-        return (
-            f"{self.path.parent}: data that is mapped from a file needs {size / 1e9:,.1f} GB of "
-            "the disk here while it is fitted; make room, or name another folder (--out, TMPDIR)"
-        )
+@contextmanager
+def _telling(told: str) -> Iterator[None]:
+    """Tell what the disk does not do in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{told} ({error.strerror or error})") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +129,7 @@ class Mapped:
     def scaled(self, scratch: Scratch) -> torch.Tensor:
         """The same in the network's units, without a copy in memory."""
         parts = list(row_chunks(self.x))
-        array = scratch.array(self.x.shape, parts, lambda rows: self.scaling.apply(self.x[rows]))
+        array = scratch.array(self.x.shape, parts, lambda rows: [self.scaling.apply(self.x[rows])])
         return torch.from_numpy(array)
 
 
