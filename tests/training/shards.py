@@ -1,10 +1,11 @@
 """Run by test_shards.py, alone or under torchrun: fits of a file, mapped or read into memory.
 
     python shards.py FOLDER OUT
+    python shards.py gedi ...
 
 Sizes from which things are done for large data are set low. What was found is written to
 FOLDER/OUT-RANK.npz: for each fit the node of each point, labels, trust, weights, probabilities, and
-how many arrays were put into mapped files.
+how many arrays were put into mapped files. The second form is the command `gedi`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 import torch
 
 from gedilearn import GEDI
-from gedilearn.data import arrays, landmarks, metric, scratch
+from gedilearn.cli import main as command
+from gedilearn.data import arrays, landmarks, metric, numpy_files, scratch
 from gedilearn.data.views import WalkViews
 from gedilearn.training import loop
 from gedilearn.training.setup import Setup
@@ -33,6 +35,7 @@ def lower_limits() -> None:
     """As if 4,000 points were very many."""
     landmarks.MOST_NODES, landmarks.NODES_EACH, landmarks.ALL_PAIRS = 300, 20, 1
     scratch.MAPPED_FROM, metric.SINGLE, arrays._CHUNK_VALUES = 1, 8_000, 5_000
+    numpy_files.MAPPED_FROM = 1
 
 
 def keep_what_is_made() -> None:
@@ -81,4 +84,9 @@ def main(folder: Path, out: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    if sys.argv[1] == "gedi":
+        sys.argv.pop(0)
+        lower_limits()
+        command()
+    else:
+        main(Path(sys.argv[1]), sys.argv[2])
