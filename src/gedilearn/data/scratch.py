@@ -99,8 +99,8 @@ class Scratch:
                         raise InputError(told)
                     name = f".{self.path.name}."
                     handle, made = tempfile.mkstemp(".part", name, self.path.parent)
-                    os.truncate(handle, size)
-                    os.close(handle)
+                    with os.fdopen(handle, "wb") as file:
+                        file.truncate(size)
             path = self.ranks.everyones(made)[self.here[0]]
             assert path is not None
             yield Path(path)
