@@ -4,11 +4,16 @@
     python benchmarks/scaling.py --rows ROWS          and its rows, as JSON lines, in a new file
     python benchmarks/scaling.py --draw ROWS PICTURE  the picture of rows that were kept
     python benchmarks/scaling.py --command            `gedi fit` of 1,000,000 points
+    python benchmarks/scaling.py --memory             memory of a process, phase by phase
 
 Every fit runs in a process of its own, on one thread, without the density (w_gen=0), on data that
 is mapped from an .npy file. Counted is the processor time of all threads within `fit` and the peak
 of the resident memory of the whole process, libraries and mapped pages included. With two ranks,
 which torchrun starts, it is that of rank 0; the other one has as much.
+
+With --memory it is the peak of the anonymous memory (RssAnon): what a process holds for itself. It
+leaves out pages of mapped files, which ranks share and which go when others need the room. These
+fits end after 50 iterations, which memory does not depend on.
 
     groups      16 columns, 16 Gaussian groups; each has 0.84 times the points of the one before
     embeddings  384 columns on the sphere, 12 unequal groups, 5% of the points noise, not scored
@@ -24,6 +29,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -37,6 +43,8 @@ CASES = (
     ("embeddings", 20_000, 1),
     ("hundred", 100_000, 1),
 )
+# (points of groups, ranks)
+MEMORY = ((1_000_000, 1), (1_000_000, 2), (3_000_000, 1))
 CLUSTERS = {"groups": 16, "embeddings": 12, "hundred": 100}
 NOISE = -1
 
@@ -96,7 +104,39 @@ def measure(kind: str, n: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def in_fresh_process(kind: str, n: int, ranks: int) -> dict[str, Any]:
+def memory(n: int, folder: Path) -> dict[str, Any]:
+    """The peak of the process's own memory in each phase, in MB; in a fresh process."""
+    import numpy as np
+
+    from gedilearn import GEDI
+    from gedilearn.progress import Progress
+
+    def own() -> float:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("RssAnon:")[2].split()[0]) * 1024 / 1e6
+
+    peaks: dict[str, float] = {}
+    phase = "reading"
+
+    class Phases(Progress):
+        def phase(self, name: str, at_once: bool = False) -> None:
+            nonlocal phase
+            phase = name
+
+    def watch() -> None:
+        while True:
+            peaks[phase] = max(peaks.get(phase, 0.0), own())
+            time.sleep(0.005)
+
+    x = np.load(folder / "x.npy", mmap_mode="r")
+    before = own()
+    threading.Thread(target=watch, daemon=True).start()
+    model = GEDI(CLUSTERS["groups"], w_gen=0, random_state=0, device="cpu", max_iter=50)
+    model.fit_run(x, None, progress=Phases())
+    return {"points": n, "before": before} | peaks
+
+
+def in_fresh_process(kind: str, n: int, ranks: int, what: str = "--measure") -> dict[str, Any]:
     import numpy as np
 
     with tempfile.TemporaryDirectory() as name:
@@ -106,7 +146,7 @@ def in_fresh_process(kind: str, n: int, ranks: int) -> dict[str, Any]:
         start = [sys.executable]
         if ranks > 1:
             start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-        command = [*start, __file__, "--measure", kind, str(n), str(folder)]
+        command = [*start, __file__, what, kind, str(n), str(folder)]
         env = os.environ | {"OMP_NUM_THREADS": "1"}
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=env)
         row: dict[str, Any] = json.loads((folder / "row.json").read_text())
@@ -152,11 +192,13 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="a new file for the rows")
     parser.add_argument("--draw", type=Path, nargs=2, help="rows that were kept, and the picture")
     parser.add_argument("--command", action="store_true", help="measure `gedi fit` instead")
+    parser.add_argument("--memory", action="store_true", help="measure memory instead")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--watch", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.measure:
-        kind, n, folder = args.measure
-        row = measure(kind, int(n), Path(folder))
+    if args.measure or args.watch:
+        kind, n, folder = args.measure or args.watch
+        row = measure(kind, int(n), Path(folder)) if args.measure else memory(int(n), Path(folder))
         if os.environ.get("RANK", "0") == "0":
             (Path(folder) / "row.json").write_text(json.dumps(row))
         return
@@ -166,6 +208,12 @@ def main() -> None:
         return
     if args.command:
         print(command())
+        return
+    if args.memory:
+        for n, ranks in MEMORY:
+            row = in_fresh_process("groups", n, ranks, "--watch")
+            words = [f"{name} {value:.0f}" for name, value in row.items() if name != "points"]
+            print(f"{n:,} points, {ranks} ranks, MB: {', '.join(words)}", flush=True)
         return
     print("| set | points | columns | ranks | processor s | peak GB | iterations | AMI | grade |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")

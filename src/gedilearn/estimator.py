@@ -17,6 +17,7 @@ from gedilearn.arguments import seed_of
 from gedilearn.data.arrays import Scaling, check_enough
 from gedilearn.data.columns import Columns
 from gedilearn.data.dataset import fingerprint
+from gedilearn.data.scratch import in_units
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
 from gedilearn.files import RESTORE, reading
@@ -212,12 +213,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
     def _train(
         self: Self, data: np.ndarray, settings: Settings, directory: Any, given: Progress | None
     ) -> Self:
-        scaling = self.scaling(data, settings.scaling)
-        scaled = torch.from_numpy(scaling.apply(data))
+        x = in_units(data, scaling := self.scaling(data, settings.scaling))
         own: Any = {"encoder": self.encoder_object(), "view_function": self.view_function()}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
-            (result,) = train(scaled, settings, run=directory, progress=progress, **own)
-            self.adopt(result, scaling, result.labels(scaled))
+            (result,) = train(x, settings, run=directory, progress=progress, **own)
+            self.adopt(result, scaling, result.training_labels)
             if directory is not None and is_first_process():
                 progress.phase("profile")
                 self.save(directory.model, overwrite=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from gedilearn.arguments import Arguments
 from gedilearn.data.arrays import Scaling, as_numbers, check_same_shape, of_tensor
 from gedilearn.data.columns import Columns
 from gedilearn.data.frames import as_table, of_rows
+from gedilearn.data.scratch import is_mapped
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
 from gedilearn.sampling.langevin import Box
@@ -69,7 +71,8 @@ class Inputs(Arguments):
 
     def scaling(self, data: np.ndarray, kind: str) -> Scaling:
         """Between the units of validated data and those of the network."""
-        check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
+        if not is_mapped(data):
+            check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
         columns = getattr(self, "columns_", None)
         return Scaling.of(data, kind) if columns is None else columns.scaling(data, kind)
 
@@ -129,10 +132,12 @@ class Inputs(Arguments):
                         f"X: column {name!r} has {len(rows)} missing cells, the first in row "
                         f"{rows[0]} (counted from 0), but those of the fit had none; fill them in"
                     )
-        numbers = tuple(column.as_kind("number", "X") for column in table.columns)
+        if table.block is None:
+            numbers = tuple(column.as_kind("number", "X") for column in table.columns)
+            table = replace(table, columns=numbers)
         with warnings.catch_warnings():  # that an array has no names
             warnings.simplefilter("ignore", UserWarning)
-            array = self._checked(Table(table.names, numbers).matrix(), reset)
+            array = self._checked(table.matrix(), reset)
         if reset and table.named:
             self.feature_names_in_ = np.array(table.names, dtype=object)
         return array

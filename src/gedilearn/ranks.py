@@ -1,13 +1,20 @@
-"""What several processes (ranks) compute together, with gradients.
+"""What several processes (ranks) compute together.
 
-Every rank computes the loss of the joined batch, and the backward pass of the training averages
-gradients over ranks. The gradient of each exchange below sums over ranks, which cancels that
-average: N ranks do what one does on the joined batch.
+With gradients: every rank computes the loss of the joined batch, and the backward pass of the
+training averages gradients over ranks. The gradient of each exchange below sums over ranks, which
+cancels that average: N ranks do what one does on the joined batch.
+
+Without: work on all rows of the data is shared out, and all ranks have what came of it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -16,6 +23,10 @@ from torch import Tensor
 
 def n_ranks() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def own_rank() -> int:
+    return dist.get_rank() if n_ranks() > 1 else 0
 
 
 def deal(items: Tensor) -> Tensor:
@@ -40,6 +51,98 @@ def rank_mean(x: Tensor) -> Tensor:
         return x
     mean: Tensor = _Mean.apply(x)  # type: ignore[no-untyped-call]
     return mean
+
+
+def share_of(parts: int, rank: int, ranks: int) -> range:
+    """Which of so many parts a rank has: one after another, as evenly as can be."""
+    return range(parts * rank // ranks, parts * (rank + 1) // ranks)
+
+
+def by_shares(
+    out: Tensor, step: int, compute: Callable[[slice], Tensor], shared: bool = True
+) -> Tensor:
+    """`out` (n, ...), zeros, filled with what `compute` gives for every `step` rows of n.
+
+    Ranks that all do this at the same time have the rows `shared` out among them. The steps do not
+    depend on how many ranks there are: numbers that come of products may depend on which rows are
+    multiplied at once.
+    """
+    rank, ranks = (own_rank(), n_ranks()) if shared else (0, 1)
+    for k in share_of(-(-len(out) // step), rank, ranks):
+        rows = slice(k * step, min((k + 1) * step, len(out)))
+        out[rows] = compute(rows)
+    if ranks > 1:
+        # What exchanges for graphics cards takes tensors on them alone.
+        on_cards = dist.get_backend() == "nccl"
+        joined = out.to("cuda" if on_cards else "cpu")
+        dist.all_reduce(joined)
+        out = joined.to(out.device)
+    return out
+
+
+class Ranks(Protocol):
+    """Who works together: this one's number, how many there are, and what they tell each other."""
+
+    rank: int
+    number: int
+
+    def everyones(self, value: Any) -> list[Any]:
+        """A small value of every rank, by rank; all wait until all have given theirs."""
+        ...
+
+
+class Alone(Ranks):
+    """One, whatever others there are."""
+
+    rank, number = 0, 1
+
+    def everyones(self, value: Any) -> list[Any]:
+        return [value]
+
+
+class Group(Ranks):
+    """The ranks of a training, which may be one."""
+
+    def __init__(self) -> None:
+        self.rank, self.number = own_rank(), n_ranks()
+
+    def everyones(self, value: Any) -> list[Any]:
+        values = [value] * self.number
+        if self.number > 1:
+            dist.all_gather_object(values, value)
+        return values
+
+
+class Early(Ranks):
+    """The ranks that torchrun has started, before they are a group: by the store that it keeps."""
+
+    turns = count()  # of this process; all take the same
+    longest = timedelta(days=7)  # torchrun ends all that wait for one that has failed
+
+    def __init__(self) -> None:
+        self.rank, self.number = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        self.store = dist.TCPStore(  # type: ignore[attr-defined]
+            host, port, is_master=False, timeout=self.longest
+        )
+
+    @classmethod
+    def there(cls) -> bool:
+        """Whether there are such ranks, and such a store."""
+        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+        return several and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+    @staticmethod
+    def machine() -> int:
+        """The number of this machine among all."""
+        return int(os.environ.get("GROUP_RANK", "0"))
+
+    def everyones(self, value: Any) -> list[Any]:
+        """A value that JSON can say."""
+        start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        turn = f"gedi/{start}/{next(self.turns)}"
+        self.store.set(f"{turn}/{self.rank}", json.dumps(value))
+        return [json.loads(self.store.get(f"{turn}/{k}")) for k in range(self.number)]
 
 
 class _Gather(torch.autograd.Function):

@@ -46,7 +46,7 @@ def fit_together(
         model = models[own] if own == k else GEDI.from_settings(settings)
         if own != k:
             model.validate(data[0], reset=True)
-        model.adopt(result, scalings[own], result.labels(scaled[own]))
+        model.adopt(result, scalings[own], result.training_labels)
         fitted.append(model)
     return fitted
 

@@ -63,7 +63,7 @@ def read(data: str, screen: Screen, **options: Any) -> Dataset:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", SkippedImages)
-        dataset = load(data, **options)
+        dataset = load(data, shared=True, **options)
     for warning in caught:
         screen.message(" ".join(str(warning.message).split()))
     return dataset
@@ -82,7 +82,7 @@ def read_rows(
     if not is_table(data) or images.get("size") or images.get("broken", "refuse") != "refuse":
         return Rows.of(read(data, screen, label_column=label_column, **images, **text))
     expected = (label_column,) if label_column else ()
-    table = load_table(data, expected=expected, as_text=as_text, **text)
+    table = load_table(data, expected=expected, as_text=as_text, shared=True, **text)
     return Rows.of_table(data, table, label_column)
 
 

@@ -22,9 +22,14 @@ PYTHON_OBJECTS = (
 _CHUNK_VALUES = 2**22
 
 
+def rows_at_once(x: np.ndarray) -> int:
+    """How many rows make the memory bounded of whatever is computed for so many at a time."""
+    return max(1, _CHUNK_VALUES // max(1, math.prod(x.shape[1:])))
+
+
 def row_chunks(x: np.ndarray) -> Iterator[slice]:
     """Slices along the first axis that bound the memory of whatever is computed per slice."""
-    step = max(1, _CHUNK_VALUES // max(1, x[:1].size))
+    step = rows_at_once(x)
     for start in range(0, len(x), step):
         yield slice(start, start + step)
 

@@ -15,6 +15,7 @@ from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published import open_set
 from gedilearn.data.published_formats import IDX_ENDINGS, labels_beside, read_published
+from gedilearn.data.row_groups import unpacked
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.data.table import Table
 from gedilearn.data.table_files import read_whole
@@ -55,6 +56,7 @@ def load(
     broken: Broken = "refuse",
     separator: str | None = None,
     decimal: str | None = None,
+    shared: bool = False,
 ) -> Dataset:
     """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
 
@@ -69,6 +71,8 @@ def load(
     out those that cannot be read, see `image_folder.read_images`.
     ``separator`` (``","``, ``";"``, ``"tab"``, ``"|"``) and ``decimal`` (``"."``, ``","``) are the
     marks of a table of text, where they are not to be found out from it.
+    ``shared`` says that all ranks that torchrun has started read this, so that those of a machine
+    may unpack a large Parquet file together.
     """
     if not isinstance(source, str | Path) or not str(source):
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
@@ -89,7 +93,12 @@ def load(
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
         _check_file(path)
+        if suffix == ".parquet" and label_column is None:
+            found = unpacked(path, columns, shared)
+            if found is not None:
+                return Dataset.checked(path, found[1], None, found[0])
         if suffix in TABLE_SUFFIXES:
+            check_file(path)
             return read_table(path, label_column, columns, separator, decimal)
         if suffix == ".npy":
             return Dataset.checked(path, read_npy(path))
@@ -119,12 +128,18 @@ def load_table(
     as_text: bool = False,
     separator: str | None = None,
     decimal: str | None = None,
+    shared: bool = False,
 ) -> Table:
     """A whole table with columns of any type; see `table_files.read_whole`."""
     path = as_path(source)
     check_marks(source, separator, decimal)
     with reading(path):
         _check_file(path)
+        if path.suffix.lower() == ".parquet" and not (expected or as_text):
+            found = unpacked(path, None, shared)
+            if found is not None:
+                return Table.of_block(*found)
+        check_file(path)
         return read_whole(path, expected, as_text, separator, decimal)
 
 
@@ -143,7 +158,7 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
     if suffix not in _SUFFIXES and not path.name.endswith(IDX_ENDINGS):
         raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
-    if check_file(path, MAPPED if suffix == ".npy" else 1.0) == 0:
+    if check_file(path, MAPPED if suffix in (".npy", ".parquet") else 1.0) == 0:
         raise InputError(f"{path}: the file is empty; write it again")
 
 

@@ -149,12 +149,19 @@ class Table:
 
     named: whether the names come from the source
     dialect: how a file of text was written, in words, where that is not as usual
+    block: the columns side by side, (n, columns), where they are numbers that lie so
     """
 
     names: tuple[str, ...]
     columns: tuple[Column, ...]
     named: bool = True
     dialect: str = ""
+    block: np.ndarray | None = None
+
+    @classmethod
+    def of_block(cls, names: tuple[str, ...], block: np.ndarray) -> Table:
+        """From numbers, (n, columns), that are not copied."""
+        return cls(names, tuple(Column("number", each) for each in block.T), block=block)
 
     @classmethod
     def of(cls, columns: dict[str, Column]) -> Table:
@@ -204,6 +211,8 @@ class Table:
 
     def matrix(self) -> np.ndarray:
         """All columns as numbers, (n, columns)."""
+        if self.block is not None:
+            return self.block
         return np.column_stack([column.numbers() for column in self.columns])
 
     def to_pandas(self) -> Any:

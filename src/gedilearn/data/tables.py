@@ -57,9 +57,14 @@ def rows(path: Path, dialect: Dialect, head: Head) -> Iterator[tuple[int, list[s
         yield line, cells
 
 
+def check_width(path: Path, n_columns: int) -> None:
+    """Refuse a table that is too wide, before it is read."""
+    check_size(n_columns * _COLUMN, f"{path}: {n_columns} columns")
+
+
 def check_extent(path: Path, n_columns: int, n_rows: int) -> None:
     """Refuse a table that is too wide or too large, before it is read."""
-    check_size(n_columns * _COLUMN, f"{path}: {n_columns} columns")
+    check_width(path, n_columns)
     check_size(n_rows * n_columns * _CELL, f"{path}: {n_rows} rows of {n_columns} columns")
 
 

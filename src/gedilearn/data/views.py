@@ -19,6 +19,7 @@ from gedilearn import sections
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
 from gedilearn.data.landmarks import landmark_tables
 from gedilearn.data.metric import Floats, distance_points
+from gedilearn.data.scratch import Scratch
 from gedilearn.data.walks import WalkTables, draw, redrawn
 from gedilearn.errors import InputError
 from gedilearn.registry import VIEWS
@@ -166,14 +167,20 @@ class WalkViews(Views):
         return self.data[draw(self.tables, index, self.tables.longest, generator)]
 
 
-def walk_views(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
-    """'walk': random walks on the nearest-neighbour graph of vectors."""
+def walk_views(
+    settings: sections.Views,
+    data: Tensor,
+    n_clusters: int,
+    seed: int,
+    shared: bool = False,
+    scratch: Scratch | None = None,
+) -> Views:
+    """'walk': random walks on the nearest-neighbour graph of vectors; see `make_views`."""
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
-    points = distance_points(data.cpu().numpy(), seed)
-    tables, nodes = landmark_tables(
-        points, n_clusters, n_neighbors=settings.n_neighbors, random_state=seed
-    )
+    points = distance_points(data.cpu().numpy(), seed, scratch)
+    options: Any = {"n_neighbors": settings.n_neighbors, "random_state": seed, "shared": shared}
+    tables, nodes = landmark_tables(points, n_clusters, **options)
     return WalkViews(data, tables.to(data.device), settings.walk_noise, nodes)
 
 
@@ -206,9 +213,17 @@ def make_views(
     n_clusters: int,
     seed: int,
     function: Callable[..., Tensor] | None = None,
+    shared: bool = False,
+    scratch: Scratch | None = None,
 ) -> Views:
-    """The views that the settings ask for, ready for this data set.  data: (n, ...)."""
+    """The views that the settings ask for, ready for this data set.  data: (n, ...).
+
+    Ranks that make them at the same time may have the work `shared` out among them; with `scratch`,
+    what is as large as the data lies there.
+    """
     if function is not None:
         return CallableViews(function)
     make: MakeViews = VIEWS[settings.kind]
+    if make is walk_views:
+        return walk_views(settings, data, n_clusters, seed, shared, scratch)
     return make(settings, data, n_clusters, seed)

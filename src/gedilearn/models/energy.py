@@ -23,6 +23,7 @@ from gedilearn.models.fused import Normalise
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.members import MemberModule
 from gedilearn.models.mlp import MLP
+from gedilearn.ranks import by_shares
 from gedilearn.sampling.langevin import value_and_gradient
 
 Head = MLP | PrototypeHead
@@ -154,6 +155,7 @@ class EnergyModel(nn.Module):
 # --- one trained network on data of any size, batch by batch, without gradients ------------------
 
 BATCH = 4_096
+MANY = 8 * BATCH  # of which the logits are kept at the same time
 
 
 def outputs(model: EnergyModel, x: Tensor) -> Output:
@@ -176,6 +178,36 @@ def logits_of(model: EnergyModel, x: Tensor) -> Tensor:
 
     (logits,) = _in_batches(model, x, function)
     return logits
+
+
+def labels_of(model: EnergyModel, x: Tensor) -> Tensor:
+    """The most likely cluster of each point, (n,), on the processor.
+
+    For all ranks at the same time, which share the points out.
+    """
+
+    def labels(logits: Tensor, _: slice) -> Tensor:
+        return logits.argmax(-1)
+
+    return of_all(model, x, labels, torch.int64)
+
+
+def of_all(
+    model: EnergyModel,
+    x: Tensor,
+    function: Callable[[Tensor, slice], Tensor],
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
+    """A number for each point, (n,), on the processor, from logits and which rows they are of.
+
+    Logits of many points take much memory: some rows at a time. For all ranks at the same time,
+    which share the points out.
+    """
+
+    def of_rows(rows: slice) -> Tensor:
+        return function(logits_of(model, x[rows]), rows).cpu()
+
+    return by_shares(torch.zeros(len(x), dtype=dtype), MANY, of_rows)
 
 
 def gradient_norms(model: EnergyModel, x: Tensor) -> Tensor:

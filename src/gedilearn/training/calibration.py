@@ -10,6 +10,7 @@ too careful. No label enters.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Generator, Tensor
@@ -24,13 +25,23 @@ DISTANCE = 0.6
 HOTTEST = 100.0
 MOST_POINTS = 4_000
 REPEATS = 4
+ROWS = 65_536  # looked at at once: data may be larger than memory
 
 
 @torch.no_grad()
-def temperature(logits: Tensor, data: Tensor, views: WalkViews, generator: Generator) -> float:
-    """What divides a network's logits (n, clusters) on its data (n, d); at least 1."""
+def temperature(
+    logits: Callable[[Tensor], Tensor],
+    labels: Tensor,
+    data: Tensor,
+    views: WalkViews,
+    generator: Generator,
+) -> float:
+    """What divides a network's logits on its data (n, d); at least 1.
+
+    logits: of the points with these numbers, (k,) -> (k, clusters); labels: of all points, (n,).
+    """
     index = torch.randperm(len(data), generator=generator, device=data.device)[:MOST_POINTS]
-    labels = logits.argmax(-1)
+    own = logits(index).repeat(REPEATS, 1)
     index = index.repeat(REPEATS)
     spread = _within(data, labels)
     ends, away = [], []
@@ -42,7 +53,7 @@ def temperature(logits: Tensor, data: Tensor, views: WalkViews, generator: Gener
     nearest = min(
         range(len(ends)), key=lambda k: abs(math.log((away[k] or 1e-9) / (DISTANCE * spread)))
     )
-    own, found = logits[index], labels[ends[nearest]]
+    found = labels[ends[nearest]]
     grid = torch.logspace(0, math.log10(HOTTEST), 41).tolist()
     best: float = min(grid, key=lambda t: float(start(own / t, found)))
     return best
@@ -50,10 +61,12 @@ def temperature(logits: Tensor, data: Tensor, views: WalkViews, generator: Gener
 
 def _within(data: Tensor, labels: Tensor) -> float:
     """Root mean square distance of points from the mean of their cluster."""
-    squares = torch.zeros((), dtype=data.dtype, device=data.device)
-    for label in range(int(labels.max()) + 1):
-        own = data[labels == label]
-        if not len(own):
-            continue
-        squares += (own - own.mean(0)).square().sum()
-    return max(float((squares / len(data)).sqrt()), 1e-9)
+    clusters, exact = int(labels.max()) + 1, torch.float64
+    sums = torch.zeros(clusters, data.shape[1], dtype=exact, device=data.device)
+    count = torch.bincount(labels, minlength=clusters).clamp(min=1)[:, None]
+    for x, own in zip(torch.split(data, ROWS), torch.split(labels, ROWS), strict=True):
+        sums.index_add_(0, own, x.to(exact))
+    means, squares = sums / count, 0.0
+    for x, own in zip(torch.split(data, ROWS), torch.split(labels, ROWS), strict=True):
+        squares += float((x - means[own]).square().sum())
+    return max(math.sqrt(squares / len(data)), 1e-9)

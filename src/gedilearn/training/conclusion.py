@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from gedilearn.data.views import WalkViews
 from gedilearn.density.density import Density
 from gedilearn.density.findings import Findings
 from gedilearn.density.fit import fit_density
 from gedilearn.density.importance import CHECKED
-from gedilearn.models.energy import EnergyModel, logits_of
+from gedilearn.models.energy import EnergyModel, labels_of, logits_of, of_all
 from gedilearn.sections import AUTO
 from gedilearn.training.calibration import temperature
 from gedilearn.training.certificate import examine
@@ -49,7 +51,7 @@ def learn_density(
 
     journal.progress.phase("density")
     data = setup.points_of(k)
-    labels = logits_of(model, data).argmax(-1).cpu().numpy()
+    labels = labels_of(model, data).numpy()
     density, findings = fit_density(data, labels, settings, on_step)
     # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
     done = state.iteration + max(findings.iterations, 1)
@@ -90,12 +92,11 @@ def conclude(
             f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
             f"{kept.trouble}"
         )
-    heat, logits, start = 1.0, None, setup.start_of(k)
-    walks = views[0] if isinstance(views[0], WalkViews) and not final else None
-    if setup.settings.n_clusters > 1 and (walks is not None or start is not None):
-        logits = logits_of(model, data[0]).to(data.device)
-        if walks is not None:
-            heat = temperature(logits, data[0], walks, state.generators.device)
+    heat, start, points = 1.0, setup.start_of(k), setup.points_of(k)
+    labels = labels_of(model, points)
+    if setup.settings.n_clusters > 1 and isinstance(views[0], WalkViews) and not final:
+        seen = data[0], views[0], state.generators.device
+        heat = temperature(lambda at: logits_of(model, data[0, at]), labels.to(data.device), *seen)
     density = learn_density(setup, state, k, model, journal, interrupt)
     if density is not None:
         verdict += f"; {density[1].verdict}"
@@ -103,7 +104,7 @@ def conclude(
     prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
     result = Result(
         settings=setup.settings,
-        model=model.cpu(),
+        model=copy.deepcopy(model).cpu(),
         prior=prior.double(),
         box=setup.box.cpu(),
         diagnosis=diagnosis,
@@ -113,14 +114,17 @@ def conclude(
         iterations=state.iteration,
         seconds=journal.seconds(),
         temperature=heat,
-        levels=None if density is None else density[0].levels(setup.points_of(k)),
+        levels=None if density is None else density[0].levels(points),
         density=None if density is None else density[0],
         density_findings=None if density is None else density[1],
+        training_labels=labels.numpy(),
     )
-    if start is None or logits is None:
+    if start is None or c == 1:
         return result
-    logits = logits.cpu()
-    p = result.calibrated(logits, setup.points_of(k).cpu())
-    sure = p.gather(1, logits.argmax(-1, keepdim=True))
-    trust = torch.cat([torch.from_numpy(start.kept)[:, None], sure.double()], 1)
-    return replace(result, trust=trust)
+
+    def sure(logits: Tensor, rows: slice) -> Tensor:
+        p = result.calibrated(logits.cpu(), points[rows].cpu())
+        return p.gather(1, logits.argmax(-1, keepdim=True).cpu())[:, 0]
+
+    both = torch.from_numpy(start.kept), of_all(model, data[0], sure)
+    return replace(result, trust=torch.stack(both, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -59,6 +59,8 @@ class Result:
     levels: Tensor | None = None  # (LEVELS,): log p(x) of the training points, evenly spaced
     density: Density | None = None  # with its findings, where it was learnt on a base
     density_findings: Findings | None = None
+    # (n,): of the training points; files do not keep them.
+    training_labels: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def labels(self, x: Tensor) -> np.ndarray:
         """The most likely cluster of each point: (n, ...) -> (n,)."""
