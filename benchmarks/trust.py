@@ -113,7 +113,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sets", type=int, default=120)
+    parser.add_argument("--sets", type=int, default=90)
     parser.add_argument("--seed", type=int, default=FIRST_SEED, help="of the first set")
     parser.add_argument("--json", action="store_true", help="one line a set, and one of all")
     asked = parser.parse_args()
