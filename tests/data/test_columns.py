@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import date, datetime
+from datetime import time as clock_time
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
@@ -71,6 +73,12 @@ def frame(rng, gaps: float = 0.2) -> pd.DataFrame:
         (["2024-03-01", "2023/12/31", None], "date"),
         (["2024-03-01T12:30:00Z", "2024-03-01 12:30"], "date"),
         (["2024-02-30", "2024-01-01"], "text"),
+        (["3/1/2024 6:45 PM", "12/31/2023 12:05 am"], "date"),
+        (["6:45", "18:30:05", None], "time"),
+        (["6:45 PM", "12 a.m."], "time"),
+        (["6:45", "25:10"], "text"),
+        (["13:05 PM", "1:05 PM"], "text"),
+        (["6:45", "7"], "text"),
         (["1_000", "2"], "text"),
         ([None, "NA"], "text"),
     ],
@@ -140,9 +148,90 @@ def test_a_model_takes_the_unit_that_it_knows_or_none():
         columns.transform(other)
 
 
+@pytest.mark.parametrize(
+    ("word", "hours"),
+    [
+        ("0:00", 0),
+        ("6:45", 6.75),
+        ("18:30:36", 18.51),
+        ("12:15 AM", 0.25),
+        ("12:15 pm", 12.25),
+        ("11 PM", 23),
+    ],
+)
+def test_times_of_day_are_hours_since_midnight(word, hours):
+    assert text([word]).typed().numbers().tolist() == pytest.approx([hours])
+
+
+def test_noon_and_midnight_of_dates_are_those_of_the_clock():
+    found = text(["3/1/2024 12:00 AM", "3/1/2024 12:30 PM"]).typed().values
+    assert found.tolist() == [datetime(2024, 3, 1), datetime(2024, 3, 1, 12, 30)]
+
+
 def test_a_time_zone_is_taken_off_a_date():
     shifted = text(["2024-03-01T12:30:15.25+02:00"]).typed().values[0]
     assert shifted == np.datetime64("2024-03-01T10:30:15.25", "us")
+
+
+# --- times of day -------------------------------------------------------------------------------
+
+
+def times(minutes) -> list[str]:
+    return [f"{m // 60 % 24}:{m % 60:02}" for m in minutes]
+
+
+def test_times_of_day_become_hours_and_rows_have_times_again():
+    rng = np.random.default_rng(0)
+    minutes = rng.integers(8 * 60, 18 * 60, N)
+    made = table(opened=[*times(minutes[1:]), ""], plan=["a", "b"] * (N // 2))
+    columns = Columns.from_json(Columns.fit(made, Options()).to_json())
+    assert columns.lines()[0] == "time: opened (1 missing)"
+    points = columns.transform(made)
+    assert points[:-1, 0] == pytest.approx(minutes[1:] / 60)
+    assert points[-1, 0] == pytest.approx(np.median(minutes[1:]) / 60)
+    assert columns.moments == {0: "time"}
+    back = columns.inverse(points)
+    assert back["opened"].text()[:-1].tolist() == [f"{m // 60:02}:{m % 60:02}" for m in minutes[1:]]
+    assert back.to_pandas()["opened"][0] == clock_time(*divmod(int(minutes[1]), 60))
+    # New rows: another way to write the same time.
+    new = table(opened=["5:30 PM"], plan=["a"])
+    assert columns.transform(new)[0, 0] == 17.5
+    with pytest.raises(InputError, match=r"'opened': '99:99' in row 0 .* is not a time of day"):
+        columns.transform(table(opened=["99:99"], plan=["a"]))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "begins"),
+    [
+        (range(8 * 60, 18 * 60, 7), 0),  # a working day
+        (range(22 * 60, 28 * 60, 7), 13),  # a night
+        (range(0, 24 * 60, 60), 0),  # around the clock
+    ],
+)
+def test_a_day_begins_where_no_times_are_if_that_is_not_midnight(minutes, begins):
+    made = table(at=times(minutes), plan=["a", "b"] * (len(minutes) // 2))
+    columns = Columns.from_json(Columns.fit(made, Options()).to_json())
+    at = columns.transform(made)[:, 0]
+    assert columns.all[0].begins == pytest.approx(begins, abs=0.1)
+    assert at == pytest.approx(np.array(minutes) / 60)  # in the order of the night
+    assert columns.inverse(columns.transform(made))["at"].numbers() == pytest.approx(
+        np.array(minutes) / 60 % 24
+    )
+
+
+def test_times_of_data_frames_are_those_of_text():
+    words = times(range(0, 24 * 60, 31))
+    hours = text(words).typed().numbers()
+    moments = [clock_time(*map(int, word.split(":"))) for word in words]
+    moments[3], hours[3] = None, np.nan
+    frames = [pd.DataFrame({"t": moments}), pl.DataFrame({"t": moments})]
+    frames.append(frames[1].to_arrow())
+    for each in frames:
+        column = as_table(each)["t"]
+        assert column.kind == "time"
+        np.testing.assert_allclose(column.numbers(), hours)
+        assert column.objects().tolist() == moments
+        assert column.text()[0] == "00:00" and column.text()[3] is None
 
 
 # --- kinds --------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ Numeric = Annotated[
 Impute = Annotated[
     str | None,
     typer.Option(
-        metavar="[median|mean|most_frequent]", help="What missing numbers and dates become."
+        metavar="[median|mean|most_frequent]", help="What missing numbers, dates and times become."
     ),
 ]
 Separator = Annotated[

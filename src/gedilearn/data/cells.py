@@ -1,10 +1,10 @@
-"""Cells of text: which are missing, and which are numbers, truth values or dates."""
+"""Cells of text: which are missing, and which are numbers, truth values, dates or times."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,11 +12,16 @@ import numpy as np
 # Most of what pandas takes for missing, and the mark of the UCI repository.
 MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaT", "NULL", "null", "None", "?"])
 TRUTH = ({"false", "true"}, {"no", "yes"}, {"f", "t"}, {"n", "y"})  # the first of a pair is false
+# 6:45, 18:30:05.25, 6:45 PM and 6 pm.
+_CLOCK = (
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::(?P<seconds>\d{2})(?:\.(?P<part>\d{1,9}))?)?)?"
+    r"(?:\s?(?P<half>[AaPp])\.?[Mm]\.?)?"
+)
+_TIME = re.compile(_CLOCK)
 _DATE = re.compile(
     r"(?:(?P<year>\d{4})(?P<s>[-/.])(?P<month>\d{1,2})(?P=s)(?P<day>\d{1,2})"
     r"|(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<last>\d{4}))"
-    r"(?:[T ](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<seconds>\d{2})(?:\.(?P<part>\d{1,9}))?)?"
-    r"\s?(?P<zone>Z|[+-]\d{2}:?\d{2})?)?"
+    rf"(?:[T ]{_CLOCK}\s?(?P<zone>Z|[+-]\d{{2}}:?\d{{2}})?)?"
 )
 # Numbers whose digits are in groups of three. Between these, blanks (also those of typesetting),
 # apostrophes, or the one of point and comma that is not the decimal mark.
@@ -139,18 +144,48 @@ def _date(match: re.Match[str], days_first: bool) -> np.datetime64:
         month, day = (day, month) if days_first else (month, day)
     when = datetime(int(year), int(month), int(day))
     if part["hour"]:
-        micro = int(f"{part['part'] or '':0<6}"[:6])
-        when = when.replace(
-            hour=int(part["hour"]),
-            minute=int(part["minute"]),
-            second=int(part["seconds"] or 0),
-            microsecond=micro,
-        )
+        when = datetime.combine(when, _time(match))
     if part["zone"] and part["zone"] != "Z":
         sign, digits = part["zone"][0], part["zone"][1:].replace(":", "")
         ahead = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
         when = when - ahead if sign == "+" else when + ahead
     return np.datetime64(when, "us")
+
+
+def times(cells: Iterable[str]) -> dict[str, float] | None:
+    """The times of day of these cells, in hours since midnight; None if one of them is none."""
+    matches = _all(cells, _TIME.fullmatch)
+    if not matches:
+        return None
+    try:
+        return {text: hours(_time(match)) for text, match in matches.items()}
+    except ValueError:  # 25:10
+        return None
+
+
+def hours(when: time) -> float:
+    """Since midnight."""
+    micro = when.second * 1_000_000 + when.microsecond
+    return when.hour + when.minute / 60 + micro / 3_600_000_000
+
+
+def clock(hours: float) -> time:
+    """The time of day so many hours after midnight, to the microsecond."""
+    seconds, micro = divmod(round(hours * 3_600_000_000) % 86_400_000_000, 1_000_000)
+    return time(seconds // 3600, seconds // 60 % 60, seconds % 60, micro)
+
+
+def _time(match: re.Match[str]) -> time:
+    part = match.groupdict()
+    hour = int(part["hour"])
+    if part["half"]:
+        if not 1 <= hour <= 12:
+            raise ValueError("there is no such hour before or after noon")
+        hour = hour % 12 + (12 if part["half"] in "Pp" else 0)
+    elif part["minute"] is None:
+        raise ValueError("a number of hours alone is no time of day")
+    micro = int(f"{part['part'] or '':0<6}"[:6])
+    return time(hour, int(part["minute"] or 0), int(part["seconds"] or 0), micro)
 
 
 def _all(cells: Iterable[str], read: Callable[[str], Value | None]) -> dict[str, Value] | None:

@@ -6,7 +6,7 @@ What is wrong is named by its column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -114,6 +114,9 @@ def _of_objects(values: Sequence[Any]) -> Column:
     if kinds == {"duration"}:
         days = [None if v is None else _duration(v) for v in values]
         return Column("number", _floats(days))
+    if kinds == {"time"}:
+        hours = [None if v is None else cells.hours(v) for v in values]
+        return Column("time", _floats(hours))
     if kinds == {"date"}:
         gap = np.datetime64("NaT", "us")
         return Column("date", np.array([gap if v is None else _date(v) for v in values], "M8[us]"))
@@ -122,7 +125,7 @@ def _of_objects(values: Sequence[Any]) -> Column:
     return Column("text", words)
 
 
-_KNOWN = ("boolean", "number", "duration", "date", "text")
+_KNOWN = ("boolean", "number", "duration", "date", "time", "text")
 
 
 def _kind(value: Any) -> str:
@@ -134,6 +137,8 @@ def _kind(value: Any) -> str:
         return "duration"
     if isinstance(value, date | np.datetime64):
         return "date"
+    if isinstance(value, time):
+        return "time"
     if isinstance(value, str):
         return "text"
     return type(value).__name__

@@ -1,4 +1,4 @@
-"""What the columns of a table are: numbers, truth values, dates, categories, or of no use.
+"""What the columns of a table are: numbers, truth values, dates, times, categories, or of no use.
 
 The rules are for tables as people have them; `settings.Table` goes before them. docs/tables.md.
 """
@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from gedilearn.data import cells
 from gedilearn.data.table import Column, Raw, Table, check_no_infinity
 from gedilearn.errors import InputError, suggestion
+from gedilearn.settings import Kind
 from gedilearn.settings import Table as Options
 
-Kind = Literal["number", "boolean", "date", "category", "id", "drop"]
-USED = ("number", "boolean", "date", "category")
-RAW: dict[str, Raw] = {"number": "number", "boolean": "boolean", "date": "date", "category": "text"}
+USED = ("number", "boolean", "date", "time", "category")
+RAW: dict[str, Raw] = {
+    "number": "number",
+    "boolean": "boolean",
+    "date": "date",
+    "time": "time",
+    "category": "text",
+}
 
 MOST_CATEGORIES = 20  # of a column, the last of which are all others together
 RARE = 0.01  # of the rows: a category below that is one of the others

@@ -1,4 +1,4 @@
-"""Tables in memory: named columns of numbers, truth values, dates or text, with missing cells.
+"""Tables in memory: named columns of numbers, truth values, dates, times or text, with gaps.
 
 Needs no library of data frames; `data.frames` makes one of any such frame, `data.table_files` reads
 one from a file, and `data.columns` makes points of it.
@@ -17,9 +17,16 @@ from gedilearn.data import cells
 from gedilearn.data.arrays import listing, row_listing
 from gedilearn.errors import InputError, suggestion
 
-Raw = Literal["number", "boolean", "date", "text", "other"]
+Raw = Literal["number", "boolean", "date", "time", "text", "other"]
+Moment = Literal["date", "time"]
 _DAY = 86_400_000_000  # microseconds
 DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
+_WANTED = {
+    "number": "a number",
+    "boolean": "true or false",
+    "date": "a date",
+    "time": "a time of day, as 18:30",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +34,9 @@ class Column:
     """The cells of one column.
 
     values: (n,) numbers of any type (NaN: missing); truth values 0 and 1, or NaN; dates, to the
-        microsecond (NaT: missing); text, as objects (None: missing). Others are of no use, and the
-        name of their type is all that is known of them.
+        microsecond (NaT: missing); times of day, in hours since midnight (NaN: missing); text, as
+        objects (None: missing). Others are of no use, and the name of their type is all that is
+        known of them.
     is_category: whether the source says that text, whatever it looks like, names categories
     decimal: the mark by which text that is numbers has its fractions, '.' or ','
     unit: what stood beside the numbers, if they were text: $, %, kg
@@ -54,7 +62,7 @@ class Column:
         return np.isnan(self.values) if is_float else np.zeros(len(self), bool)
 
     def typed(self) -> Column:
-        """Text that is all numbers, truth values or dates as such."""
+        """Text that is all numbers, truth values, dates or times of day as such."""
         return self._typed
 
     @cached_property
@@ -68,6 +76,7 @@ class Column:
             ("number", partial(cells.numbers, decimal=self.decimal), np.nan),
             ("boolean", cells.truths, np.nan),
             ("date", cells.dates, np.datetime64("NaT", "us")),
+            ("time", cells.times, np.nan),
         )
         for kind, read, gap in kinds:
             found = read(present)
@@ -92,20 +101,20 @@ class Column:
         if column.missing.all():
             gaps = np.full(len(self), np.nan)
             return Column(kind, gaps.astype("M8[us]") if kind == "date" else gaps)
-        if kind == "number" and column.kind in ("boolean", "date"):
+        if kind == "number" and column.kind in ("boolean", "date", "time"):
             return Column(kind, column.numbers())
         if kind == "boolean" and column.kind == "number":
             values = column.numbers()
             if np.isin(values[~column.missing], (0, 1)).all():
                 return Column(kind, values)
         if kind != column.kind:
-            wanted = {"number": "a number", "boolean": "true or false", "date": "a date"}[kind]
+            wanted = _WANTED[kind]
             found, row = _misfit(column, kind)
             raise InputError(f"{where}: {found} in row {row} (counted from 0) is not {wanted}")
         return column
 
     def numbers(self) -> np.ndarray:
-        """As numbers, NaN where missing: dates are days since 1970."""
+        """As numbers, NaN where missing: dates are days since 1970, times hours."""
         if self.kind == "date":
             days = self.values.astype("M8[us]").astype(np.int64) / _DAY
             return np.where(self.missing, np.nan, days)
@@ -122,16 +131,19 @@ class Column:
         """As objects that a person would write: None where missing."""
         if self.kind in ("text", "other"):
             return self.values
-        values = self.values.astype(bool if self.kind == "boolean" else self.values.dtype)
-        plain = values.astype("M8[us]").astype(object) if self.kind == "date" else values.tolist()
         found = np.empty(len(self), dtype=object)
-        found[:] = plain
+        if self.kind == "date":
+            found[:] = self.values.astype("M8[us]").astype(object)
+        elif self.kind == "time":
+            found[:] = [cells.clock(0.0 if value != value else value) for value in self.values]
+        else:
+            found[:] = self.values.astype(bool if self.kind == "boolean" else self.values.dtype)
         found[self.missing] = None
         return found
 
     def written(self) -> np.ndarray:
         """As a file should have it: text as it was, whole numbers without a point."""
-        if self.kind == "boolean":
+        if self.kind in ("boolean", "time"):
             return self.objects()
         if self.kind != "number" or self.values.dtype.kind != "f" or self.missing.any():
             return self.values
@@ -261,6 +273,8 @@ def _text(value: Any, kind: Raw) -> str:
     if kind == "date":
         date, time = str(value.astype("M8[us]")).split("T")
         return date if time == "00:00:00.000000" else f"{date} {time.removesuffix('.000000')}"
+    if kind == "time":
+        return cells.clock(value).isoformat().removesuffix(":00")
     if float(value).is_integer():
         return str(int(value))
     return repr(float(value))
