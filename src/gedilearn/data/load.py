@@ -25,6 +25,13 @@ from gedilearn.registry import DATA_SETS
 
 _SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
 
+_SHEET = "save the sheet as CSV (UTF-8) and give that file"
+_FRAME = "read it with pandas or polars, and give GEDI the frame or save it as .parquet or .csv"
+_PACKED = "unpack it first"
+_WAYS = dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), _SHEET)
+_WAYS |= dict.fromkeys((".json", ".jsonl", ".feather", ".arrow", ".pkl", ".h5", ".sav"), _FRAME)
+_WAYS |= dict.fromkeys((".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".rar"), _PACKED)
+
 
 def known_formats() -> str:
     """What `load` takes, as text for help pages."""
@@ -142,6 +149,9 @@ def _check_file(path: Path) -> None:
     if suffix in IMAGE_SUFFIXES:
         raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
     if suffix not in _SUFFIXES and not path.name.endswith(IDX_ENDINGS):
+        way = _WAYS.get(suffix)
+        if way is not None:
+            raise InputError(f"{path}: {suffix} files are not read; {way}")
         raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
     if check_file(path, MAPPED if suffix == ".npy" else 1.0) == 0:
         raise InputError(f"{path}: the file is empty; write it again")

@@ -1,4 +1,4 @@
-"""Whole tables from .csv, .tsv and .parquet files: all columns, of any type, with their gaps.
+"""Whole tables from .csv, .tsv, .txt and .parquet files: all columns of any type, with their gaps.
 
 `data.tables` reads those that are numbers alone.
 """

@@ -1,4 +1,4 @@
-"""Tables of numbers: .csv, .tsv and .parquet. What is wrong is named by line and column.
+"""Tables of numbers: .csv, .tsv, .txt and .parquet. What is wrong is named by line and column.
 
 `data.table_files` reads tables of any columns.
 """
