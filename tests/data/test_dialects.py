@@ -287,6 +287,11 @@ def test_numbers_between_blanks_are_refused_until_they_are_said_to_be_one_column
     assert values(write("1 234\n5 678\n"), "column 1", separator=",") == [1234, 5678]
 
 
+def test_empty_rows_at_the_end_are_no_rows_and_those_between_are(write):
+    path = write("a,b,\n1,x,\n,,\n2,y,\n,,\n , ,\n")
+    assert load_table(path)["a"].values.tolist() == ["1", None, "2"]
+
+
 def test_the_euro_sign_and_dashes_of_windows_are_read(write):
     path = write("a;b\n5 €;x \u2013 y\n6 €;„z“\n", encoding="cp1252")
     assert load_table(path, as_text=True)["b"].values.tolist() == ["x \u2013 y", "„z“"]

@@ -116,6 +116,8 @@ def read_typed(
     screen.message(f"{data}: {len(rows.x)} rows, {n_used} of {n_all} columns are used{written}")
     for line in columns.lines():
         screen.message(f"  {line}")
+    if any("taken for" in each.reason for each in columns.all):
+        screen.message("  to change it: --numeric, --categorical, --id-column, --drop, --columns")
     if columns.ids and not asked:  # digits that a number would not keep
         rows = read_rows(data, screen, label_column=label_column, as_text=True, text=text)
     return rows, columns

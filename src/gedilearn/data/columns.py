@@ -37,6 +37,7 @@ class OneColumn(BaseModel):
     begins: the hour at which the day of a column of times begins
     words: for truth values that were text, what false and true were called
     unit: what stood beside its numbers: $, %, kg
+    days_first: whether 3/1/2024 was read as a day of January; None where no date was such text
     reason: why it is left out; missing: how many cells were; distinct: how many values there were
     """
 
@@ -51,6 +52,7 @@ class OneColumn(BaseModel):
     begins: FiniteFloat = 0.0
     words: tuple[str, str] | None = None
     unit: str = ""
+    days_first: bool | None = None
     reason: str = ""
     missing: int = 0
     distinct: int = 0
@@ -105,7 +107,10 @@ class Columns:
         )
         if not columns.used:
             reasons = [f"{each.name!r} ({each.reason})" for each in columns.all]
-            raise InputError(f"{where}: no column is of use: {listing(reasons, 6)}")
+            raise InputError(
+                f"{where}: no column is of use: {listing(reasons, 6)}; say what they are "
+                "(--numeric, --categorical, or 'table.kinds'), or add columns"
+            )
         return columns
 
     def to_json(self) -> str:
@@ -178,7 +183,7 @@ class Columns:
         blocks = []
         for each, raw in zip(self.used, table.columns, strict=True):
             place = f"{where}: column {each.name!r}"
-            column = raw.as_kind(RAW[each.kind], place)
+            column = raw.as_kind(RAW[each.kind], place, each.days_first)
             check_no_infinity(column, place)
             if column.unit and column.unit != each.unit:
                 fitted = f"in {each.unit}" if each.unit else "without a unit"
@@ -240,6 +245,7 @@ def _fitted(each: Decided, raw: Column, impute: str) -> OneColumn:
         name=each.name,
         kind=each.kind,
         unit=column.unit,
+        days_first=column.days_first,
         reason=each.reason,
         missing=int((~present).sum()),
         distinct=len(set(column.values[present].tolist())),

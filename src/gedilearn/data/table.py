@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +40,7 @@ class Column:
     is_category: whether the source says that text, whatever it looks like, names categories
     decimal: the mark by which text that is numbers has its fractions, '.' or ','
     unit: what stood beside the numbers, if they were text: $, %, kg
+    days_first: whether 3/1/2024 was read as a day of January; None where no date is such text
     """
 
     kind: Raw
@@ -47,6 +48,7 @@ class Column:
     is_category: bool = False
     decimal: str = "."
     unit: str = ""
+    days_first: bool | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -67,37 +69,53 @@ class Column:
 
     @cached_property
     def _typed(self) -> Column:
-        if self.kind != "text" or self.is_category:
+        if self.kind != "text" or self.is_category or cells.are_codes(self._present):
             return self
-        present = [value for value in dict.fromkeys(self.values) if value is not None]
-        if not present:
-            return self
-        kinds: tuple[tuple[Raw, Any, Any], ...] = (
-            ("number", partial(cells.numbers, decimal=self.decimal), np.nan),
-            ("boolean", cells.truths, np.nan),
-            ("date", cells.dates, np.datetime64("NaT", "us")),
-            ("time", cells.times, np.nan),
-        )
-        for kind, read, gap in kinds:
-            found = read(present)
-            if found is not None:
-                dtype = "M8[us]" if kind == "date" else np.float64
-                values = [gap if value is None else found[value] for value in self.values]
-                return Column(kind, np.array(values, dtype=dtype))
-        measured = cells.measures(present, self.decimal)
-        if measured is None:
-            return self
-        found, unit = measured
-        values = [np.nan if value is None else found[value] for value in self.values]
-        return Column("number", np.array(values), unit=unit)
+        found = (self._read(each) for each in ("number", "boolean", "date", "time", "measure"))
+        return next((column for column in found if column is not None), self)
 
-    def as_kind(self, kind: Raw, where: str) -> Column:
-        """The same cells, read as another kind; one that cannot be is refused."""
+    @cached_property
+    def _present(self) -> list[str]:
+        """The different cells of text that have a value."""
+        known = (value for value in dict.fromkeys(self.values) if value is not None)
+        return [value for value in known if not cells.stands_for_nothing(value)]
+
+    def _read(self, kind: str, days_first: bool | None = None) -> Column | None:
+        """Text as numbers, truth values ...; None if a cell is none. Measures have a unit."""
+        unit, found, present = "", None, self._present
+        if kind == "number":
+            found = cells.numbers(present, self.decimal)
+        elif kind == "measure":
+            found, unit = cells.measures(present, self.decimal) or (None, "")
+        elif kind == "date":
+            dates, days_first = cells.dates(present, days_first) or (None, None)
+            if dates is None:
+                return None
+            gap = np.datetime64("NaT", "us")
+            moments = np.array([dates.get(value, gap) for value in self.values], "M8[us]")
+            return Column("date", moments, days_first=days_first)
+        else:
+            found = (cells.truths if kind == "boolean" else cells.times)(present)
+        if not found:
+            return None
+        values = np.array([found.get(value, np.nan) for value in self.values])
+        return Column("number" if kind == "measure" else kind, values, unit=unit)  # type: ignore[arg-type]
+
+    def as_kind(self, kind: Raw, where: str, days_first: bool | None = None) -> Column:
+        """The same cells, read as another kind; one that cannot be is refused.
+
+        days_first: whether 3/1/2024 is in January, None: as the cells look
+        """
         if self.kind == kind:
             return self
         if kind == "text":
             return Column("text", self.text())
         column = self.typed()
+        if self.kind == "text":  # by what is wanted, not by what it looks like: 01005 may be 1005
+            read = self._read(kind, days_first)
+            column = read or (self._read("measure") if kind == "number" else None) or column
+            if not self._present:
+                column = Column("text", np.full(len(self), None))
         if column.missing.all():
             gaps = np.full(len(self), np.nan)
             return Column(kind, gaps.astype("M8[us]") if kind == "date" else gaps)
@@ -260,7 +278,9 @@ def _misfit(column: Column, kind: Raw) -> tuple[str, int]:
     """A cell that is not of this kind, and its row."""
     for row, word in enumerate(column.text()):
         cell = Column("text", np.array([word], object), decimal=column.decimal)
-        if word is not None and cell.typed().kind != kind:
+        if word is None or cells.stands_for_nothing(word):
+            continue
+        if cell.typed().kind != kind:
             return repr(word[:40]), row
     return "a cell", 0
 
