@@ -15,7 +15,7 @@ from gedilearn.arguments import Arguments
 from gedilearn.data.arrays import Scaling, as_numbers, check_same_shape, of_tensor
 from gedilearn.data.columns import Columns
 from gedilearn.data.frames import as_table, of_rows
-from gedilearn.data.table import Moment, Table
+from gedilearn.data.table import Meaning, Table
 from gedilearn.errors import InputError
 from gedilearn.sampling.langevin import Box
 from gedilearn.training.environment import check_memory
@@ -82,10 +82,10 @@ class Inputs(Arguments):
         columns = getattr(self, "columns_", None)
         return self.feature_names() if columns is None else columns.names
 
-    def moments(self) -> dict[int, Moment]:
-        """Which of the columns that the network sees are dates or times of day."""
+    def meanings(self) -> dict[int, Meaning]:
+        """Which of the columns that the network sees are shares, dates or times of day."""
         columns = getattr(self, "columns_", None)
-        return {} if columns is None else columns.moments
+        return {} if columns is None else columns.meanings
 
     def prepare(self, X: Any) -> Tensor:
         """New data in the network's units, checked."""

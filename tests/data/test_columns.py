@@ -223,7 +223,7 @@ def test_times_of_day_become_hours_and_rows_have_times_again():
     points = columns.transform(made)
     assert points[:-1, 0] == pytest.approx(minutes[1:] / 60)
     assert points[-1, 0] == pytest.approx(np.median(minutes[1:]) / 60)
-    assert columns.moments == {0: "time"}
+    assert columns.meanings[0] == "time" and columns.meanings[1] == "share"
     back = columns.inverse(points)
     assert back["opened"].text()[:-1].tolist() == [f"{m // 60:02}:{m % 60:02}" for m in minutes[1:]]
     assert back.to_pandas()["opened"][0] == clock_time(*divmod(int(minutes[1]), 60))

@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder
 from gedilearn.data.arrays import Scaling, listing
 from gedilearn.data.kinds import MOST_CATEGORIES, RARE, RAW, USED, Decided, decide, is_plain
 from gedilearn.data.metric import TWO_VALUED
-from gedilearn.data.table import DAYS, Column, Moment, Table, check_no_infinity
+from gedilearn.data.table import DAYS, Column, Meaning, Table, check_no_infinity
 from gedilearn.errors import InputError
 from gedilearn.settings import Kind
 from gedilearn.settings import Table as Options
@@ -160,10 +160,12 @@ class Columns:
         return [name for each in self.used for name in each.names]
 
     @property
-    def moments(self) -> dict[int, Moment]:
-        """Which columns of the points are dates, in days since 1970, or times of day, in hours."""
+    def meanings(self) -> dict[int, Meaning]:
+        """Which columns of the points are shares, dates or times of day."""
+        known: dict[str, Meaning] = {"category": "share", "boolean": "share"}
+        known |= {"date": "date", "time": "time"}
         kinds = [each.kind for each in self.used for _ in range(each.width)]
-        return {j: kind for j, kind in enumerate(kinds) if kind == "date" or kind == "time"}
+        return {j: known[kind] for j, kind in enumerate(kinds) if kind in known}
 
     def lines(self) -> list[str]:
         """What was taken as what, in words: a line for each kind."""

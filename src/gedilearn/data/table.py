@@ -18,7 +18,8 @@ from gedilearn.data.arrays import listing, row_listing
 from gedilearn.errors import InputError, suggestion
 
 Raw = Literal["number", "boolean", "date", "time", "text", "other"]
-Moment = Literal["date", "time"]
+# What the numbers of a column are: shares of rows, days since 1970, hours since midnight.
+Meaning = Literal["share", "date", "time"]
 _DAY = 86_400_000_000  # microseconds
 DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
 _WANTED = {

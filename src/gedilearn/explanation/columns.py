@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
 from gedilearn.data.cells import clock
-from gedilearn.data.table import DAYS, Moment
+from gedilearn.data.table import DAYS, Meaning
 
 MOST_NAMED = 5  # columns of a cluster
 WORTH = 0.5  # the effect from which a column is named; Cohen calls it medium,
@@ -32,21 +32,21 @@ Kind = Literal["number", "count", "share", "date", "time"]
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Names, and numbers (rows, columns) in the data's units; `moments` by places of columns."""
+    """Names, and numbers (rows, columns) in the data's units; `meanings` by places."""
 
     names: Sequence[str]
     values: np.ndarray
-    moments: Mapping[int, Moment] = field(default_factory=dict)
+    meanings: Mapping[int, Meaning] = field(default_factory=dict)
 
 
 def numeric(
-    x: np.ndarray, names: Sequence[str] | None, moments: Mapping[int, Moment] | None = None
+    x: np.ndarray, names: Sequence[str] | None, meanings: Mapping[int, Meaning] | None = None
 ) -> Columns | None:
     """The columns of vectors (n, d), by number where they have no names; None for images."""
     if x.ndim != 2:
         return None
     names = [f"column {j}" for j in range(x.shape[1])] if names is None else names
-    return Columns(names, x, moments or {})
+    return Columns(names, x, meanings or {})
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def minute(hours: float) -> str:
     return clock(round(60 * hours) / 60).isoformat("minutes")
 
 
-MOMENTS: dict[Moment, Callable[[float], str]] = {"date": day, "time": minute}
+MOMENTS: dict[str, Callable[[float], str]] = {"date": day, "time": minute}
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +95,12 @@ def compare(columns: Columns, labels: np.ndarray, n_clusters: int) -> Compared:
     effect, spread, mean, others, kinds, explained = (
         np.concatenate([part[i] for part in parts], axis=-1) for i in range(6)
     )
-    named: list[Kind] = [columns.moments.get(j, KINDS[kind]) for j, kind in enumerate(kinds)]
-    found = []
+    named: list[Kind] = [columns.meanings.get(j, KINDS[kind]) for j, kind in enumerate(kinds)]
+    shares, found = np.array([kind == "share" for kind in named]), []
     for k in range(n_clusters):
         level = np.abs(effect[k]) >= WORTH
         ratio = np.maximum(spread[k], 1 / np.maximum(spread[k], np.finfo(float).tiny))
+        ratio = np.where(shares, 1.0, ratio)  # how a share spreads follows from it
         width = ~level & (ratio >= 1 / NARROW)
         # Columns of another level come first, then those of another spread.
         order = np.lexsort((-ratio, -np.abs(effect[k]), ~level))

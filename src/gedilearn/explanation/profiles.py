@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gedilearn.data.table import Moment
 from gedilearn.explanation.columns import MOMENTS, Difference
 
 
@@ -108,9 +107,9 @@ class Explanation:
             named |= {r.row for r in (*profile.typical, *profile.doubtful, *profile.outliers)}
         return sorted(named)
 
-    def moment(self, column: str) -> Callable[[float], str] | None:
+    def written(self, column: str) -> Callable[[float], str] | None:
         """How values of a column are written, if they are dates or times of day."""
-        known: dict[Moment, tuple[str, ...]] = {"date": self.dates, "time": self.times}
+        known = {"date": self.dates, "time": self.times}
         return next((MOMENTS[kind] for kind, names in known.items() if column in names), None)
 
     def to_json(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def cards(explanation: Explanation, preview: Preview, figures: Any) -> str:
         figures if isinstance(figures, list) and len(figures) == len(explanation.clusters) else []
     )
     linked = {p.cluster for p in shown}
-    say = explanation.moment
+    say = explanation.written
     found = [_card(p, strips, more[p.cluster] if more else {}, linked, say) for p in shown]
     left = sum(1 for p in explanation.clusters if p.size) - len(shown)
     note = f'<p class="quiet">And {left} smaller clusters.</p>' if left > 0 else ""

@@ -228,7 +228,7 @@ class Maps:
         if preview.points.ndim == 2:
             shown = self._told_columns()
             told["names"] = [self.names[j] for j in shown]
-            known = self.explanation.moment if self.explanation else (lambda _: None)
+            known = self.explanation.written if self.explanation else (lambda _: None)
             say = {j: known(self.names[j]) or _brief for j in shown}
             told["values"] = [[say[j](v) for v in self.points[:, j]] for j in shown]
         else:
