@@ -44,6 +44,8 @@ class Inputs(Arguments):
         """
         if isinstance(X, Tensor):
             X = of_tensor(X, "X")
+        if isinstance(X, dict):
+            raise InputError("X is a dict: make a data frame of it, as pandas.DataFrame(X)")
         table = as_table(X)
         if reset:
             self.columns_ = None
@@ -118,15 +120,16 @@ class Inputs(Arguments):
         """Numbers alone; their names are kept, and in new data looked for."""
         names = getattr(self, "feature_names_in_", None)
         if not reset and names is not None and table.named:
-            table = table.select(names.tolist(), "X")
+            table = table.select(names.tolist(), table.source or "X")
         for name, column in zip(table.names, table.columns, strict=True):
             gaps = int(column.missing.sum())
             if column.kind not in ("number", "boolean") or gaps:
-                typed = column.as_kind("number", f"X: column {name!r}")
+                where = f"{table.source or 'X'}: column {name!r}"
+                typed = column.as_kind("number", where)
                 rows = np.flatnonzero(typed.missing).tolist()
                 if rows:
                     raise InputError(
-                        f"X: column {name!r} has {len(rows)} missing cells, the first in row "
+                        f"{where} has {len(rows)} missing cells, the first in row "
                         f"{rows[0]} (counted from 0), but those of the fit had none; fill them in"
                     )
         numbers = tuple(column.as_kind("number", "X") for column in table.columns)

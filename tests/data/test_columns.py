@@ -8,7 +8,6 @@ from datetime import time as clock_time
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
@@ -254,6 +253,7 @@ def test_a_day_begins_where_no_times_are_if_that_is_not_midnight(minutes, begins
 
 
 def test_times_of_data_frames_are_those_of_text():
+    pl = pytest.importorskip("polars")
     words = times(range(0, 24 * 60, 31))
     hours = text(words).typed().numbers()
     moments = [clock_time(*map(int, word.split(":"))) for word in words]

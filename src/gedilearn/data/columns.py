@@ -98,6 +98,8 @@ class Columns:
     @classmethod
     def fit(cls, table: Table, options: Options, where: str = "X") -> Columns:
         """Measured on a table."""
+        if len(table) < 2:
+            raise InputError(f"{where}: 1 row, or sample; clustering needs at least 2")
         decided = decide(table, options, where)
         columns = cls(
             tuple(
@@ -178,8 +180,9 @@ class Columns:
 
     # --- there and back ----------------------------------------------------------------------
 
-    def transform(self, table: Table, where: str = "X") -> np.ndarray:
+    def transform(self, table: Table, where: str = "") -> np.ndarray:
         """The points of a table that has the used columns: (n, width), float64."""
+        where = where or table.source or "X"
         gone = [each.name for each in self.used if each.name not in table]
         table = table.select(gone or [each.name for each in self.used], where)
         blocks = []

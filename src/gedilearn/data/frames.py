@@ -10,6 +10,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -53,9 +54,13 @@ def _of_pandas(series: Any) -> Column:
         return Column("boolean", series.to_numpy().astype(np.float64))
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return Column("date", series.to_numpy().astype("M8[us]"))
+    if hasattr(dtype, "freq"):  # periods, which begin at a date
+        return Column("date", series.dt.to_timestamp().to_numpy().astype("M8[us]"))
     gaps = series.isna().to_numpy()
     values: np.ndarray = series.astype(object).to_numpy().copy()
     values[gaps] = None
+    if str(dtype) == "category" and any(_kind(v) not in _KNOWN for v in dtype.categories):
+        values[~gaps] = list(map(str, values[~gaps]))  # intervals, as pandas.cut gives them
     column = _of_objects(values.tolist())
     return _category(column) if str(dtype) == "category" else column
 
@@ -139,7 +144,7 @@ def _kind(value: Any) -> str:
         return "date"
     if isinstance(value, time):
         return "time"
-    if isinstance(value, str):
+    if isinstance(value, str | UUID):
         return "text"
     return type(value).__name__
 

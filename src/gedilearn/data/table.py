@@ -180,12 +180,14 @@ class Table:
 
     named: whether the names come from the source
     dialect: how a file of text was written, in words, where that is not as usual
+    source: the file that it is from, if it is from one
     """
 
     names: tuple[str, ...]
     columns: tuple[Column, ...]
     named: bool = True
     dialect: str = ""
+    source: str = ""
 
     @classmethod
     def of(cls, columns: dict[str, Column]) -> Table:
@@ -222,16 +224,16 @@ class Table:
                 f"{where}: no {noun} {listing([repr(name) for name in gone], 6)}"
                 f"{suggestion(gone[0], self.names) if len(self.names) < 20 else ''}"
             )
-        return Table(tuple(names), tuple(self[name] for name in names), self.named)
+        return replace(self, names=tuple(names), columns=tuple(self[name] for name in names))
 
     def without(self, name: str | None) -> Table:
         """All columns but one."""
         kept = [each for each in self.names if each != name]
-        return Table(tuple(kept), tuple(self[each] for each in kept), self.named)
+        return replace(self, names=tuple(kept), columns=tuple(self[each] for each in kept))
 
     def take(self, rows: np.ndarray) -> Table:
         """Some of the rows."""
-        return Table(self.names, tuple(column.take(rows) for column in self.columns), self.named)
+        return replace(self, columns=tuple(column.take(rows) for column in self.columns))
 
     def matrix(self) -> np.ndarray:
         """All columns as numbers, (n, columns)."""
