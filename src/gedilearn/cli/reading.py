@@ -59,7 +59,9 @@ def image_options_of_run(config: Config | None, data: str) -> dict[str, Any]:
 
 
 def read(data: str, screen: Screen, **options: Any) -> Dataset:
-    """`load`, and one line on stderr that names the images left out."""
+    """`load`; on stderr, the images that were left out, or a file that the name does not mean."""
+    if is_name(data) and Path(data).exists():
+        screen.message(f"{data}: the built-in or fetched set; what lies here is ./{data}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", SkippedImages)
