@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import json
 import os
+from datetime import date, datetime, time
 from pathlib import Path
 
 import pytest
 import torch
 
 from gedilearn.errors import InputError
-from gedilearn.writing import is_leftover, replacing, write_tensors, write_text
+from gedilearn.writing import is_leftover, json_text, replacing, write_tensors, write_text
 
 
 def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +54,9 @@ def test_a_leftover_of_a_killed_write_is_known_by_its_name(tmp_path: Path) -> No
         assert is_leftover(temporary, "config.yaml")
         assert not is_leftover(temporary, "other.yaml")
         raise KeyboardInterrupt
+
+
+def test_dates_and_times_are_text_in_json() -> None:
+    content = {"when": [datetime(2024, 3, 1, 6, 45), date(2024, 3, 1), time(18, 30)]}
+    expected = ["2024-03-01T06:45:00", "2024-03-01", "18:30:00"]
+    assert json.loads(json_text(content)) == {"when": expected}

@@ -221,7 +221,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
             if directory is not None and is_first_process():
                 progress.phase("profile")
                 self.save(directory.model, overwrite=True)
-                keep(directory, result, scaling, data, self.encoded_names(), self.date_places())
+                keep(directory, result, scaling, data, self.encoded_names(), self.meanings())
                 directory.write_summary(self.summary())
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
@@ -331,7 +331,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
         words, `to_json` in plain values.
         """
         self.prepare(X)  # which checks it
-        named = (self.encoded_names() if names is None else names), self.date_places()
+        named = (self.encoded_names() if names is None else names), self.meanings()
         return explain_result(self.result_, self.scaling_, self.validate(X), *named)
 
     def summary(self) -> dict[str, Any]:

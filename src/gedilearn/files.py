@@ -140,7 +140,7 @@ def _reason(error: Exception | str) -> str:
     if isinstance(error, KeyError):
         return f"no {error}"
     if isinstance(error, UnicodeDecodeError):
-        return "not UTF-8 text"
+        return f"not {error.encoding.upper()} text"
     if isinstance(error, RecursionError):
         return "nested too deep"
     if isinstance(error, OSError) and error.strerror:

@@ -17,7 +17,7 @@ from gedilearn.data.arrays import Scaling, as_numbers, check_same_shape, of_tens
 from gedilearn.data.columns import Columns
 from gedilearn.data.frames import as_table, of_rows
 from gedilearn.data.scratch import is_mapped
-from gedilearn.data.table import Table
+from gedilearn.data.table import Meaning, Table
 from gedilearn.errors import InputError
 from gedilearn.sampling.langevin import Box
 from gedilearn.training.environment import check_memory
@@ -46,6 +46,8 @@ class Inputs(Arguments):
         """
         if isinstance(X, Tensor):
             X = of_tensor(X, "X")
+        if isinstance(X, dict):
+            raise InputError("X is a dict: make a data frame of it, as pandas.DataFrame(X)")
         table = as_table(X)
         if reset:
             self.columns_ = None
@@ -85,10 +87,10 @@ class Inputs(Arguments):
         columns = getattr(self, "columns_", None)
         return self.feature_names() if columns is None else columns.names
 
-    def date_places(self) -> list[int]:
-        """Which of the columns that the network sees are dates."""
+    def meanings(self) -> dict[int, Meaning]:
+        """Which of the columns that the network sees are shares, dates or times of day."""
         columns = getattr(self, "columns_", None)
-        return [] if columns is None else columns.dates
+        return {} if columns is None else columns.meanings
 
     def prepare(self, X: Any) -> Tensor:
         """New data in the network's units, checked."""
@@ -121,15 +123,16 @@ class Inputs(Arguments):
         """Numbers alone; their names are kept, and in new data looked for."""
         names = getattr(self, "feature_names_in_", None)
         if not reset and names is not None and table.named:
-            table = table.select(names.tolist(), "X")
+            table = table.select(names.tolist(), table.source or "X")
         for name, column in zip(table.names, table.columns, strict=True):
             gaps = int(column.missing.sum())
             if column.kind not in ("number", "boolean") or gaps:
-                typed = column.as_kind("number", f"X: column {name!r}")
+                where = f"{table.source or 'X'}: column {name!r}"
+                typed = column.as_kind("number", where)
                 rows = np.flatnonzero(typed.missing).tolist()
                 if rows:
                     raise InputError(
-                        f"X: column {name!r} has {len(rows)} missing cells, the first in row "
+                        f"{where} has {len(rows)} missing cells, the first in row "
                         f"{rows[0]} (counted from 0), but those of the fit had none; fill them in"
                     )
         if table.block is None:

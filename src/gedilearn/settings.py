@@ -29,6 +29,8 @@ from gedilearn.sections import (
     is_images,
 )
 
+Kind = Literal["number", "boolean", "date", "time", "category", "id", "drop"]
+
 
 class Table(Section):
     """How the columns of a table are read: docs/tables.md."""
@@ -36,15 +38,15 @@ class Table(Section):
     columns: tuple[str, ...] | None = Field(
         None, description="Names of the columns that are used; None: all that are of use."
     )
-    kinds: dict[str, Literal["number", "boolean", "date", "category", "id", "drop"]] = Field(
+    kinds: dict[str, Kind] = Field(
         {},
         description="What columns are taken for, by name, where that is not to be found out: "
-        "number, boolean, date, category, id (kept beside the clusters, not used) or drop.",
+        "number, boolean, date, time, category, id (kept beside the clusters, not used) or drop.",
     )
     impute: Literal["median", "mean", "most_frequent"] = Field(
         "median",
-        description="What missing numbers and dates become. Missing categories and truth values "
-        "become their shares, or the most frequent with 'most_frequent'.",
+        description="What missing numbers, dates and times become. Missing categories and truth "
+        "values become their shares, or the most frequent with 'most_frequent'.",
     )
 
 

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +101,9 @@ def is_first_process() -> bool:
 
 
 def plain(value: Any) -> Any:
-    """JSON has no NaN or infinity: they are written as their names."""
+    """JSON has no NaN, infinity, dates and times: they are written as their names, or as text."""
+    if isinstance(value, date | time):
+        return value.isoformat()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):

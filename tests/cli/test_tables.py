@@ -334,3 +334,39 @@ def test_clusters_of_messy_tables_are_about_as_good_as_those_of_k_means(name, se
     model = GEDI.load("run/model.safetensors")
     ours = normalized_mutual_info_score(y, model.labels_)
     assert ours > best_of_k_means(table, y, model) - 0.05
+
+
+def test_what_is_wrong_with_new_rows_is_named_by_their_file(folder, here):
+    new = pd.read_csv(folder / "new.csv", dtype=str)
+    new.drop(columns="told 0").to_csv("few.csv", index=False)
+    said = gedi("predict", folder / "run", "few.csv", code=2).stderr
+    assert said.startswith("error: few.csv: no column 'told 0'")
+    new.assign(**{"date 0": "soon"}).to_csv("odd.csv", index=False)
+    said = gedi("predict", folder / "run", "odd.csv", code=2).stderr
+    assert said.startswith("error: odd.csv: column 'date 0': 'soon' in row 0")
+    Path("one.csv").write_text("a,b\n1,x\n")
+    said = gedi("fit", "one.csv", "-k", 2, code=2).stderr
+    assert "one.csv: 1 row" in said
+
+
+def test_times_of_day_go_through_all_commands(here):
+    rng = np.random.default_rng(0)
+    late = np.arange(200) % 2
+    minutes = (np.where(late, 23 * 60 + 50, 15 * 60) + rng.normal(0, 60, 200)).astype(int) % 1440
+    closes = [f"{m // 60}:{m % 60:02}" for m in minutes]
+    frame = pd.DataFrame(
+        {"closes": closes, "sales": rng.normal(5 * late), "b": rng.normal(size=200)}
+    )
+    frame.to_csv("shops.txt", sep="\t", index=False, encoding="utf-16")
+    said = gedi("fit", "shops.txt", "-k", 2, "--out", "run", *SHORT).stderr
+    assert "time: closes" in said and "text in UTF-16" in said
+    words = gedi("explain", "run").stdout
+    assert re.search(r"closes: mean \d\d:\d\d, others \d\d:\d\d", words)
+    assert "later closes" in words and "earlier closes" in words
+    Path("new.csv").write_text("b,sales,closes\n0,5,12:10 AM\n0,5,23:50\n0,,\n")
+    found = rows_of(gedi("predict", "run", "new.csv").stdout)
+    assert found[0]["cluster"] == found[1]["cluster"]  # on both sides of midnight
+    made = rows_of(gedi("sample", "run", "-n", 3).stdout)
+    assert all(re.fullmatch(r"\d\d:\d\d:00", row["closes"]) for row in made)
+    gedi("report", "run")
+    assert re.search(r'"values": ?\[\[?"\d\d:\d\d"', Path("run/report.html").read_text())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import date, datetime
+from datetime import time as clock_time
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,23 @@ def frame(rng, gaps: float = 0.2) -> pd.DataFrame:
         (["2024-03-01", "2023/12/31", None], "date"),
         (["2024-03-01T12:30:00Z", "2024-03-01 12:30"], "date"),
         (["2024-02-30", "2024-01-01"], "text"),
+        (["1 Mar 2024", "2-Apr-24", "3. December 2023"], "date"),
+        (["March 1, 2024", "Sept 2, 2023"], "date"),
+        (["3/1/24", "12/31/99"], "date"),
+        (["1 Mai 2024", "2 Oct 2024"], "text"),
+        (["5", "-", "unknown", "--"], "number"),
+        (["2024-03-01", "n.a."], "date"),
+        (["yes", "no", "Unknown"], "boolean"),
+        (["+", "-"], "text"),
+        (["-", "unknown"], "text"),
+        (["01005", "99999"], "text"),
+        (["01005", "9999"], "number"),
+        (["3/1/2024 6:45 PM", "12/31/2023 12:05 am"], "date"),
+        (["6:45", "18:30:05", None], "time"),
+        (["6:45 PM", "12 a.m."], "time"),
+        (["6:45", "25:10"], "text"),
+        (["13:05 PM", "1:05 PM"], "text"),
+        (["6:45", "7"], "text"),
         (["1_000", "2"], "text"),
         ([None, "NA"], "text"),
     ],
@@ -85,6 +103,9 @@ def test_text_is_read_as_what_it_says(words, kind):
         (["1.3.2024", "2.3.2024"], [(2024, 3, 1), (2024, 3, 2)]),
         (["3/1/2024", "3/2/2024"], [(2024, 3, 1), (2024, 3, 2)]),
         (["1/3/2024", "31/3/2024"], [(2024, 3, 1), (2024, 3, 31)]),
+        (["1/3/24", "31/3/70"], [(2024, 3, 1), (1970, 3, 31)]),
+        (["1 Mar 2024", "31-aug-69"], [(2024, 3, 1), (1969, 8, 31)]),
+        (["March 1, 2024", "Dec. 31, 2023"], [(2024, 3, 1), (2023, 12, 31)]),
         (["2024-3-1", "2024-03-02"], [(2024, 3, 1), (2024, 3, 2)]),
     ],
 )
@@ -102,6 +123,8 @@ def test_dates_are_those_of_the_calendar(words, days):
         (["EUR 5", "6 EUR"], [5, 6], "EUR"),
         (["-3 \u00b0C", "4\u00b0C"], [-3, 4], "\u00b0C"),
         (["1", "2"], [1, 2], ""),
+        (["(1,200)", "3"], [-1200, 3], ""),
+        (["($1,200.50)", "$3", "-"], [-1200.5, 3], "$"),
     ],
 )
 def test_numbers_may_have_a_unit(words, values, unit):
@@ -140,12 +163,136 @@ def test_a_model_takes_the_unit_that_it_knows_or_none():
         columns.transform(other)
 
 
+@pytest.mark.parametrize(
+    ("word", "hours"),
+    [
+        ("0:00", 0),
+        ("6:45", 6.75),
+        ("18:30:36", 18.51),
+        ("12:15 AM", 0.25),
+        ("12:15 pm", 12.25),
+        ("11 PM", 23),
+    ],
+)
+def test_times_of_day_are_hours_since_midnight(word, hours):
+    assert text([word]).typed().numbers().tolist() == pytest.approx([hours])
+
+
+def test_noon_and_midnight_of_dates_are_those_of_the_clock():
+    found = text(["3/1/2024 12:00 AM", "3/1/2024 12:30 PM"]).typed().values
+    assert found.tolist() == [datetime(2024, 3, 1), datetime(2024, 3, 1, 12, 30)]
+
+
+def test_new_rows_have_days_and_months_in_the_order_of_the_fit():
+    days = [f"{1 + n % 28}/{1 + n % 12}/2024" for n in range(60)]
+    made = table(at=days, plan=["a", "b"] * 30)
+    columns = Columns.from_json(Columns.fit(made, Options()).to_json())
+    new = columns.transform(table(at=["3/4/2024"], plan=["a"]))
+    assert new[0, 0] == date(2024, 4, 3).toordinal() - date(1970, 1, 1).toordinal()
+
+
+def test_new_rows_may_be_marked_as_missing_and_have_numbers_that_look_like_codes():
+    rng = np.random.default_rng(0)
+    made = table(size=rng.integers(10_000, 99_999, N), plan=["a", "b"] * (N // 2))
+    columns = Columns.fit(made, Options(kinds={"size": "number"}))
+    middle = columns.all[0].fill[0]
+    new = columns.transform(table(size=["unknown", "-"], plan=["a", "b"]))
+    assert new[:, 0].tolist() == [middle] * 2
+    assert columns.transform(table(size=["01005"], plan=["a"]))[0, 0] == 1005
+
+
 def test_a_time_zone_is_taken_off_a_date():
     shifted = text(["2024-03-01T12:30:15.25+02:00"]).typed().values[0]
     assert shifted == np.datetime64("2024-03-01T10:30:15.25", "us")
 
 
+# --- times of day -------------------------------------------------------------------------------
+
+
+def times(minutes) -> list[str]:
+    return [f"{m // 60 % 24}:{m % 60:02}" for m in minutes]
+
+
+def test_times_of_day_become_hours_and_rows_have_times_again():
+    rng = np.random.default_rng(0)
+    minutes = rng.integers(8 * 60, 18 * 60, N)
+    made = table(opened=[*times(minutes[1:]), ""], plan=["a", "b"] * (N // 2))
+    columns = Columns.from_json(Columns.fit(made, Options()).to_json())
+    assert columns.lines()[0] == "time: opened (1 missing)"
+    points = columns.transform(made)
+    assert points[:-1, 0] == pytest.approx(minutes[1:] / 60)
+    assert points[-1, 0] == pytest.approx(np.median(minutes[1:]) / 60)
+    assert columns.meanings[0] == "time" and columns.meanings[1] == "share"
+    back = columns.inverse(points)
+    assert back["opened"].text()[:-1].tolist() == [f"{m // 60:02}:{m % 60:02}" for m in minutes[1:]]
+    assert back.to_pandas()["opened"][0] == clock_time(*divmod(int(minutes[1]), 60))
+    # New rows: another way to write the same time.
+    new = table(opened=["5:30 PM"], plan=["a"])
+    assert columns.transform(new)[0, 0] == 17.5
+    with pytest.raises(InputError, match=r"'opened': '99:99' in row 0 .* is not a time of day"):
+        columns.transform(table(opened=["99:99"], plan=["a"]))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "begins"),
+    [
+        (range(8 * 60, 18 * 60, 7), 0),  # a working day
+        (range(22 * 60, 28 * 60, 7), 13),  # a night
+        (range(0, 24 * 60, 60), 0),  # around the clock
+    ],
+)
+def test_a_day_begins_where_no_times_are_if_that_is_not_midnight(minutes, begins):
+    made = table(at=times(minutes), plan=["a", "b"] * (len(minutes) // 2))
+    columns = Columns.from_json(Columns.fit(made, Options()).to_json())
+    at = columns.transform(made)[:, 0]
+    assert columns.all[0].begins == pytest.approx(begins, abs=0.1)
+    assert at == pytest.approx(np.array(minutes) / 60)  # in the order of the night
+    assert columns.inverse(columns.transform(made))["at"].numbers() == pytest.approx(
+        np.array(minutes) / 60 % 24
+    )
+
+
+def test_times_of_data_frames_are_those_of_text():
+    pl = pytest.importorskip("polars")
+    words = times(range(0, 24 * 60, 31))
+    hours = text(words).typed().numbers()
+    moments = [clock_time(*map(int, word.split(":"))) for word in words]
+    moments[3], hours[3] = None, np.nan
+    frames = [pd.DataFrame({"t": moments}), pl.DataFrame({"t": moments})]
+    frames.append(frames[1].to_arrow())
+    for each in frames:
+        column = as_table(each)["t"]
+        assert column.kind == "time"
+        np.testing.assert_allclose(column.numbers(), hours)
+        assert column.objects().tolist() == moments
+        assert column.text()[0] == "00:00" and column.text()[3] is None
+
+
 # --- kinds --------------------------------------------------------------------------------------
+
+
+def test_a_cell_in_another_unit_is_named():
+    shares = [f"{n}.5%" for n in range(30)]
+    shares[7] = "7.5"
+    with pytest.raises(InputError, match=r"'p': '7.5' in row 7 \(counted from 0\) is not in %"):
+        kinds(table(p=shares, q=range(30)))
+    houses = [*range(1, 40), "12a"]
+    with pytest.raises(InputError, match=r"'12a' in row 39 .* is not a number"):
+        kinds(table(house=houses, q=range(40)))
+    mixed = [f"${n}" if n % 2 else f"\u20ac{n}" for n in range(30)]
+    assert kinds(table(p=mixed, q=np.sqrt(range(30))))["p"] == "id"
+
+
+def test_codes_with_zeros_before_them_are_names_and_money_is_never_an_id():
+    zips = [f"{n % 7 + 998:05}" for n in range(N)]
+    pay = [f"$ {1000 + 3 * n}" for n in range(N)]
+    assert kinds(table(zip=zips, pay=pay)) == {"zip": "category", "pay": "number"}
+
+
+def test_what_is_constant_says_how_many_cells_it_has_not():
+    made = table(tick=["x", ""] * 20, all=["y"] * 40, v=[n % 9 for n in range(40)])
+    out = Columns.fit(made, Options()).lines()[-1]
+    assert out == "left out: tick (constant, 20 missing), all (constant)"
 
 
 def test_columns_are_typed_by_what_they_hold():

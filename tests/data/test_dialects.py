@@ -91,7 +91,7 @@ def ways(draw: st.DrawFn) -> Way:
         draw(st.sampled_from(",;\t|")),
         decimal,
         draw(st.sampled_from(["", " ", "\u00a0", "'", "." if decimal == "," else ","])),
-        draw(st.sampled_from(["utf-8", "utf-8-sig", "cp1252"])),
+        draw(st.sampled_from(["utf-8", "utf-8-sig", "cp1252", "utf-16"])),
         draw(st.sampled_from(["\n", "\r\n"])),
         draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])),
     )
@@ -258,6 +258,38 @@ def test_text_of_windows_and_marks_at_its_start_are_read(write, encoding):
     assert table.names == ("Größe", "Straße")
     assert table["Straße"].values.tolist() == ["Äußere", "Öde"]
     assert ("Windows-1252" in table.dialect) == (encoding in ("latin-1", "cp1252"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_unicode_text_of_excel_is_read(write, encoding):
+    path = write("\ufeffGröße\tStraße\r\n1,5\tÄußere\r\n2,5\tÖde\r\n", "t.txt", encoding)
+    table = load_table(path)
+    assert table.names == ("Größe", "Straße")
+    assert table["Größe"].typed().values.tolist() == [1.5, 2.5]
+    assert table["Straße"].values.tolist() == ["Äußere", "Öde"]
+    assert table.dialect == "decimal commas, text in UTF-16"
+    np.testing.assert_array_equal(load(path, columns=["Größe"]).x, [[1.5], [2.5]])
+
+
+def test_utf16_without_a_mark_and_half_a_character_are_refused_in_one_line(write):
+    assert "UTF-16 without a mark" in refusal(write("a,b\n1,2\n", encoding="utf-16-le"))
+    path = write("a,b\n1,2\n", encoding="utf-16")
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "is damaged (not UTF-16-LE text)" in refusal(path)
+
+
+def test_numbers_between_blanks_are_refused_until_they_are_said_to_be_one_column(write):
+    path = write("1.0e+00 2.0e+00\n3.0e+00 4.0e+00\n", "t.txt")
+    assert "separated by blanks" in refusal(path)
+    path = write("sales\n1 234\n5 678\n", "t.txt")
+    assert values(path, "sales") == [1234, 5678]  # the header says that it is one column
+    assert "separated by blanks" in refusal(write("1 234\n5 678\n"))
+    assert values(write("1 234\n5 678\n"), "column 1", separator=",") == [1234, 5678]
+
+
+def test_empty_rows_at_the_end_are_no_rows_and_those_between_are(write):
+    path = write("a,b,\n1,x,\n,,\n2,y,\n,,\n , ,\n")
+    assert load_table(path)["a"].values.tolist() == ["1", None, "2"]
 
 
 def test_the_euro_sign_and_dashes_of_windows_are_read(write):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -159,6 +160,28 @@ def test_settings_say_how_columns_are_read():
     assert "zip=0" not in model.columns_.names
     with pytest.raises(InputError, match=r"table\.impute='best'"):
         GEDI(**QUICK, settings={"table.impute": "best"}).fit(mixed())
+
+
+def test_intervals_periods_and_uuids_are_read():
+    frame = pd.DataFrame(
+        {
+            "band": pd.cut([1.0, 2.0, np.nan, 4.0], 2),
+            "month": pd.period_range("2024-01", periods=4, freq="M"),
+            "key": [UUID(int=k) for k in range(4)],
+        }
+    )
+    table = as_table(frame)
+    assert table["band"].is_category
+    assert table["band"].text().tolist() == ["(0.997, 2.5]", "(0.997, 2.5]", None, "(2.5, 4.0]"]
+    assert table["month"].text().tolist()[:2] == ["2024-01-01", "2024-02-01"]
+    assert table["key"].kind == "text" and table["key"].text()[1].endswith("0001")
+
+
+def test_too_few_rows_and_what_is_no_frame_are_said():
+    with pytest.raises(InputError, match="1 row, or sample"):
+        GEDI(**QUICK).fit(mixed().head(1))
+    with pytest.raises(InputError, match=r"X is a dict: .* pandas.DataFrame"):
+        GEDI(**QUICK).fit({"a": [1.0, 2.0]})
 
 
 def test_columns_that_cannot_be_read_are_named():

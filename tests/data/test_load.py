@@ -73,13 +73,31 @@ def test_a_file_named_like_a_builtin_needs_a_dot_and_slash(tmp_path, monkeypatch
 
 
 def test_an_unknown_extension_lists_the_known(write):
-    message = refusal(write("1", "x.xlsx"))
-    assert "'.xlsx'" in message
+    message = refusal(write("1", "x.doc"))
+    assert "'.doc'" in message
     assert known_formats() in message
 
 
+@pytest.mark.parametrize(
+    ("name", "way"), [("x.xlsx", "as CSV"), ("x.csv.gz", "unpack"), ("x.jsonl", "pandas")]
+)
+def test_what_others_write_is_refused_with_the_way_out(write, name, way):
+    assert way in refusal(write("1", name))
+
+
 def test_known_formats_names_every_builtin_and_suffix():
-    for word in ("moons", "circles", "digits", ".npy", ".npz", ".csv", ".tsv", ".parquet", "webp"):
+    for word in (
+        "moons",
+        "circles",
+        "digits",
+        ".npy",
+        ".npz",
+        ".csv",
+        ".tsv",
+        ".txt",
+        ".parquet",
+        "webp",
+    ):
         assert word in known_formats()
 
 
@@ -364,7 +382,6 @@ def test_tables_without_rows_are_refused(write):
 
 
 def test_text_that_is_not_utf8_is_said(write):
-    assert "not UTF-8" in refusal(write("a,b\n1,2\n".encode("utf-16")))
     late = b"a,b\n" + b"1,2\n" * 50_000 + b"\x81,1\n"
     assert "not UTF-8" in refusal(write(late))
 

@@ -87,6 +87,18 @@ def test_numbers_are_those_of_the_file_read_whole(
     assert not left()
 
 
+def test_some_columns_or_rows_of_such_a_table_are_those_asked_for() -> None:
+    write(data := frame())
+    table = load_table("x.parquet")
+    assert is_mapped(table.matrix())
+    for some, expected in (
+        (table.select(["small", "a"], "x"), data[["small", "a"]]),
+        (table.without("a"), data.drop(columns="a")),
+        (table.take(np.array([5, 2])), data.iloc[[5, 2]]),
+    ):
+        assert np.array_equal(some.matrix(), expected.to_numpy(np.float64))
+
+
 @pytest.mark.parametrize("kind", ["text", "missing", "nan", "labels", "boolean"])
 def test_other_files_are_read_as_before(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     data, options = frame(), {}

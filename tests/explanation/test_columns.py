@@ -145,6 +145,28 @@ def test_the_only_column_is_no_finding():
     assert reproducing(table, labels, compare(table, labels, 2).explained) == []
 
 
+def test_shares_with_gaps_filled_in_are_shares_and_have_no_range():
+    labels = np.repeat([0, 1, 2], 50)
+    rng = np.random.default_rng(0)
+    red = np.where(rng.random(150) < 0.2, 0.4, labels == 1)  # a missing cell is the share of all
+    rare = np.where(labels == 0, rng.random(150) < 0.06, rng.random(150) < 0.01)
+    x = np.column_stack([red, rare, rng.normal(size=150)])
+    names = ["colour=red", "town=a", "b"]
+    found = compare(numeric(x, names, {0: "share", 1: "share"}), labels, 3).differences
+    assert [d.words for d in found[1]] == ["much more often colour=red"]
+    assert not any("range" in d.words for one in found for d in one)
+
+
+def test_times_are_earlier_or_later_and_shown_as_minutes_of_the_day():
+    labels = np.repeat([0, 1], 50)
+    rng = np.random.default_rng(0)
+    night = 24 + rng.normal(size=100)  # around midnight
+    x = np.column_stack([np.where(labels == 1, night, 18.5), rng.normal(size=100)])
+    found = compare(numeric(x, ["arrival", "b"], {0: "time"}), labels, 2).differences[1]
+    assert found[0].words == "much later arrival"
+    assert found[0].shown(24.26) == "00:16" and found[0].shown(found[0].others) == "18:30"
+
+
 def test_dates_are_earlier_or_later_and_shown_as_days_and_shares_in_percent():
     from datetime import date
 
@@ -152,7 +174,7 @@ def test_dates_are_earlier_or_later_and_shown_as_days_and_shares_in_percent():
     labels = np.repeat([0, 1], 50)
     first = date(2024, 3, 1).toordinal() - date(1970, 1, 1).toordinal()
     x = np.c_[first + 100 * labels + rng.normal(size=100), (rng.random(100) < 0.2) | (labels == 1)]
-    found = compare(numeric(x, ["joined", "smoker"], dates=[0]), labels, 2).differences[1]
+    found = compare(numeric(x, ["joined", "smoker"], {0: "date"}), labels, 2).differences[1]
     assert [d.words for d in found] == ["much later joined", "always smoker"]
     joined, smoker = found
     assert joined.kind == "date" and joined.shown(first + 0.9) == "2024-03-01"

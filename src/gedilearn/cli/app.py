@@ -147,7 +147,7 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A .npy, .npz, .csv, .tsv or .parquet file, a folder of images, the name of a "
+        help="A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of images, the name of a "
         "built-in set (moons, circles, digits), or of a fetched one (see gedi data list).",
     ),
 ]

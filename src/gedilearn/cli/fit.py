@@ -107,9 +107,9 @@ def fit(
 
     Trains a network and writes a run directory. It holds the model, the cluster of each row
     (labels.csv), the settings, and all that gedi resume needs to continue after an interruption.
-    The columns of a table may be numbers, dates, truth values, categories and IDs, with missing
-    cells; what each was taken for is said. Cells may be separated by semicolons or tabs, numbers
-    have decimal commas. docs/tables.md has the rules.
+    The columns of a table may be numbers, dates, times, truth values, categories and IDs, with
+    missing cells; what each was taken for is said. Cells may be separated by semicolons or tabs,
+    and numbers may have decimal commas. docs/tables.md has the rules.
 
     \b
     gedi fit moons --clusters 2

@@ -59,7 +59,9 @@ def image_options_of_run(config: Config | None, data: str) -> dict[str, Any]:
 
 
 def read(data: str, screen: Screen, **options: Any) -> Dataset:
-    """`load`, and one line on stderr that names the images left out."""
+    """`load`; on stderr, the images that were left out, or a file that the name does not mean."""
+    if is_name(data) and Path(data).exists():
+        screen.message(f"{data}: the built-in or fetched set; what lies here is ./{data}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", SkippedImages)
@@ -116,6 +118,8 @@ def read_typed(
     screen.message(f"{data}: {len(rows.x)} rows, {n_used} of {n_all} columns are used{written}")
     for line in columns.lines():
         screen.message(f"  {line}")
+    if any("taken for" in each.reason for each in columns.all):
+        screen.message("  to change it: --numeric, --categorical, --id-column, --drop, --columns")
     if columns.ids and not asked:  # digits that a number would not keep
         rows = read_rows(data, screen, label_column=label_column, as_text=True, text=text)
     return rows, columns

@@ -13,6 +13,7 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.data.table import Column, Table
 from gedilearn.data.tables import label_index
 from gedilearn.errors import InputError
+from gedilearn.registry import LEARN_DENSITY
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
@@ -128,7 +129,7 @@ def found(model: GEDI, x: Any, labels: np.ndarray | None = None) -> dict[str, np
 def has_density(model: GEDI) -> bool:
     """Whether log p(x) was learnt."""
     settings = model.settings_
-    learns = settings.method in ("gedi", "no-inv", "no-unif", "jem")
+    learns = settings.method in LEARN_DENSITY
     return model.density_ is not None or (learns and settings.weights.gen != 0)
 
 

@@ -43,21 +43,21 @@ Numeric = Annotated[
 Impute = Annotated[
     str | None,
     typer.Option(
-        metavar="[median|mean|most_frequent]", help="What missing numbers and dates become."
+        metavar="[median|mean|most_frequent]", help="What missing numbers, dates and times become."
     ),
 ]
 Separator = Annotated[
     str | None,
     typer.Option(
         metavar="[comma|semicolon|tab|bar]",
-        help="What stands between the cells of a .csv or .tsv file; found out if not given.",
+        help="What stands between the cells of a .csv, .tsv or .txt file; found out if not given.",
     ),
 ]
 Decimal = Annotated[
     str | None,
     typer.Option(
         metavar="[point|comma]",
-        help="The decimal mark of the numbers in a .csv or .tsv file; found out if not given.",
+        help="The decimal mark in a .csv, .tsv or .txt file; found out if not given.",
     ),
 ]
 KeepColumns = Annotated[

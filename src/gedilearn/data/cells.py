@@ -1,22 +1,36 @@
-"""Cells of text: which are missing, and which are numbers, truth values or dates."""
+"""Cells of text: which are missing, and which are numbers, truth values, dates or times."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, time, timedelta
 from typing import Any, TypeVar
 
 import numpy as np
 
 # Most of what pandas takes for missing, and the mark of the UCI repository.
 MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaT", "NULL", "null", "None", "?"])
+MISSING |= {"#DIV/0!", "#NAME?", "#NUM!", "#REF!", "#VALUE!"}  # what Excel could not compute
+# What may be a category, but stands for a missing cell among numbers, truth values, dates or times.
+NO_VALUE = frozenset(["-", "--", "\u2013", "\u2014", ".", "n.a.", "none", "missing", "unknown"])
 TRUTH = ({"false", "true"}, {"no", "yes"}, {"f", "t"}, {"n", "y"})  # the first of a pair is false
+# 6:45, 18:30:05.25, 6:45 PM and 6 pm.
+_CLOCK = (
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::(?P<seconds>\d{2})(?:\.(?P<part>\d{1,9}))?)?)?"
+    r"(?:\s?(?P<half>[AaPp])\.?[Mm]\.?)?"
+)
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_TIME = re.compile(_CLOCK)
 _DATE = re.compile(
     r"(?:(?P<year>\d{4})(?P<s>[-/.])(?P<month>\d{1,2})(?P=s)(?P<day>\d{1,2})"
-    r"|(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<last>\d{4}))"
-    r"(?:[T ](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<seconds>\d{2})(?:\.(?P<part>\d{1,9}))?)?"
-    r"\s?(?P<zone>Z|[+-]\d{2}:?\d{2})?)?"
+    r"|(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<last>\d{4}|(?<=[/.])\d{2})"
+    r"|(?P<of>\d{1,2})[-. ]\s?(?P<name>[A-Za-z]{3,9})\.?[-, ]\s?(?P<in>\d{4}|(?<=-)\d{2})"
+    r"|(?P<us>[A-Za-z]{3,9})\.? (?P<at>\d{1,2}), (?P<when>\d{4}))"
+    rf"(?:[T ]{_CLOCK}\s?(?P<zone>Z|[+-]\d{{2}}:?\d{{2}})?)?"
 )
 # Numbers whose digits are in groups of three. Between these, blanks (also those of typesetting),
 # apostrophes, or the one of point and comma that is not the decimal mark.
@@ -36,6 +50,7 @@ _MEASURE = re.compile(
     rf"(?P<sign>[+-]?)(?P<before>{_MONEY})?\s?(?P<digits>[+-]?\d(?:[\d.,'\u2019\s]*\d)?)\s?"
     r"(?P<after>[^\W\d_][^\d]{0,9}|[%\u2030\u00b0$\u00a3\u00a5\u20ac\u20b9][^\d]{0,3})?"
 )
+CODE = 5  # the fewest digits of a code
 Value = TypeVar("Value")
 
 
@@ -50,7 +65,7 @@ def number(text: str, decimal: str = ".") -> float | None:
 
     decimal: the mark before its fraction, '.' or ','
     """
-    text = text.strip()
+    text = _signed(text.strip())
     if decimal == "," and "." in text:
         return _grouped(text, decimal)
     try:
@@ -64,6 +79,7 @@ def bare(text: str) -> tuple[str, str]:
     text = text.strip()
     if text[:1].isdigit() and text[-1:].isdigit():  # most numbers: there is no room for a unit
         return text, ""
+    text = _signed(text)
     match = _MEASURE.fullmatch(text)
     if match is None or bool(match["before"]) == bool(match["after"]):
         return text, ""
@@ -72,7 +88,24 @@ def bare(text: str) -> tuple[str, str]:
 
 def is_grouped(text: str, decimal: str) -> bool:
     """Whether the digits of a number are in groups of three."""
-    return _GROUPED[decimal].fullmatch(text.strip()) is not None
+    return _GROUPED[decimal].fullmatch(_signed(text.strip())) is not None
+
+
+def stands_for_nothing(text: str) -> bool:
+    """Whether a cell among numbers, truth values, dates or times is missing: see `NO_VALUE`."""
+    return text.lower() in NO_VALUE
+
+
+def are_codes(cells: Sequence[str]) -> bool:
+    """Whether all are as many digits, five or more, and some begin with 0, as 01005."""
+    if not cells or len(cells[0]) < CODE or not any(text[0] == "0" for text in cells):
+        return False
+    return all(len(text) == len(cells[0]) and text.isdecimal() for text in cells)
+
+
+def _signed(text: str) -> str:
+    """(1,200), as accountants write it, with its sign."""
+    return f"-{text[1:-1]}" if text[:1] == "(" and text[-1:] == ")" else text
 
 
 def _grouped(text: str, decimal: str) -> float | None:
@@ -112,20 +145,27 @@ def truths(cells: Iterable[str]) -> dict[str, float] | None:
     return None
 
 
-def dates(cells: Iterable[str]) -> dict[str, np.datetime64] | None:
-    """The dates of these cells, None if one of them is none.
+def dates(
+    cells: Iterable[str], days_first: bool | None = None
+) -> tuple[dict[str, np.datetime64], bool | None] | None:
+    """The dates of these cells, and whether days come first in them; None if one of them is none.
 
     2024-03-01 and 2024/3/1, with or without a time of day; 1.3.2024 is the first of March. 3/1/2024
-    is too, unless a number above 12 says that days come first.
+    is too, unless a number above 12, or `days_first`, says that days come first. Years of two
+    digits, as in 3/1/24, are those from 1969 to 2068. Months may have English names: 1 Mar 2024,
+    1-Mar-24, March 1, 2024.
     """
     matches = _all(cells, _DATE.fullmatch)
     if not matches:
         return None
     found = [match.group("first", "mark", "second") for match in matches.values()]
     numeric = [(int(a), mark, int(b)) for a, mark, b in found if a]
-    days_first = all(mark == "." for _, mark, _ in numeric) or any(a > 12 for a, _, _ in numeric)
+    if not numeric:
+        days_first = None
+    elif days_first is None:
+        days_first = all(mark == "." for _, mark, _ in numeric) or any(a > 12 for a, *_ in numeric)
     try:
-        return {text: _date(match, days_first) for text, match in matches.items()}
+        return {text: _date(match, bool(days_first)) for text, match in matches.items()}, days_first
     except (ValueError, OverflowError):  # the 30th of February
         return None
 
@@ -134,23 +174,63 @@ def _date(match: re.Match[str], days_first: bool) -> np.datetime64:
     part = match.groupdict()
     if part["year"]:
         year, month, day = part["year"], part["month"], part["day"]
-    else:
+    elif part["first"]:
         year, month, day = part["last"], part["first"], part["second"]
         month, day = (day, month) if days_first else (month, day)
-    when = datetime(int(year), int(month), int(day))
+    else:
+        year, day = part["in"] or part["when"], part["of"] or part["at"]
+        month = _month(part["name"] or part["us"])
+    century = 0 if len(year) == 4 else 2000 if int(year) < 69 else 1900
+    when = datetime(century + int(year), int(month), int(day))
     if part["hour"]:
-        micro = int(f"{part['part'] or '':0<6}"[:6])
-        when = when.replace(
-            hour=int(part["hour"]),
-            minute=int(part["minute"]),
-            second=int(part["seconds"] or 0),
-            microsecond=micro,
-        )
+        when = datetime.combine(when, _time(match))
     if part["zone"] and part["zone"] != "Z":
         sign, digits = part["zone"][0], part["zone"][1:].replace(":", "")
         ahead = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
         when = when - ahead if sign == "+" else when + ahead
     return np.datetime64(when, "us")
+
+
+def _month(name: str) -> int:
+    """By its English name, or three letters or more of it; 0 if it is none."""
+    found = (k for k, word in enumerate(_MONTHS, 1) if word.startswith(name.lower()))
+    return next(found, 0)
+
+
+def times(cells: Iterable[str]) -> dict[str, float] | None:
+    """The times of day of these cells, in hours since midnight; None if one of them is none."""
+    matches = _all(cells, _TIME.fullmatch)
+    if not matches:
+        return None
+    try:
+        return {text: hours(_time(match)) for text, match in matches.items()}
+    except ValueError:  # 25:10
+        return None
+
+
+def hours(when: time) -> float:
+    """Since midnight."""
+    micro = when.second * 1_000_000 + when.microsecond
+    return when.hour + when.minute / 60 + micro / 3_600_000_000
+
+
+def clock(hours: float) -> time:
+    """The time of day so many hours after midnight, to the microsecond."""
+    seconds, micro = divmod(round(hours * 3_600_000_000) % 86_400_000_000, 1_000_000)
+    return time(seconds // 3600, seconds // 60 % 60, seconds % 60, micro)
+
+
+def _time(match: re.Match[str]) -> time:
+    part = match.groupdict()
+    hour = int(part["hour"])
+    if part["half"]:
+        if not 1 <= hour <= 12:
+            raise ValueError("there is no such hour before or after noon")
+        hour = hour % 12 + (12 if part["half"] in "Pp" else 0)
+    elif part["minute"] is None:
+        raise ValueError("a number of hours alone is no time of day")
+    micro = int(f"{part['part'] or '':0<6}"[:6])
+    return time(hour, int(part["minute"] or 0), int(part["seconds"] or 0), micro)
 
 
 def _all(cells: Iterable[str], read: Callable[[str], Value | None]) -> dict[str, Value] | None:

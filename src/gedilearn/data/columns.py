@@ -17,13 +17,15 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from gedilearn.data.arrays import Scaling, listing
-from gedilearn.data.kinds import MOST_CATEGORIES, RARE, RAW, USED, Decided, Kind, decide, is_plain
+from gedilearn.data.kinds import MOST_CATEGORIES, RARE, RAW, USED, Decided, decide, is_plain
 from gedilearn.data.metric import TWO_VALUED
-from gedilearn.data.table import DAYS, Column, Table, check_no_infinity
+from gedilearn.data.table import DAYS, Column, Meaning, Table, check_no_infinity
 from gedilearn.errors import InputError
+from gedilearn.settings import Kind
 from gedilearn.settings import Table as Options
 
 OTHERS = "(other)"  # what all rare categories are called
+LEAST_GAP = 2.0  # hours without any time of day in which the day may begin
 
 
 class OneColumn(BaseModel):
@@ -31,9 +33,11 @@ class OneColumn(BaseModel):
 
     fill: what a missing cell becomes, in each of the columns that it is encoded as
     categories: those that have a column of their own; others: whether there is one for all others
-    whole: whether all numbers were whole, or all dates without a time of day
+    whole: whether all numbers were whole, all dates without a time of day, all times whole minutes
+    begins: the hour at which the day of a column of times begins
     words: for truth values that were text, what false and true were called
     unit: what stood beside its numbers: $, %, kg
+    days_first: whether 3/1/2024 was read as a day of January; None where no date was such text
     reason: why it is left out; missing: how many cells were; distinct: how many values there were
     """
 
@@ -45,8 +49,10 @@ class OneColumn(BaseModel):
     categories: tuple[str, ...] = ()
     others: bool = False
     whole: bool = False
+    begins: FiniteFloat = 0.0
     words: tuple[str, str] | None = None
     unit: str = ""
+    days_first: bool | None = None
     reason: str = ""
     missing: int = 0
     distinct: int = 0
@@ -92,6 +98,8 @@ class Columns:
     @classmethod
     def fit(cls, table: Table, options: Options, where: str = "X") -> Columns:
         """Measured on a table."""
+        if len(table) < 2:
+            raise InputError(f"{where}: 1 row, or sample; clustering needs at least 2")
         decided = decide(table, options, where)
         columns = cls(
             tuple(
@@ -101,7 +109,10 @@ class Columns:
         )
         if not columns.used:
             reasons = [f"{each.name!r} ({each.reason})" for each in columns.all]
-            raise InputError(f"{where}: no column is of use: {listing(reasons, 6)}")
+            raise InputError(
+                f"{where}: no column is of use: {listing(reasons, 6)}; say what they are "
+                "(--numeric, --categorical, or 'table.kinds'), or add columns"
+            )
         return columns
 
     def to_json(self) -> str:
@@ -151,10 +162,12 @@ class Columns:
         return [name for each in self.used for name in each.names]
 
     @property
-    def dates(self) -> list[int]:
-        """Which columns of the points are dates, in days since 1970."""
+    def meanings(self) -> dict[int, Meaning]:
+        """Which columns of the points are shares, dates or times of day."""
+        known: dict[str, Meaning] = {"category": "share", "boolean": "share"}
+        known |= {"date": "date", "time": "time"}
         kinds = [each.kind for each in self.used for _ in range(each.width)]
-        return [j for j, kind in enumerate(kinds) if kind == "date"]
+        return {j: known[kind] for j, kind in enumerate(kinds) if kind in known}
 
     def lines(self) -> list[str]:
         """What was taken as what, in words: a line for each kind."""
@@ -167,14 +180,15 @@ class Columns:
 
     # --- there and back ----------------------------------------------------------------------
 
-    def transform(self, table: Table, where: str = "X") -> np.ndarray:
+    def transform(self, table: Table, where: str = "") -> np.ndarray:
         """The points of a table that has the used columns: (n, width), float64."""
+        where = where or table.source or "X"
         gone = [each.name for each in self.used if each.name not in table]
         table = table.select(gone or [each.name for each in self.used], where)
         blocks = []
         for each, raw in zip(self.used, table.columns, strict=True):
             place = f"{where}: column {each.name!r}"
-            column = raw.as_kind(RAW[each.kind], place)
+            column = raw.as_kind(RAW[each.kind], place, each.days_first)
             check_no_infinity(column, place)
             if column.unit and column.unit != each.unit:
                 fitted = f"in {each.unit}" if each.unit else "without a unit"
@@ -195,9 +209,9 @@ class Columns:
     def scaling(self, points: np.ndarray, kind: str) -> Scaling:
         """Between the units of the points and the network's.
 
-        Numbers and dates have the deviation 1. Categories and truth values have less, so that none
-        of them decides alone: if all values of a category were equally frequent, each of its
-        columns would have the deviation `TWO_VALUED`, which `data.metric` gives columns of two
+        Numbers, dates and times have the deviation 1. Categories and truth values have less, so
+        that none of them decides alone: if all values of a category were equally frequent, each of
+        its columns would have the deviation `TWO_VALUED`, which `data.metric` gives columns of two
         values, or less, so that all of them together vary no more than one number. A rare value
         weighs no more than a frequent one.
         """
@@ -236,6 +250,7 @@ def _fitted(each: Decided, raw: Column, impute: str) -> OneColumn:
         name=each.name,
         kind=each.kind,
         unit=column.unit,
+        days_first=column.days_first,
         reason=each.reason,
         missing=int((~present).sum()),
         distinct=len(set(column.values[present].tolist())),
@@ -251,7 +266,9 @@ def _fitted(each: Decided, raw: Column, impute: str) -> OneColumn:
         kept = kept.model_copy(update={"categories": names, "others": bool(rare)})
         kept = kept.model_copy(update={"fill": (0.0,) * (len(names) + bool(rare))})
     else:
-        kept = kept.model_copy(update={"fill": (0.0,), "words": _truth_words(each, raw)})
+        begins = _begin_of_day(column.numbers()[present]) if each.kind == "time" else 0.0
+        words = _truth_words(each, raw)
+        kept = kept.model_copy(update={"fill": (0.0,), "words": words, "begins": begins})
     block = _encoded(kept, column)
     strategy = impute
     if each.kind in ("category", "boolean"):
@@ -261,8 +278,22 @@ def _fitted(each: Decided, raw: Column, impute: str) -> OneColumn:
             block = rows[[counts.argmax()]]
     fill = SimpleImputer(strategy=strategy).fit(block).statistics_
     numbers = column.numbers()[present] if each.kind != "category" else np.zeros(1)
-    whole = each.kind in ("number", "date") and bool((numbers == np.round(numbers)).all())
+    steps = np.round(60 * numbers, 6) if each.kind == "time" else numbers
+    whole = each.kind in ("number", "date", "time") and bool((steps == np.round(steps)).all())
     return kept.model_copy(update={"fill": tuple(map(float, fill)), "whole": whole})
+
+
+def _begin_of_day(hours: np.ndarray) -> float:
+    """Midnight, unless times lie on both sides of it and the widest gap between them is elsewhere.
+
+    Then the middle of that gap: a night from 22:00 to 4:00 is not cut in two.
+    """
+    at = np.unique(hours)
+    gaps = np.append(at[1:], at[0] + 24) - at  # the last one is that around midnight
+    widest = int(gaps.argmax())
+    if gaps[widest] < max(LEAST_GAP, gaps[-1] + 1e-9):
+        return 0.0
+    return float(at[widest] + gaps[widest] / 2)
 
 
 def _truth_words(each: Decided, raw: Column) -> tuple[str, str] | None:
@@ -275,6 +306,8 @@ def _truth_words(each: Decided, raw: Column) -> tuple[str, str] | None:
 
 def _encoded(each: OneColumn, column: Column) -> np.ndarray:
     """(n, width), NaN in rows that are missing, or of a category that is not known."""
+    if each.kind == "time":
+        return ((column.numbers() - each.begins) % 24 + each.begins)[:, None]
     if each.kind != "category":
         return column.numbers()[:, None]
     known = set(each.categories)
@@ -295,6 +328,8 @@ def _decoded(each: OneColumn, block: np.ndarray) -> Column:
         if each.words:
             return Column("text", np.array(each.words, dtype=object)[truth.astype(int)])
         return Column("boolean", truth.astype(np.float64))
+    if each.kind == "time":
+        return Column("time", (np.round(60 * values) / 60 if each.whole else values) % 24)
     values = np.round(values) if each.whole else values
     if each.kind == "number":
         return Column("number", values)

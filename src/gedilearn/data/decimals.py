@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gedilearn.data.cells import bare, cell, is_grouped, number
+from gedilearn.data.cells import bare, cell, is_grouped, number, stands_for_nothing
 from gedilearn.data.dialects import Dialect
 from gedilearn.errors import InputError
 
@@ -49,7 +49,7 @@ class Look:
         if self.count >= ENOUGH:
             left = tuple(mark for mark in MARKS if self.read[mark] == self.count)
         found = cell(text) if left else None
-        if found is None:
+        if found is None or stands_for_nothing(found):
             return
         self.count += 1
         found = bare(found)[0]

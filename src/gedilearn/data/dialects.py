@@ -18,7 +18,7 @@ from gedilearn.data.cells import number
 from gedilearn.errors import InputError
 from gedilearn.files import check_size, most_bytes
 
-USUAL = {".csv": ",", ".tsv": "\t"}  # separator of a file, by how its name ends
+USUAL = {".csv": ",", ".tsv": "\t", ".txt": "\t"}  # separator of a file, by how its name ends
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 DECIMALS = {"point": ".", "comma": ","}
 
@@ -29,6 +29,7 @@ _CHUNK = 2**20
 _UTF8 = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}", re.DOTALL
 )
+_NAMES = {"cp1252": "Windows-1252", "utf-16": "UTF-16"}  # of what is not as usual
 _HIGH = re.compile(rb"[\x80-\xff]")
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]")
 
@@ -60,8 +61,8 @@ class Dialect:
             found.append(f"separated by {name}s")
         if "," in decimals:
             found.append("decimal commas" + (" and points" if "." in decimals else ""))
-        if self.encoding == "cp1252":
-            found.append("text in Windows-1252")
+        if self.encoding in _NAMES:
+            found.append(f"text in {_NAMES[self.encoding]}")
         return ", ".join(found)
 
 
@@ -110,7 +111,8 @@ def _separator(path: Path, encoding: str) -> str:
 
     If several are such marks, the one by which the others stand only within numbers, below the
     first record. If none is, the table has one column, or is damaged: then the mark that is usual
-    for the file, or that the first record alone has, so that what is wrong can be named.
+    for the file, or that the first record alone has, so that what is wrong can be named. Columns of
+    numbers with blanks between them are refused: 1 234 may also be one number.
     """
     usual = USUAL.get(path.suffix.lower(), ",")
     found: dict[str, list[list[str]]] = {}
@@ -137,7 +139,24 @@ def _separator(path: Path, encoding: str) -> str:
         )
     if found:
         return next(iter(found))
+    if not in_first and _has_blanks_between_numbers(path, encoding):
+        raise InputError(
+            f"{path}: its cells seem to be separated by blanks; write it with commas, or say that "
+            "it is one column with --separator comma"
+        )
     return in_first[0] if len(in_first) == 1 else usual
+
+
+def _has_blanks_between_numbers(path: Path, encoding: str) -> bool:
+    """Whether all of the first records have the same number of cells between blanks, of numbers."""
+    first = islice(records(path, Dialect(",", encoding)), _FIRST)
+    rows = [" ".join(cells).split() for _, _, cells in first]
+    numbers = rows[1:] or rows
+    return (
+        len({len(row) for row in rows}) == 1
+        and len(rows[0]) > 1
+        and all(is_number(cell) for row in numbers for cell in row)
+    )
 
 
 def _others_within_numbers(separator: str, found: dict[str, list[list[str]]]) -> bool:
@@ -153,11 +172,16 @@ def is_number(cell: str) -> bool:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, or else Windows-1252, which has Latin-1 in it.
+    """UTF-16 if its mark is at the start, UTF-8, or else Windows-1252, which has Latin-1 in it.
 
     A text is of Windows if it is not UTF-8, has no bytes that mean nothing there, and fewer
     characters of UTF-8 than other bytes beyond ASCII; with more it is UTF-8 that was damaged.
     """
+    start = next(_chunks(path), b"")
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in start[:2]:
+        raise InputError(f"{path}: text in UTF-16 without a mark at its start; save it in UTF-8")
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for chunk in _chunks(path):

@@ -6,10 +6,11 @@ What is wrong is named by its column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -53,9 +54,13 @@ def _of_pandas(series: Any) -> Column:
         return Column("boolean", series.to_numpy().astype(np.float64))
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return Column("date", series.to_numpy().astype("M8[us]"))
+    if hasattr(dtype, "freq"):  # periods, which begin at a date
+        return Column("date", series.dt.to_timestamp().to_numpy().astype("M8[us]"))
     gaps = series.isna().to_numpy()
     values: np.ndarray = series.astype(object).to_numpy().copy()
     values[gaps] = None
+    if str(dtype) == "category" and any(_kind(v) not in _KNOWN for v in dtype.categories):
+        values[~gaps] = list(map(str, values[~gaps]))  # intervals, as pandas.cut gives them
     column = _of_objects(values.tolist())
     return _category(column) if str(dtype) == "category" else column
 
@@ -114,6 +119,9 @@ def _of_objects(values: Sequence[Any]) -> Column:
     if kinds == {"duration"}:
         days = [None if v is None else _duration(v) for v in values]
         return Column("number", _floats(days))
+    if kinds == {"time"}:
+        hours = [None if v is None else cells.hours(v) for v in values]
+        return Column("time", _floats(hours))
     if kinds == {"date"}:
         gap = np.datetime64("NaT", "us")
         return Column("date", np.array([gap if v is None else _date(v) for v in values], "M8[us]"))
@@ -122,7 +130,7 @@ def _of_objects(values: Sequence[Any]) -> Column:
     return Column("text", words)
 
 
-_KNOWN = ("boolean", "number", "duration", "date", "text")
+_KNOWN = ("boolean", "number", "duration", "date", "time", "text")
 
 
 def _kind(value: Any) -> str:
@@ -134,7 +142,9 @@ def _kind(value: Any) -> str:
         return "duration"
     if isinstance(value, date | np.datetime64):
         return "date"
-    if isinstance(value, str):
+    if isinstance(value, time):
+        return "time"
+    if isinstance(value, str | UUID):
         return "text"
     return type(value).__name__
 

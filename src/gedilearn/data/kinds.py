@@ -1,4 +1,4 @@
-"""What the columns of a table are: numbers, truth values, dates, categories, or of no use.
+"""What the columns of a table are: numbers, truth values, dates, times, categories, or of no use.
 
 The rules are for tables as people have them; `settings.Table` goes before them. docs/tables.md.
 """
@@ -6,19 +6,25 @@ The rules are for tables as people have them; `settings.Table` goes before them.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from gedilearn.data import cells
 from gedilearn.data.table import Column, Raw, Table, check_no_infinity
 from gedilearn.errors import InputError, suggestion
+from gedilearn.settings import Kind
 from gedilearn.settings import Table as Options
 
-Kind = Literal["number", "boolean", "date", "category", "id", "drop"]
-USED = ("number", "boolean", "date", "category")
-RAW: dict[str, Raw] = {"number": "number", "boolean": "boolean", "date": "date", "category": "text"}
+USED = ("number", "boolean", "date", "time", "category")
+RAW: dict[str, Raw] = {
+    "number": "number",
+    "boolean": "boolean",
+    "date": "date",
+    "time": "time",
+    "category": "text",
+}
 
 MOST_CATEGORIES = 20  # of a column, the last of which are all others together
 RARE = 0.01  # of the rows: a category below that is one of the others
@@ -91,7 +97,9 @@ def _decide(name: str, raw: Column, asked_kind: Kind | None, asked: bool, where:
     values = column.values[~column.missing]
     n_distinct = len(set(values.tolist()))
     if n_distinct == 1:
-        return Decided(name, "drop", column, "constant")
+        gaps = len(column) - present
+        words = f"constant, {gaps} missing" if gaps else "constant"
+        return Decided(name, "drop", column, words)
     if kind == "category":
         if asked_kind is None:
             _check_few_typos(column, n_distinct, where)
@@ -116,7 +124,7 @@ def _looks_like_id(name: str, column: Column) -> bool:
 
     Numbers that are measured may all differ too, but they crowd around something.
     """
-    if column.missing.any() or len(column) < FEWEST:
+    if column.missing.any() or column.unit or len(column) < FEWEST:
         return False
     values = column.values
     low, high = float(values.min()), float(values.max())
@@ -148,20 +156,35 @@ def _spreads_evenly(values: np.ndarray) -> bool:
 
 
 def _check_few_typos(column: Column, n_distinct: int, where: str) -> None:
-    """Refuse text in a column of numbers, unless there are so few values that they are names."""
-    if column.is_category or n_distinct <= MOST_CATEGORIES:
+    """Refuse text, or another unit, in a column of numbers, unless so few values are names."""
+    present = {
+        row: value
+        for row, value in enumerate(column.values)
+        if value is not None and not cells.stands_for_nothing(value)
+    }
+    if (
+        column.is_category
+        or n_distinct <= MOST_CATEGORIES
+        or cells.are_codes(list(present.values()))
+    ):
         return
-    present = [value for value in column.values if value is not None]
-    strange = [
-        value for value in present if cells.number(cells.bare(value)[0], column.decimal) is None
-    ]
-    if 2 * len(strange) < len(present):
-        row = column.values.tolist().index(strange[0])
-        raise InputError(
-            f"{where}: {strange[0][:40]!r} in row {row} (counted from 0) is not a number, as most "
-            "of its cells are; mend it or leave it empty, or take the column for categories "
-            "(--categorical)"
-        )
+    parts = {value: cells.bare(value) for value in present.values()}
+    units = {
+        value: unit
+        for value, (digits, unit) in parts.items()
+        if cells.number(digits, column.decimal) is not None
+    }
+    usual, count = Counter(map(units.get, present.values())).most_common(1)[0]
+    others = [(row, value) for row, value in present.items() if units.get(value) != usual]
+    if usual is None or count <= len(others) or not others:
+        return
+    row, value = others[0]
+    wrong = "not a number" if value not in units or not usual else f"not in {usual}"
+    raise InputError(
+        f"{where}: {value[:40]!r} in row {row} (counted from 0) is {wrong}, as most of its cells "
+        "are; mend it or leave it empty, take the column for categories (--categorical) or leave "
+        "it out (--drop)"
+    )
 
 
 def _frequent(values: np.ndarray, n_rows: int) -> list[str]:

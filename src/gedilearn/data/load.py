@@ -26,6 +26,13 @@ from gedilearn.registry import DATA_SETS
 
 _SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
 
+_SHEET = "save the sheet as CSV (UTF-8) and give that file"
+_FRAME = "read it with pandas or polars, and give GEDI the frame or save it as .parquet or .csv"
+_PACKED = "unpack it first"
+_WAYS = dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), _SHEET)
+_WAYS |= dict.fromkeys((".json", ".jsonl", ".feather", ".arrow", ".pkl", ".h5", ".sav"), _FRAME)
+_WAYS |= dict.fromkeys((".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".rar"), _PACKED)
+
 
 def known_formats() -> str:
     """What `load` takes, as text for help pages."""
@@ -138,7 +145,7 @@ def load_table(
         if path.suffix.lower() == ".parquet" and not (expected or as_text):
             found = unpacked(path, None, shared)
             if found is not None:
-                return Table.of_block(*found)
+                return Table.of_block(*found, str(path))
         check_file(path)
         return read_whole(path, expected, as_text, separator, decimal)
 
@@ -157,6 +164,9 @@ def _check_file(path: Path) -> None:
     if suffix in IMAGE_SUFFIXES:
         raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
     if suffix not in _SUFFIXES and not path.name.endswith(IDX_ENDINGS):
+        way = _WAYS.get(suffix)
+        if way is not None:
+            raise InputError(f"{path}: {suffix} files are not read; {way}")
         raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
     if check_file(path, MAPPED if suffix in (".npy", ".parquet") else 1.0) == 0:
         raise InputError(f"{path}: the file is empty; write it again")

@@ -1,4 +1,4 @@
-"""Tables in memory: named columns of numbers, truth values, dates or text, with missing cells.
+"""Tables in memory: named columns of numbers, truth values, dates, times or text, with gaps.
 
 Needs no library of data frames; `data.frames` makes one of any such frame, `data.table_files` reads
 one from a file, and `data.columns` makes points of it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +17,17 @@ from gedilearn.data import cells
 from gedilearn.data.arrays import listing, row_listing
 from gedilearn.errors import InputError, suggestion
 
-Raw = Literal["number", "boolean", "date", "text", "other"]
+Raw = Literal["number", "boolean", "date", "time", "text", "other"]
+# What the numbers of a column are: shares of rows, days since 1970, hours since midnight.
+Meaning = Literal["share", "date", "time"]
 _DAY = 86_400_000_000  # microseconds
 DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
+_WANTED = {
+    "number": "a number",
+    "boolean": "true or false",
+    "date": "a date",
+    "time": "a time of day, as 18:30",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +35,13 @@ class Column:
     """The cells of one column.
 
     values: (n,) numbers of any type (NaN: missing); truth values 0 and 1, or NaN; dates, to the
-        microsecond (NaT: missing); text, as objects (None: missing). Others are of no use, and the
-        name of their type is all that is known of them.
+        microsecond (NaT: missing); times of day, in hours since midnight (NaN: missing); text, as
+        objects (None: missing). Others are of no use, and the name of their type is all that is
+        known of them.
     is_category: whether the source says that text, whatever it looks like, names categories
     decimal: the mark by which text that is numbers has its fractions, '.' or ','
     unit: what stood beside the numbers, if they were text: $, %, kg
+    days_first: whether 3/1/2024 was read as a day of January; None where no date is such text
     """
 
     kind: Raw
@@ -39,6 +49,7 @@ class Column:
     is_category: bool = False
     decimal: str = "."
     unit: str = ""
+    days_first: bool | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -54,58 +65,75 @@ class Column:
         return np.isnan(self.values) if is_float else np.zeros(len(self), bool)
 
     def typed(self) -> Column:
-        """Text that is all numbers, truth values or dates as such."""
+        """Text that is all numbers, truth values, dates or times of day as such."""
         return self._typed
 
     @cached_property
     def _typed(self) -> Column:
-        if self.kind != "text" or self.is_category:
+        if self.kind != "text" or self.is_category or cells.are_codes(self._present):
             return self
-        present = [value for value in dict.fromkeys(self.values) if value is not None]
-        if not present:
-            return self
-        kinds: tuple[tuple[Raw, Any, Any], ...] = (
-            ("number", partial(cells.numbers, decimal=self.decimal), np.nan),
-            ("boolean", cells.truths, np.nan),
-            ("date", cells.dates, np.datetime64("NaT", "us")),
-        )
-        for kind, read, gap in kinds:
-            found = read(present)
-            if found is not None:
-                dtype = "M8[us]" if kind == "date" else np.float64
-                values = [gap if value is None else found[value] for value in self.values]
-                return Column(kind, np.array(values, dtype=dtype))
-        measured = cells.measures(present, self.decimal)
-        if measured is None:
-            return self
-        found, unit = measured
-        values = [np.nan if value is None else found[value] for value in self.values]
-        return Column("number", np.array(values), unit=unit)
+        found = (self._read(each) for each in ("number", "boolean", "date", "time", "measure"))
+        return next((column for column in found if column is not None), self)
 
-    def as_kind(self, kind: Raw, where: str) -> Column:
-        """The same cells, read as another kind; one that cannot be is refused."""
+    @cached_property
+    def _present(self) -> list[str]:
+        """The different cells of text that have a value."""
+        known = (value for value in dict.fromkeys(self.values) if value is not None)
+        return [value for value in known if not cells.stands_for_nothing(value)]
+
+    def _read(self, kind: str, days_first: bool | None = None) -> Column | None:
+        """Text as numbers, truth values ...; None if a cell is none. Measures have a unit."""
+        unit, found, present = "", None, self._present
+        if kind == "number":
+            found = cells.numbers(present, self.decimal)
+        elif kind == "measure":
+            found, unit = cells.measures(present, self.decimal) or (None, "")
+        elif kind == "date":
+            dates, days_first = cells.dates(present, days_first) or (None, None)
+            if dates is None:
+                return None
+            gap = np.datetime64("NaT", "us")
+            moments = np.array([dates.get(value, gap) for value in self.values], "M8[us]")
+            return Column("date", moments, days_first=days_first)
+        else:
+            found = (cells.truths if kind == "boolean" else cells.times)(present)
+        if not found:
+            return None
+        values = np.array([found.get(value, np.nan) for value in self.values])
+        return Column("number" if kind == "measure" else kind, values, unit=unit)  # type: ignore[arg-type]
+
+    def as_kind(self, kind: Raw, where: str, days_first: bool | None = None) -> Column:
+        """The same cells, read as another kind; one that cannot be is refused.
+
+        days_first: whether 3/1/2024 is in January, None: as the cells look
+        """
         if self.kind == kind:
             return self
         if kind == "text":
             return Column("text", self.text())
         column = self.typed()
+        if self.kind == "text":  # by what is wanted, not by what it looks like: 01005 may be 1005
+            read = self._read(kind, days_first)
+            column = read or (self._read("measure") if kind == "number" else None) or column
+            if not self._present:
+                column = Column("text", np.full(len(self), None))
         if column.missing.all():
             gaps = np.full(len(self), np.nan)
             return Column(kind, gaps.astype("M8[us]") if kind == "date" else gaps)
-        if kind == "number" and column.kind in ("boolean", "date"):
+        if kind == "number" and column.kind in ("boolean", "date", "time"):
             return Column(kind, column.numbers())
         if kind == "boolean" and column.kind == "number":
             values = column.numbers()
             if np.isin(values[~column.missing], (0, 1)).all():
                 return Column(kind, values)
         if kind != column.kind:
-            wanted = {"number": "a number", "boolean": "true or false", "date": "a date"}[kind]
+            wanted = _WANTED[kind]
             found, row = _misfit(column, kind)
             raise InputError(f"{where}: {found} in row {row} (counted from 0) is not {wanted}")
         return column
 
     def numbers(self) -> np.ndarray:
-        """As numbers, NaN where missing: dates are days since 1970."""
+        """As numbers, NaN where missing: dates are days since 1970, times hours."""
         if self.kind == "date":
             days = self.values.astype("M8[us]").astype(np.int64) / _DAY
             return np.where(self.missing, np.nan, days)
@@ -122,16 +150,19 @@ class Column:
         """As objects that a person would write: None where missing."""
         if self.kind in ("text", "other"):
             return self.values
-        values = self.values.astype(bool if self.kind == "boolean" else self.values.dtype)
-        plain = values.astype("M8[us]").astype(object) if self.kind == "date" else values.tolist()
         found = np.empty(len(self), dtype=object)
-        found[:] = plain
+        if self.kind == "date":
+            found[:] = self.values.astype("M8[us]").astype(object)
+        elif self.kind == "time":
+            found[:] = [cells.clock(0.0 if value != value else value) for value in self.values]
+        else:
+            found[:] = self.values.astype(bool if self.kind == "boolean" else self.values.dtype)
         found[self.missing] = None
         return found
 
     def written(self) -> np.ndarray:
         """As a file should have it: text as it was, whole numbers without a point."""
-        if self.kind == "boolean":
+        if self.kind in ("boolean", "time"):
             return self.objects()
         if self.kind != "number" or self.values.dtype.kind != "f" or self.missing.any():
             return self.values
@@ -149,6 +180,7 @@ class Table:
 
     named: whether the names come from the source
     dialect: how a file of text was written, in words, where that is not as usual
+    source: the file that it is from, if it is from one
     block: the columns side by side, (n, columns), where they are numbers that lie so
     """
 
@@ -156,12 +188,14 @@ class Table:
     columns: tuple[Column, ...]
     named: bool = True
     dialect: str = ""
+    source: str = ""
     block: np.ndarray | None = None
 
     @classmethod
-    def of_block(cls, names: tuple[str, ...], block: np.ndarray) -> Table:
+    def of_block(cls, names: tuple[str, ...], block: np.ndarray, source: str = "") -> Table:
         """From numbers, (n, columns), that are not copied."""
-        return cls(names, tuple(Column("number", each) for each in block.T), block=block)
+        columns = tuple(Column("number", each) for each in block.T)
+        return cls(names, columns, source=source, block=block)
 
     @classmethod
     def of(cls, columns: dict[str, Column]) -> Table:
@@ -198,16 +232,20 @@ class Table:
                 f"{where}: no {noun} {listing([repr(name) for name in gone], 6)}"
                 f"{suggestion(gone[0], self.names) if len(self.names) < 20 else ''}"
             )
-        return Table(tuple(names), tuple(self[name] for name in names), self.named)
+        return self._with(tuple(names), tuple(self[name] for name in names))
 
     def without(self, name: str | None) -> Table:
         """All columns but one."""
         kept = [each for each in self.names if each != name]
-        return Table(tuple(kept), tuple(self[each] for each in kept), self.named)
+        return self._with(tuple(kept), tuple(self[each] for each in kept))
 
     def take(self, rows: np.ndarray) -> Table:
         """Some of the rows."""
-        return Table(self.names, tuple(column.take(rows) for column in self.columns), self.named)
+        return self._with(self.names, tuple(column.take(rows) for column in self.columns))
+
+    def _with(self, names: tuple[str, ...], columns: tuple[Column, ...]) -> Table:
+        """Other columns, which do not lie side by side any more."""
+        return replace(self, names=names, columns=columns, block=None)
 
     def matrix(self) -> np.ndarray:
         """All columns as numbers, (n, columns)."""
@@ -257,7 +295,9 @@ def _misfit(column: Column, kind: Raw) -> tuple[str, int]:
     """A cell that is not of this kind, and its row."""
     for row, word in enumerate(column.text()):
         cell = Column("text", np.array([word], object), decimal=column.decimal)
-        if word is not None and cell.typed().kind != kind:
+        if word is None or cells.stands_for_nothing(word):
+            continue
+        if cell.typed().kind != kind:
             return repr(word[:40]), row
     return "a cell", 0
 
@@ -270,6 +310,8 @@ def _text(value: Any, kind: Raw) -> str:
     if kind == "date":
         date, time = str(value.astype("M8[us]")).split("T")
         return date if time == "00:00:00.000000" else f"{date} {time.removesuffix('.000000')}"
+    if kind == "time":
+        return cells.clock(value).isoformat().removesuffix(":00")
     if float(value).is_integer():
         return str(int(value))
     return repr(float(value))

@@ -1,4 +1,4 @@
-"""Whole tables from .csv, .tsv and .parquet files: all columns, of any type, with their gaps.
+"""Whole tables from .csv, .tsv, .txt and .parquet files: all columns of any type, with their gaps.
 
 `data.tables` reads those that are numbers alone.
 """
@@ -57,7 +57,7 @@ def read_whole(
         own, marks = decimals(looks, dialect, names, path)
         columns = [replace(each, decimal=mark) for each, mark in zip(columns, own, strict=True)]
     named = head.names is not None and len(set(names)) == len(names)
-    return Table(distinct(names), tuple(columns), named, dialect.words(path, marks))
+    return Table(distinct(names), tuple(columns), named, dialect.words(path, marks), str(path))
 
 
 def _text_columns(path: Path, dialect: Dialect, head: Head) -> tuple[list[Column], list[Look]]:
@@ -102,4 +102,4 @@ def _of_parquet(path: Path) -> Table:
     kept = [i for i, name in enumerate(table.column_names) if name not in index]
     found = as_table(table.select(kept))
     assert found is not None
-    return found
+    return replace(found, source=str(path))

@@ -1,4 +1,4 @@
-"""Tables of numbers: .csv, .tsv and .parquet. What is wrong is named by line and column.
+"""Tables of numbers: .csv, .tsv, .txt and .parquet. What is wrong is named by line and column.
 
 `data.table_files` reads tables of any columns.
 """
@@ -44,8 +44,11 @@ class Head(NamedTuple):
 
 
 def rows(path: Path, dialect: Dialect, head: Head) -> Iterator[tuple[int, list[str]]]:
-    """First line and cells of every record but the header; all have as many as the first."""
-    width = len(head.first)
+    """First line and cells of every record but the header; all have as many as the first.
+
+    Records at the end that have separators alone are left out: spreadsheets write such.
+    """
+    width, empty = len(head.first), []
     for line, _, cells in records(path, dialect):
         if head.names and line == head.line:
             continue
@@ -54,6 +57,11 @@ def rows(path: Path, dialect: Dialect, head: Head) -> Iterator[tuple[int, list[s
                 f"{path}: line {line} has {len(cells)} cells, line {head.line} has {width}; "
                 "give every row the same number, or name the separator (--separator)"
             )
+        if width > 1 and not any(map(str.strip, cells)):
+            empty.append((line, cells))
+            continue
+        yield from empty
+        empty = []
         yield line, cells
 
 

@@ -5,15 +5,16 @@ A column is a name and numbers, `Columns`; how data becomes such is `numeric` al
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
-from gedilearn.data.table import DAYS
+from gedilearn.data.cells import clock
+from gedilearn.data.table import DAYS, Meaning
 
 MOST_NAMED = 5  # columns of a cluster
 WORTH = 0.5  # the effect from which a column is named; Cohen calls it medium,
@@ -25,26 +26,27 @@ MOST_ROWS = 5_000  # rows, when one is sought that alone makes the clusters
 ROUNDING = 1e-10  # in units of a column's spread; what is smaller counts as nothing
 _BLOCK_VALUES = 2**22
 
-Kind = Literal["number", "count", "share", "date"]  # shares: of columns of 0 and 1, so their means
+# Shares are the means of columns of 0 and 1.
+Kind = Literal["number", "count", "share", "date", "time"]
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Names, and numbers (rows, columns) in the data's units; `dates` are places of columns."""
+    """Names, and numbers (rows, columns) in the data's units; `meanings` by places."""
 
     names: Sequence[str]
     values: np.ndarray
-    dates: Collection[int] = ()
+    meanings: Mapping[int, Meaning] = field(default_factory=dict)
 
 
 def numeric(
-    x: np.ndarray, names: Sequence[str] | None, dates: Collection[int] = ()
+    x: np.ndarray, names: Sequence[str] | None, meanings: Mapping[int, Meaning] | None = None
 ) -> Columns | None:
     """The columns of vectors (n, d), by number where they have no names; None for images."""
     if x.ndim != 2:
         return None
     names = [f"column {j}" for j in range(x.shape[1])] if names is None else names
-    return Columns(names, x, dates)
+    return Columns(names, x, meanings or {})
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,22 @@ class Difference:
 
     def shown(self, mean: float) -> str:
         """A mean of the column as people write it: a share in percent, a date as a day."""
-        if self.kind == "date":
-            return day(mean)
+        if self.kind == "date" or self.kind == "time":
+            return MOMENTS[self.kind](mean)
         return f"{mean:.0%}" if self.kind == "share" else f"{mean:,.5g}"
 
 
 def day(days: float) -> str:
     """2024-03-01, for days since 1970."""
     return str(np.datetime64(int(np.clip(np.floor(days), *DAYS)), "D"))
+
+
+def minute(hours: float) -> str:
+    """18:30, for hours since midnight, also if they are of the day before or after."""
+    return clock(round(60 * hours) / 60).isoformat("minutes")
+
+
+MOMENTS: dict[str, Callable[[float], str]] = {"date": day, "time": minute}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +95,12 @@ def compare(columns: Columns, labels: np.ndarray, n_clusters: int) -> Compared:
     effect, spread, mean, others, kinds, explained = (
         np.concatenate([part[i] for part in parts], axis=-1) for i in range(6)
     )
-    named: list[Kind] = [
-        "date" if j in columns.dates else KINDS[kind] for j, kind in enumerate(kinds)
-    ]
-    found = []
+    named: list[Kind] = [columns.meanings.get(j, KINDS[kind]) for j, kind in enumerate(kinds)]
+    shares, found = np.array([kind == "share" for kind in named]), []
     for k in range(n_clusters):
         level = np.abs(effect[k]) >= WORTH
         ratio = np.maximum(spread[k], 1 / np.maximum(spread[k], np.finfo(float).tiny))
+        ratio = np.where(shares, 1.0, ratio)  # how a share spreads follows from it
         width = ~level & (ratio >= 1 / NARROW)
         # Columns of another level come first, then those of another spread.
         order = np.lexsort((-ratio, -np.abs(effect[k]), ~level))
@@ -196,7 +205,7 @@ def _words(name: str, effect: float, spread: float, mean: float, kind: Kind) -> 
         return f"{'always' if mean > 0.5 else 'never'} {name}"
     if kind == "share":
         comparison = "more often" if up else "less often"
-    elif kind == "date":
+    elif kind in ("date", "time"):
         comparison = "later" if up else "earlier"
     elif kind == "count" and _is_plural(name):
         comparison = "more" if up else "fewer"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from gedilearn.data.arrays import listing
+from gedilearn.data.table import Meaning
 from gedilearn.explanation.columns import (
     Columns,
     Compared,
@@ -40,16 +41,16 @@ def explain(
     probabilities: np.ndarray,
     log_density: np.ndarray,
     trust: np.ndarray | None = None,
-    dates: Collection[int] = (),
+    meanings: Mapping[int, Meaning] | None = None,
 ) -> Explanation:
     """Profiles of the clusters of x: (n, d) in the data's units, or images (n, c, h, w).
 
     labels, log_density: (n,); probabilities: p(y|x), (n, clusters). `names` are the columns'.
     trust: (n,), how far to trust the cluster of each row, where that is known
-    dates: places of the columns that are dates, in days since 1970
+    meanings: places of the columns that are shares of rows, dates or times of day
     """
     c = probabilities.shape[1]
-    columns = numeric(x, names, dates)
+    columns, meanings = numeric(x, names, meanings), meanings or {}
     compared = Compared([()] * c, np.zeros(0))
     alone: list[Alone] = []
     if columns is not None and c > 1:
@@ -61,7 +62,8 @@ def explain(
     return Explanation(
         n_samples=len(labels),
         columns=tuple(columns.names) if columns else (),
-        dates=tuple(columns.names[j] for j in sorted(dates)) if columns else (),
+        dates=_named(columns, meanings, "date"),
+        times=_named(columns, meanings, "time"),
         clusters=clusters,
         outliers=told.rows(np.argsort(log_density, kind="stable")[:MOST_OUTLIERS], ()),
         alone=tuple(alone),
@@ -70,6 +72,14 @@ def explain(
         log_densities=_histogram(log_density, None),
         trusts=_histogram(np.zeros(0) if trust is None else trust, UNIT),
     )
+
+
+def _named(
+    columns: Columns | None, meanings: Mapping[int, Meaning], kind: Meaning
+) -> tuple[str, ...]:
+    if columns is None:
+        return ()
+    return tuple(columns.names[j] for j in sorted(meanings) if meanings[j] == kind)
 
 
 class _Told:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
+from gedilearn.data.table import Meaning
 from gedilearn.explanation.explain import explain
 from gedilearn.explanation.profiles import Explanation
 from gedilearn.files import RESTORE, read_json, reading
@@ -26,12 +27,12 @@ def explain_result(
     scaling: Scaling,
     x: np.ndarray,
     names: Sequence[str] | None,
-    dates: Collection[int] = (),
+    meanings: Mapping[int, Meaning] | None = None,
 ) -> Explanation:
     """The clusters of x, in the data's units, as the result sees them."""
     z = _scaled(result, scaling, x)
     seen = result.labels(z), result.probabilities(z), _log_density(result, scaling, z)
-    return explain(x, names, *seen, dates=dates)
+    return explain(x, names, *seen, meanings=meanings)
 
 
 def keep(
@@ -40,7 +41,7 @@ def keep(
     scaling: Scaling,
     x: np.ndarray,
     names: Sequence[str] | None,
-    dates: Collection[int] = (),
+    meanings: Mapping[int, Meaning] | None = None,
 ) -> None:
     """Write the profiles of the clusters, and rows of the data with what was found of them.
 
@@ -51,7 +52,7 @@ def keep(
     labels, p = result.labels(z), result.probabilities(z)
     log_density = _log_density(result, scaling, z)
     trust = None if result.trust is None else result.trust.prod(1).numpy()
-    found = explain(x, names, labels, p, log_density, trust, dates)
+    found = explain(x, names, labels, p, log_density, trust, meanings)
     directory.write_profile(found.to_json())
 
     kind = x.dtype if x.dtype == np.uint8 else np.dtype(np.float64)

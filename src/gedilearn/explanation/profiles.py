@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gedilearn.explanation.columns import Difference
+from gedilearn.explanation.columns import MOMENTS, Difference
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class Explanation:
     probabilities: Histogram  # of each row's cluster
     log_densities: Histogram
     trusts: Histogram = Histogram((), ())
-    dates: tuple[str, ...] = ()  # columns whose values are days since 1970
+    dates: tuple[str, ...] = ()  # columns whose values are days since 1970,
+    times: tuple[str, ...] = ()  # and those whose values are hours since midnight
 
     @property
     def rows(self) -> list[int]:
@@ -104,6 +106,11 @@ class Explanation:
         for profile in self.clusters:
             named |= {r.row for r in (*profile.typical, *profile.doubtful, *profile.outliers)}
         return sorted(named)
+
+    def written(self, column: str) -> Callable[[float], str] | None:
+        """How values of a column are written, if they are dates or times of day."""
+        known = {"date": self.dates, "time": self.times}
+        return next((MOMENTS[kind] for kind, names in known.items() if column in names), None)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

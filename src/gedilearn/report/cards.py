@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gedilearn.explanation import Explanation
-from gedilearn.explanation.columns import day
 from gedilearn.explanation.explain import MOST_ROWS
 from gedilearn.explanation.profiles import Profile, Row
 from gedilearn.report import charts
@@ -28,6 +27,7 @@ from gedilearn.report.pictures import Pictures, side_for
 from gedilearn.report.run import Preview, number
 
 MOST_CARDS = 60  # the largest clusters; all are in the table of sizes
+Say = Callable[[str], Callable[[float], str] | None]  # how values of a column are written
 KINDS = {"typical": "typical", "doubtful": "least certain", "outliers": "unusual"}
 
 
@@ -39,8 +39,8 @@ def cards(explanation: Explanation, preview: Preview, figures: Any) -> str:
         figures if isinstance(figures, list) and len(figures) == len(explanation.clusters) else []
     )
     linked = {p.cluster for p in shown}
-    dates = explanation.dates
-    found = [_card(p, strips, more[p.cluster] if more else {}, linked, dates) for p in shown]
+    say = explanation.written
+    found = [_card(p, strips, more[p.cluster] if more else {}, linked, say) for p in shown]
     left = sum(1 for p in explanation.clusters if p.size) - len(shown)
     note = f'<p class="quiet">And {left} smaller clusters.</p>' if left > 0 else ""
     return f'<div class="cards">{"".join(found)}</div>{note}'
@@ -60,9 +60,7 @@ def sizes(summary: dict[str, Any]) -> str:
     return table(columns, rows, "Cluster sizes")
 
 
-def _card(
-    profile: Profile, strips: _Strips, figures: Any, linked: set[int], dates: Collection[str]
-) -> str:
+def _card(profile: Profile, strips: _Strips, figures: Any, linked: set[int], say: Say) -> str:
     k, colour = profile.cluster, charts.colour(profile.cluster)
     rows = "row" if profile.size == 1 else "rows"
     words = f'<p class="words">{text(_sentence(profile.words))}</p>' if profile.words else ""
@@ -73,7 +71,7 @@ def _card(
         f'<div class="share" aria-hidden="true"><span class="{colour}" '
         f'style="width:{100 * profile.share:.2f}%"></span></div>'
         f"{words}{_differences(profile)}{_doubts(profile, figures, linked)}"
-        f"{strips.of(profile)}{_named_rows(profile, dates)}</article>"
+        f"{strips.of(profile)}{_named_rows(profile, say)}</article>"
     )
 
 
@@ -130,14 +128,14 @@ def _link(cluster: int, linked: set[int]) -> str:
     return f'<a href="#cluster-{cluster}">{name}</a>' if cluster in linked else name
 
 
-def _named_rows(profile: Profile, dates: Collection[str]) -> str:
+def _named_rows(profile: Profile, say: Say) -> str:
     """All rows worth a look in one table, folded away."""
     names = list(next(iter(profile.typical)).values)
     trusted = all(r.trust is not None for r in _rows(profile))
     rows = []
     for key, kind in KINDS.items():
         for r in getattr(profile, key):
-            own = [_cell(r.values.get(name), name in dates) for name in names]
+            own = [_cell(r.values.get(name), say(name)) for name in names]
             sure = [f"{r.probability:.2f}", *([f"{r.trust:.2f}"] if trusted else [])]
             said = (*sure, _otherwise(r), digits(r.log_density, 3))
             rows.append((kind, f"{r.row:,}", *said, *own))
@@ -147,8 +145,8 @@ def _named_rows(profile: Profile, dates: Collection[str]) -> str:
     return folded("Rows to look at", table(columns, rows, title))
 
 
-def _cell(value: Any, is_date: bool) -> str:
-    return day(number(value)) if is_date and np.isfinite(number(value)) else digits(value)
+def _cell(value: Any, say: Callable[[float], str] | None) -> str:
+    return say(number(value)) if say and np.isfinite(number(value)) else digits(value)
 
 
 def _otherwise(row: Row) -> str:

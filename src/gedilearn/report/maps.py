@@ -14,7 +14,6 @@ import numpy as np
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
 from gedilearn.explanation import Explanation
-from gedilearn.explanation.columns import day
 from gedilearn.report import charts
 from gedilearn.report.markup import percent, text
 from gedilearn.report.pictures import MOST_ON_SHEET, Pictures
@@ -229,8 +228,8 @@ class Maps:
         if preview.points.ndim == 2:
             shown = self._told_columns()
             told["names"] = [self.names[j] for j in shown]
-            dates = self.explanation.dates if self.explanation else ()
-            say = {j: day if self.names[j] in dates else _brief for j in shown}
+            known = self.explanation.written if self.explanation else (lambda _: None)
+            say = {j: known(self.names[j]) or _brief for j in shown}
             told["values"] = [[say[j](v) for v in self.points[:, j]] for j in shown]
         else:
             some = np.flatnonzero(np.isin(self.order, evenly_spaced(len(rows), MOST_ON_SHEET)))

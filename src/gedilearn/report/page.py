@@ -31,6 +31,10 @@ DENSITY = (
     "The certificate is about the clusters. How well the density and the samples match the data is "
     "for the eye to judge."
 )
+UNLEARNT = (
+    "The density was not learnt (weights.gen=0, or a method without GEN): log p(x), unusual rows "
+    "and samples are of a network that was not asked for them, and say little of the data."
+)
 EARLIER = (
     "This run was fitted by an earlier version, which kept no profiles of the clusters: gedi "
     "explain RUN DATA makes them."
@@ -50,7 +54,7 @@ def write_report(run: Path) -> Path:
         _map_section(maps, summary, model),
         _section("Clusters", _clusters(explanation, preview, summary)),
         _section("How sure, and how usual", _grid(_certainty(explanation))),
-        _section("Density and samples", _density(maps, preview, summary, model)),
+        _section("Density and samples", _density(read, maps, preview, summary, model)),
         _section("Training and settings", _folds(read, summary, curves)),
         _footer(),
     ]
@@ -90,7 +94,9 @@ def _page(name: str, body: str, maps: Maps) -> str:
 def _header(read: Run, summary: dict[str, Any]) -> str:
     n, *point = read.config.data.shape
     what = (
-        f"{point[0]:,} columns" if len(point) == 1 else f"images of {' x '.join(map(str, point))}"
+        f"{len(read.config.data.table or ()) or point[0]:,} columns"
+        if len(point) == 1
+        else f"images of {' x '.join(map(str, point))}"
     )
     name, c = Path(read.name).name or read.name, len(summary["cluster_sizes"])
     seconds = digits(round(number(summary.get("seconds")), 1))
@@ -147,11 +153,12 @@ def _certainty(explanation: Explanation | None) -> str:
     return "" if explanation is None else sections.certainty(explanation)
 
 
-def _density(maps: Maps, preview: Preview, summary: dict[str, Any], model: Any) -> str:
+def _density(read: Run, maps: Maps, preview: Preview, summary: dict[str, Any], model: Any) -> str:
     """What the density is worth, and new points."""
     found = summary.get("density")
     words = f"{found['verdict']}. " if isinstance(found, dict) and found.get("verdict") else ""
-    said = f"<p>{text(words[:1].upper() + words[1:] + DENSITY)}</p>"
+    words += DENSITY if read.has_density else UNLEARNT
+    said = f"<p>{text(words[:1].upper() + words[1:])}</p>"
     if preview.points.ndim == 4:
         return said + _samples(preview, model)
     drawn = None if maps.is_plane else _drawn(maps, model)  # of a plane it is among the maps

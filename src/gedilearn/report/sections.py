@@ -133,11 +133,12 @@ def certainty(explanation: Explanation) -> str:
         name = f"Histogram of the probabilities: {sure} of the rows have {SURE} or more"
         found.append(("How sure", charts.bars(p.edges, p.counts, name, title), words))
     if trust.counts:
-        low = percent(1 - _share_above(trust, DOUBTED) / n)
+        few = n - _share_above(trust, DOUBTED)
+        low, none = percent(few / n), f"None of the rows is below {DOUBTED}."
         words = (
             "How often the row came into the same cluster again when random parts of the data were "
             "clustered, times the probability of its cluster. "
-            f"{low} of the rows are below {DOUBTED}: look at them first."
+            + (f"{low} of the rows are below {DOUBTED}: look at them first." if few else none)
         )
         name = f"Histogram of the trust in single rows: {low} of them are below {DOUBTED}"
         drawn = charts.bars(trust.edges, trust.counts, name, "trust in a row's cluster")
