@@ -46,7 +46,7 @@ class Inputs(Arguments):
         """
         if isinstance(X, Tensor):
             X = of_tensor(X, "X")
-        if isinstance(X, dict):
+        if type(X) is dict:  # some sparse matrices are dicts too
             raise InputError("X is a dict: make a data frame of it, as pandas.DataFrame(X)")
         table = as_table(X)
         if reset:

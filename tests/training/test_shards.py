@@ -250,6 +250,7 @@ print(peak)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+@pytest.mark.slow
 def test_memory_of_a_process_grows_by_less_than_one_copy_of_mapped_data(tmp_path: Path) -> None:
     peaks = {}
     for n, how in ((70_000, "mapped"), (200_000, "mapped"), (200_000, "memory")):

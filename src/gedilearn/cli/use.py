@@ -89,8 +89,9 @@ def score(
     kind: Annotated[
         Kind,
         typer.Option(
-            help="log_density: log p(x) up to a constant; gradient_norm: minus the norm of its "
-            "gradient, to find points unlike the training data; confidence: the largest p(y|x)."
+            help="log_density: log p(x) in nats, up to a constant without a base; gradient_norm: "
+            "minus the norm of its gradient, the paper's score; confidence: the largest p(y|x); "
+            "energy: the paper's log p(x), up to a constant."
         ),
     ] = Kind.log_density,
     out: OutFile = None,
