@@ -239,3 +239,26 @@ def test_two_rows_have_a_density_that_is_finite(shape):
     model = fit(x)
     assert np.isfinite(model.score_samples(x)).all()
     assert np.isfinite(model.sample(3, random_state=0)[0]).all()
+
+
+def test_a_network_with_a_say_draws_what_its_density_says_and_not_by_short_runs() -> None:
+    quick = {"training.max_iter": 10, "density.iterations": 4, "sampler.steps": 3}
+    model = GEDI(2, random_state=0, settings=quick).fit(squares(120, 0))
+    density = model.result_.density
+    assert density is not None
+    for parameter in density.energy.parameters():
+        parameter.data.zero_()  # it says nothing: p(x) is the base
+    density.log_normaliser = torch.zeros(())
+    density.run = torch.tensor([10.0, 3.0])  # steps so long that runs go astray
+
+    def spread(weight: float) -> float:
+        density.weight = torch.tensor(weight)
+        values = density.coordinates.taken(density.sample(300, None, torch.Generator()))
+        along = density.coordinates(values)[0] @ density.coordinates.directions.T
+        return float(along[:, :4].std(0).mean())
+
+    generator = torch.Generator()
+    base = density.base.sample(300, generator) @ density.coordinates.directions.T
+    expected = float(base[:, :4].std(0).mean())
+    assert 0.7 < spread(1.0) / expected < 1.4 and 0.7 < spread(0.5) / expected < 1.4
+    assert not 0.7 < spread(0.0) / expected < 1.4

@@ -30,6 +30,11 @@ class Squash(NamedTuple):
     high: float
     cell: float
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """From the lower end of the first cell to the upper end of the last."""
+        return self.low - self.cell / 2, self.high + self.cell / 2
+
     def spread(self, x: Tensor, generator: Generator) -> Tensor:
         """Pixels anywhere in their cells: values that repeat have no density."""
         return x + self.cell * (torch.empty_like(x).uniform_(generator=generator) - 0.5)

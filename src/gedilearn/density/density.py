@@ -179,25 +179,31 @@ class Density(nn.Module):
     def sample(self, n: int, moves: int | None, generator: Generator) -> Tensor:
         """New points: (n, *point).
 
-        By short runs from the base, if the network was trained with such, and images without what
-        lies outside of the principal directions, which is noise. Otherwise independent points of
-        the mixture, and annealed ones of the network that are moved on.
+        Images are without what lies outside of the principal directions, which is noise, and
+        within the range of the data.
+
+        Independent points of the mixture, and annealed ones of the network that are moved on. A
+        network that has no say in p(x), because log Gamma is not known, draws by short runs from
+        the base, if it was trained with such.
         """
         y = self.base.sample(n, generator)
         steps, length = self.run.tolist()
-        if steps:
+        if steps and not float(self.weight):
             moves = int(steps) if moves is None else moves
             y, length = move(self.path, y, 1.0, moves, length, generator, corrected=False)
             y = settle(self.path, y, self.effort.settling, length)
-            return self.coordinates.points(self.coordinates.leading(y) if self.is_of_images else y)
-        draws = torch.empty(n, device=y.device).uniform_(generator=generator)
-        by_network = draws < self.weight
-        if wanted := int(by_network.sum()):
-            population = self.effort.more * wanted
-            found = anneal(self.path, population, 1, MOVES if moves is None else moves, generator)
-            order = torch.randperm(population, generator=generator, device=y.device)
-            y[by_network] = found.points[order[:wanted]]
-        return self.coordinates.points(y)
+        else:
+            draws = torch.empty(n, device=y.device).uniform_(generator=generator)
+            by_network = draws < self.weight
+            if wanted := int(by_network.sum()):
+                moves = MOVES if moves is None else moves
+                found = anneal(self.path, self.effort.more * wanted, 1, moves, generator)
+                order = torch.randperm(len(found.points), generator=generator, device=y.device)
+                y[by_network] = found.points[order[:wanted]]
+        if not self.is_of_images:
+            return self.coordinates.points(y)
+        low, high = self.coordinates.squash.range
+        return self.coordinates.points(self.coordinates.leading(y)).clamp(low, high)
 
 
 def bits_per_dimension(log_density: float, d: int, cell: float) -> float:
