@@ -72,12 +72,22 @@ def by_shares(
         rows = slice(k * step, min((k + 1) * step, len(out)))
         out[rows] = compute(rows)
     if ranks > 1:
-        # What exchanges for graphics cards takes tensors on them alone.
-        on_cards = dist.get_backend() == "nccl"
-        joined = out.to("cuda" if on_cards else "cpu")
+        joined = out.to(_place())
         dist.all_reduce(joined)
         out = joined.to(out.device)
     return out
+
+
+def _place() -> str:
+    """Where tensors must be to be exchanged: what does it for graphics cards takes no others."""
+    return "cuda" if dist.get_backend() == "nccl" else "cpu"
+
+
+def _joined(x: Tensor) -> list[Tensor]:
+    """A tensor of every rank, all of one shape."""
+    parts = [torch.empty_like(x) for _ in range(n_ranks())]
+    dist.all_gather(parts, x)
+    return parts
 
 
 class Ranks(Protocol):
@@ -107,10 +117,14 @@ class Group(Ranks):
         self.rank, self.number = own_rank(), n_ranks()
 
     def everyones(self, value: Any) -> list[Any]:
-        values = [value] * self.number
-        if self.number > 1:
-            dist.all_gather_object(values, value)
-        return values
+        """A value that JSON can say: torch's own way to exchange objects would pickle it."""
+        if self.number == 1:
+            return [value]
+        text = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=_place())
+        sizes = _joined(torch.tensor([len(text)], device=text.device))
+        padded = torch.nn.functional.pad(text, (0, int(max(sizes)) - len(text)))
+        pairs = zip(_joined(padded), sizes, strict=True)
+        return [json.loads(bytes(own[: int(size)].tolist())) for own, size in pairs]
 
 
 class Early(Ranks):
