@@ -163,11 +163,7 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.batch = x.shape[1]
-        parts = [
-            torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(n_ranks())
-        ]
-        dist.all_gather(parts, x.contiguous())
-        return torch.cat(parts, dim=1)
+        return torch.cat(_joined(x.contiguous()), dim=1)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:

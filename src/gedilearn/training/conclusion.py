@@ -14,7 +14,7 @@ from gedilearn.density.density import Density
 from gedilearn.density.findings import Findings
 from gedilearn.density.fit import fit_density
 from gedilearn.density.importance import CHECKED
-from gedilearn.models.energy import EnergyModel, labels_of, logits_of, of_all
+from gedilearn.models.energy import labels_of, logits_of, of_all
 from gedilearn.sections import AUTO
 from gedilearn.training.calibration import temperature
 from gedilearn.training.certificate import examine
@@ -31,11 +31,11 @@ def learn_density(
     setup: Setup,
     state: TrainState,
     k: int,
-    model: EnergyModel,
+    labels: Tensor,
     journal: Journal,
     interrupt: Interrupt,
 ) -> Learnt | None:
-    """The density of a result's data on a base, if one is asked for.
+    """The density of a result's data, in clusters by `labels`, on a base, if one is asked for.
 
     It depends on the data, the clusters and the seed alone: a run that is interrupted here begins
     with it anew.
@@ -50,9 +50,7 @@ def learn_density(
         journal.progress.step(done, total)
 
     journal.progress.phase("density")
-    data = setup.points_of(k)
-    labels = labels_of(model, data).numpy()
-    density, findings = fit_density(data, labels, settings, on_step)
+    density, findings = fit_density(setup.points_of(k), labels.numpy(), settings, on_step)
     # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
     done = state.iteration + max(findings.iterations, 1)
     if settings.density.estimator == AUTO and findings.choice is not None:
@@ -97,7 +95,7 @@ def conclude(
     if setup.settings.n_clusters > 1 and isinstance(views[0], WalkViews) and not final:
         seen = data[0], views[0], state.generators.device
         heat = temperature(lambda at: logits_of(model, data[0, at]), labels.to(data.device), *seen)
-    density = learn_density(setup, state, k, model, journal, interrupt)
+    density = learn_density(setup, state, k, labels, journal, interrupt)
     if density is not None:
         verdict += f"; {density[1].verdict}"
     c = setup.settings.n_clusters
