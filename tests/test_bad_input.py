@@ -578,6 +578,8 @@ def test_an_unknown_preset_is_refused_with_the_nearest():
     "assignment, words",
     [
         ("training.maxiter=3", "did you mean 'training.max_iter'?"),
+        ("seed=3", "did you mean 'training.seed'?"),
+        ("training.batch_size=3", "did you mean 'optimizer.batch_size'?"),
         ("sampler=3", "unknown setting 'sampler'"),
         ("training.max_iter", "write it as name=value"),
         ("training.max_iter=many", "training.max_iter='many'"),

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationError, create_model, field_validator, model_validator
 
-from gedilearn.errors import InputError, suggestion
+from gedilearn.errors import InputError, closest
 from gedilearn.generative_sections import Density, Sampler
 from gedilearn.registry import METHODS, OPTIONS
 from gedilearn.sections import (
@@ -268,9 +268,8 @@ def nested(dotted: dict[str, Any]) -> dict[str, Any]:
 
 def assign(values: dict[str, Any], path: str, value: Any) -> None:
     """Set `a.b` in nested values; an unknown name is refused with the nearest known one."""
-    known = known_paths()
-    if path not in known:
-        raise InputError(f"unknown setting {path!r}{suggestion(path, known)}")
+    if path not in known_paths():
+        raise InputError(_unknown(path))
     *sections, name = path.split(".")
     for section in sections:
         values = values.setdefault(section, {})
@@ -290,6 +289,15 @@ def known_paths() -> dict[str, str]:
     return paths
 
 
+def _unknown(path: str) -> str:
+    """That there is no such setting; those of other sections that end alike, or the nearest."""
+    known = known_paths()
+    alike = [name for name in known if name.endswith(f".{path.rpartition('.')[2]}")]
+    near = alike or [name for name in [closest(path, known)] if name is not None]
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "gedi settings lists them"
+    return f"unknown setting {path!r} ({hint})"
+
+
 def choices(path: str) -> tuple[str, ...]:
     """The values that a setting may take, where they are a fixed list: 'device.accelerator'."""
     section, name = path.split(".")
@@ -302,7 +310,7 @@ def _one_line(error: ValidationError, values: dict[str, Any]) -> str:
     known, found = known_paths(), error.errors()
     dotted = [".".join(map(str, one["loc"])) for one in found]
     if found[0]["type"] == "extra_forbidden":
-        return f"unknown setting {dotted[0]!r}{suggestion(dotted[0], known)}"
+        return _unknown(dotted[0])
     where = [_setting(path, known) for path in dotted]
     reasons = [
         one["msg"].removeprefix("Value error, ").replace("Field required", "an entry is missing")
