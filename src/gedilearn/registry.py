@@ -57,7 +57,6 @@ class Registry:
 
 
 # Subclasses of `methods.method.Method`: a batch in, named loss terms out.
-LEARN_DENSITY = ("gedi", "no-inv", "no-unif", "jem")  # methods with the term GEN
 METHODS = Registry(
     "method",
     gedi="gedilearn.methods.gedi:GEDI",

@@ -120,8 +120,9 @@ def test_samples_of_a_cluster_follow_the_probabilities_that_predict_proba_gives(
 
 
 def test_clusters_that_there_are_not_and_kinds_that_there_are_not_are_refused(fitted: GEDI) -> None:
-    with pytest.raises(InputError, match="cluster=2"):
-        fitted.sample(3, cluster=2)
+    for cluster in (2, -1, True):
+        with pytest.raises(InputError, match=f"cluster={cluster}"):
+            fitted.sample(3, cluster=cluster)
     with pytest.raises(InputError, match="steps=-1"):
         fitted.sample(3, steps=-1)
     wide = np.random.default_rng(0).normal(size=(50, 80))

@@ -15,6 +15,7 @@ from gedilearn.explanation.explain import MOST_ROWS, explain
 from gedilearn.explanation.kept import MOST_PREVIEWED
 from gedilearn.explanation.profiles import Explanation
 from gedilearn.files import TensorFile
+from gedilearn.report.page import write_report
 from gedilearn.training.run_directory import RunDirectory
 from gedilearn.writing import plain
 from helpers import gedi
@@ -61,6 +62,24 @@ def test_rows_are_those_that_a_loop_finds(explained):
         assert [r.row for r in profile.outliers] == lowest(rows, lambda i: density[i])
     everything = sorted(range(len(labels)), key=lambda i: density[i])[:10]
     assert [r.row for r in found.outliers] == everything
+
+
+def test_without_a_density_no_row_is_unusual(tmp_path: Path) -> None:
+    """The network's log p(x) would name some, but it was never asked for it."""
+    x = made()[0]
+    model = gedi(2, w_gen=0, run_dir=tmp_path / "run", **SMALL).fit(x)
+    p, found = model.predict_proba(x), model.explain(x)
+    assert not found.outliers and not found.log_densities.counts
+    assert "The density was not learnt" in str(found) and "unusual:" not in str(found)
+    for k, profile in enumerate(found.clusters):
+        rows = [i for i in range(len(x)) if model.labels_[i] == k]
+        surest = lowest(rows, lambda i, k=k: -np.log(p[i, k]))
+        assert [r.row for r in profile.typical] == surest
+        assert not profile.outliers and all(r.log_density is None for r in profile.doubtful)
+    assert Explanation.from_json(json.loads(json.dumps(plain(found.to_json())))) == found
+    page = write_report(tmp_path / "run").read_text()
+    assert "samples are of a network that was not asked for them" in page
+    assert "log p(x)</th>" not in page and "How usual" not in page
 
 
 def test_neighbours_are_the_clusters_of_the_highest_mean_probability(explained):

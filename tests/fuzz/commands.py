@@ -106,7 +106,8 @@ COMMANDS: dict[str, tuple[list[list[str]], list[str], dict[str, list[Any]]]] = {
     ),
 }
 # Where they may write; what was there before is never among it.
-WRITES = ("o", "o.csv", "o.npy", "o.json", "o.CSV", "-.csv", "\udcff.csv", "\udcff", "gedi-runs")
+WRITES = ("o", "o.csv", "o.npy", "o.json", "o.parquet", "o.CSV", "-.csv", "\udcff.csv")
+WRITES += ("\udcff", "gedi-runs")
 
 
 @st.composite

@@ -298,15 +298,6 @@ def test_trust_stands_beside_the_probability_where_a_run_has_it(run: Path) -> No
     assert told["trust"] == pytest.approx(expected[told["row"]].tolist(), rel=1e-3)
 
 
-def test_a_density_that_was_not_learnt_is_said(run: Path) -> None:
-    assert "for the eye to judge" in Parsed(write_report(run).read_text()).text
-    config = yaml.safe_load((run / "config.yaml").read_text())
-    config["settings"]["weights"]["gen"] = 0
-    (run / "config.yaml").write_text(yaml.safe_dump(config))
-    words = Parsed(write_report(run).read_text()).text
-    assert "The density was not learnt" in words and "for the eye to judge" not in words
-
-
 def test_a_page_without_trust_does_not_speak_of_it(run: Path) -> None:
     file, preview = run / "profile.json", run / "preview.safetensors"
     text = re.sub(r'"trust": [-\d.e]+', '"trust": null', file.read_text())

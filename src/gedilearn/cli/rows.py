@@ -13,7 +13,6 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.data.table import Column, Table
 from gedilearn.data.tables import label_index
 from gedilearn.errors import InputError
-from gedilearn.registry import LEARN_DENSITY
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
@@ -118,19 +117,12 @@ def found(model: GEDI, x: Any, labels: np.ndarray | None = None) -> dict[str, np
         "cluster": model.predict(x) if labels is None else labels,
         "probability": probability.max(1),
     }
-    if has_density(model):
+    if model.result_.has_density:
         columns["outlier"] = -model.score_samples(x)
     trust = getattr(model, "trust_", None)
     if labels is not None and isinstance(trust, np.ndarray) and len(trust) == len(labels):
         columns["trust"] = trust
     return columns
-
-
-def has_density(model: GEDI) -> bool:
-    """Whether log p(x) was learnt."""
-    settings = model.settings_
-    learns = settings.method in LEARN_DENSITY
-    return model.density_ is not None or (learns and settings.weights.gen != 0)
 
 
 def _labels(path: Path, name: str, column: Column) -> np.ndarray:

@@ -31,6 +31,10 @@ MOST_NEIGHBOURS = 3
 LEAST_CONFUSED = 0.001  # the mean probability from which another cluster is a neighbour
 BINS = 30
 UNIT = np.linspace(0, 1, BINS + 1)  # edges for probabilities
+UNLEARNT = (
+    "The density was not learnt (weights.gen=0, or a method without GEN): no row is called "
+    "unusual, and typical rows are those with the highest probability of their cluster."
+)
 FAR = 6.0  # log p(x) this many interquartile ranges below the median is in the first bin
 
 
@@ -39,13 +43,14 @@ def explain(
     names: Sequence[str] | None,
     labels: np.ndarray,
     probabilities: np.ndarray,
-    log_density: np.ndarray,
+    log_density: np.ndarray | None,
     trust: np.ndarray | None = None,
     meanings: Mapping[int, Meaning] | None = None,
 ) -> Explanation:
     """Profiles of the clusters of x: (n, d) in the data's units, or images (n, c, h, w).
 
-    labels, log_density: (n,); probabilities: p(y|x), (n, clusters). `names` are the columns'.
+    labels: (n,); probabilities: p(y|x), (n, clusters). `names` are the columns'.
+    log_density: (n,); None if it was not learnt: then no rows are unusual
     trust: (n,), how far to trust the cluster of each row, where that is known
     meanings: places of the columns that are shares of rows, dates or times of day
     """
@@ -65,12 +70,12 @@ def explain(
         dates=_named(columns, meanings, "date"),
         times=_named(columns, meanings, "time"),
         clusters=clusters,
-        outliers=told.rows(np.argsort(log_density, kind="stable")[:MOST_OUTLIERS], ()),
+        outliers=told.unusual(np.arange(len(labels)), MOST_OUTLIERS, ()),
         alone=tuple(alone),
-        warnings=tuple(_warnings(alone, clusters)),
+        warnings=tuple(_warnings(alone, clusters, has_density=log_density is not None)),
         probabilities=_histogram(told.own, UNIT),
         log_densities=_histogram(log_density, None),
-        trusts=_histogram(np.zeros(0) if trust is None else trust, UNIT),
+        trusts=_histogram(trust, UNIT),
     )
 
 
@@ -90,7 +95,7 @@ class _Told:
         columns: Columns | None,
         labels: np.ndarray,
         probabilities: np.ndarray,
-        log_density: np.ndarray,
+        log_density: np.ndarray | None,
         trust: np.ndarray | None,
     ) -> None:
         self.columns, self.labels, self.log_density = columns, labels, log_density
@@ -102,7 +107,8 @@ class _Told:
         others[np.arange(n), labels] = -1
         self.second = others.argmax(1) if c > 1 else None
         with np.errstate(divide="ignore"):
-            self.typicality = log_density + np.log(self.own.astype(np.float64))
+            sure = np.log(self.own.astype(np.float64))
+        self.typicality = sure if log_density is None else log_density + sure
 
     def profile(self, k: int, differences: tuple[Difference, ...]) -> Profile:
         """All that is said of cluster k."""
@@ -121,9 +127,15 @@ class _Told:
             differences=differences if len(inside) else (),
             typical=self._first(inside, -self.typicality, shown),
             doubtful=self._first(inside, self.own, shown),
-            outliers=self._first(inside, self.log_density, shown),
+            outliers=self.unusual(inside, MOST_ROWS, shown),
             neighbours=() if mean is None else _neighbours(k, mean),
         )
+
+    def unusual(self, among: np.ndarray, most: int, shown: Sequence[str]) -> tuple[Row, ...]:
+        """The rows of lowest log p(x); of equal ones, the first."""
+        if self.log_density is None:
+            return ()
+        return self.rows(among[np.argsort(self.log_density[among], kind="stable")[:most]], shown)
 
     def _first(
         self, inside: np.ndarray, order: np.ndarray, shown: Sequence[str]
@@ -142,7 +154,7 @@ class _Told:
             probability=float(self.own[i]),
             second=second,
             second_probability=0.0 if second is None else float(self.probabilities[i, second]),
-            log_density=float(self.log_density[i]),
+            log_density=None if self.log_density is None else float(self.log_density[i]),
             values=self._values(i, shown),
             trust=None if self.trust is None else float(self.trust[i]),
         )
@@ -164,8 +176,8 @@ def _neighbours(k: int, mean: np.ndarray) -> tuple[Neighbour, ...]:
     return tuple(Neighbour(j, float(mean[j])) for j in near)
 
 
-def _warnings(alone: list[Alone], clusters: tuple[Profile, ...]) -> list[str]:
-    said = []
+def _warnings(alone: list[Alone], clusters: tuple[Profile, ...], *, has_density: bool) -> list[str]:
+    said = [] if has_density else [UNLEARNT]
     if len(alone) == 1:
         column, ami = alone[0].column, alone[0].ami
         said.append(
@@ -193,9 +205,9 @@ def _warnings(alone: list[Alone], clusters: tuple[Profile, ...]) -> list[str]:
     return said
 
 
-def _histogram(values: np.ndarray, edges: np.ndarray | None) -> Histogram:
+def _histogram(values: np.ndarray | None, edges: np.ndarray | None) -> Histogram:
     """Of finite values; without edges, between the largest and what is not far below the rest."""
-    values = values[np.isfinite(values)].astype(np.float64)
+    values = np.zeros(0) if values is None else values[np.isfinite(values)].astype(np.float64)
     if not len(values):
         return Histogram((), ())
     if edges is None:

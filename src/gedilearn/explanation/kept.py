@@ -64,11 +64,11 @@ def keep(
         "points": x[rows].astype(kind),
         "labels": labels[rows].astype(np.int64),
         "probability": p[rows, labels[rows]].astype(np.float64),
-        "log_density": log_density[rows].astype(np.float64),
         "features": result.features(z[torch.from_numpy(rows)]).astype(np.float32),
     }
-    if trust is not None:
-        kept["trust"] = trust[rows].astype(np.float64)
+    for name, values in {"log_density": log_density, "trust": trust}.items():
+        if values is not None:
+            kept[name] = values[rows].astype(np.float64)
     directory.write_preview(kept)
 
 
@@ -83,7 +83,9 @@ def _scaled(result: Result, scaling: Scaling, x: np.ndarray) -> Tensor:
     return torch.from_numpy(scaling.apply(x)).to(result.box.low.dtype)
 
 
-def _log_density(result: Result, scaling: Scaling, z: Tensor) -> np.ndarray:
-    """log p(x) in the data's units, as `GEDI.score_samples` gives it: (n,)."""
+def _log_density(result: Result, scaling: Scaling, z: Tensor) -> np.ndarray | None:
+    """log p(x) in the data's units, as `GEDI.score_samples` gives it: (n,); None if not learnt."""
+    if not result.has_density:
+        return None
     scores = result.scores(z, "log_density")
     return scores if result.density is None else scores - result.density.volume(scaling.scale)

@@ -19,7 +19,7 @@ class Row:
     probability: float  # of its cluster
     second: int | None  # the next likely cluster,
     second_probability: float  # and its probability
-    log_density: float
+    log_density: float | None  # None if it was not learnt
     values: dict[str, float]  # of the columns that say most of its cluster
     trust: float | None = None  # of a row of the fit, where training began with clusters
 
@@ -44,7 +44,7 @@ class Profile:
     differences: tuple[Difference, ...]  # the columns that set it apart, the strongest first
     typical: tuple[Row, ...]  # highest log p(x) + log p(y|x): next to the mode of p(x|y)
     doubtful: tuple[Row, ...]  # lowest p(y|x)
-    outliers: tuple[Row, ...]  # lowest log p(x)
+    outliers: tuple[Row, ...]  # lowest log p(x); none if it was not learnt
     neighbours: tuple[Neighbour, ...]  # the clusters that it is confused with, the nearest first
 
     def __str__(self) -> str:
@@ -59,7 +59,8 @@ class Profile:
             lines.append(f"  {d.column}: {mean}, others {d.shown(d.others)}; {_effect(d)}")
         lines.append(f"typical: {_numbers(self.typical)}")
         lines.append(f"least certain: {', '.join(map(_doubt, self.doubtful))}")
-        lines.append(f"unusual: {_numbers(self.outliers)}")
+        if self.outliers:
+            lines.append(f"unusual: {_numbers(self.outliers)}")
         if self.neighbours:
             near = (f"cluster {n.cluster} ({n.probability:.3f})" for n in self.neighbours)
             lines.append(f"taken for: {', '.join(near)}")

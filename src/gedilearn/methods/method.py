@@ -13,7 +13,7 @@ from gedilearn.methods.priors import Prior
 from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.ranks import n_ranks
-from gedilearn.registry import SAMPLERS
+from gedilearn.registry import METHODS, SAMPLERS
 from gedilearn.sampling.langevin import Box, Sampler
 from gedilearn.sections import Weights
 from gedilearn.settings import Settings
@@ -141,3 +141,8 @@ def share(x: Tensor, model: EnergyModel) -> Tensor:
     """
     each = model.n_members // len(x)
     return x[:, None].expand(-1, each, *x.shape[1:]).flatten(0, 1)
+
+
+def learns_density(settings: Settings) -> bool:
+    """Whether log p(x) is learnt: the method has the term GEN, and it has weight."""
+    return "gen" in METHODS[settings.method].weighted and bool(settings.weights.gen)

@@ -132,14 +132,16 @@ def _named_rows(profile: Profile, say: Say) -> str:
     """All rows worth a look in one table, folded away."""
     names = list(next(iter(profile.typical)).values)
     trusted = all(r.trust is not None for r in _rows(profile))
+    scored = all(r.log_density is not None for r in _rows(profile))
     rows = []
     for key, kind in KINDS.items():
         for r in getattr(profile, key):
             own = [_cell(r.values.get(name), say(name)) for name in names]
             sure = [f"{r.probability:.2f}", *([f"{r.trust:.2f}"] if trusted else [])]
-            said = (*sure, _otherwise(r), digits(r.log_density, 3))
-            rows.append((kind, f"{r.row:,}", *said, *own))
-    heads = ["row", "p", *(["trust"] if trusted else []), "or", "log p(x)", *names]
+            usual = [digits(r.log_density, 3)] if scored else []
+            rows.append((kind, f"{r.row:,}", *sure, _otherwise(r), *usual, *own))
+    heads = ["row", "p", *(["trust"] if trusted else []), "or"]
+    heads += [*(["log p(x)"] if scored else []), *names]
     columns = [("kind", KIND), *((head, NUMBER) for head in heads)]
     title = f"Rows of cluster {profile.cluster} to look at"
     return folded("Rows to look at", table(columns, rows, title))

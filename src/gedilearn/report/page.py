@@ -32,8 +32,8 @@ DENSITY = (
     "for the eye to judge."
 )
 UNLEARNT = (
-    "The density was not learnt (weights.gen=0, or a method without GEN): log p(x), unusual rows "
-    "and samples are of a network that was not asked for them, and say little of the data."
+    "The density was not learnt: samples are of a network that was not asked for them, and say "
+    "little of the data."
 )
 EARLIER = (
     "This run was fitted by an earlier version, which kept no profiles of the clusters: gedi "
@@ -54,7 +54,7 @@ def write_report(run: Path) -> Path:
         _map_section(maps, summary, model),
         _section("Clusters", _clusters(explanation, preview, summary)),
         _section("How sure, and how usual", _grid(_certainty(explanation))),
-        _section("Density and samples", _density(read, maps, preview, summary, model)),
+        _section("Density and samples", _density(explanation, maps, preview, summary, model)),
         _section("Training and settings", _folds(read, summary, curves)),
         _footer(),
     ]
@@ -153,11 +153,17 @@ def _certainty(explanation: Explanation | None) -> str:
     return "" if explanation is None else sections.certainty(explanation)
 
 
-def _density(read: Run, maps: Maps, preview: Preview, summary: dict[str, Any], model: Any) -> str:
+def _density(
+    explanation: Explanation | None,
+    maps: Maps,
+    preview: Preview,
+    summary: dict[str, Any],
+    model: Any,
+) -> str:
     """What the density is worth, and new points."""
     found = summary.get("density")
     words = f"{found['verdict']}. " if isinstance(found, dict) and found.get("verdict") else ""
-    words += DENSITY if read.has_density else UNLEARNT
+    words += UNLEARNT if explanation and not explanation.outliers else DENSITY
     said = f"<p>{text(words[:1].upper() + words[1:])}</p>"
     if preview.points.ndim == 4:
         return said + _samples(preview, model)

@@ -15,7 +15,6 @@ import numpy as np
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, read_profile
 from gedilearn.files import RESTORE, TensorFile, damaged, read_json, read_json_lines, reading
-from gedilearn.registry import LEARN_DENSITY
 from gedilearn.training.config import Config, read_config
 from gedilearn.training.model_file import Summary
 from gedilearn.training.run_directory import RunDirectory
@@ -78,13 +77,6 @@ class Run:
         """The gap below which a clustering is certified."""
         training = self.config.settings.get("training")
         return number(training.get("tol")) if isinstance(training, dict) else math.nan
-
-    @property
-    def has_density(self) -> bool:
-        """Whether log p(x) was learnt."""
-        weights = self.config.settings.get("weights")
-        is_asked = not isinstance(weights, dict) or number(weights.get("gen")) != 0
-        return is_asked and self.config.settings.get("method", "gedi") in LEARN_DENSITY
 
     def finished(self) -> dict[str, Any]:
         """The summary, or one line that says how to get one."""

@@ -16,6 +16,7 @@ from gedilearn.data.views import draws_globally, make_views
 from gedilearn.density.density import Density
 from gedilearn.density.findings import Findings
 from gedilearn.errors import InputError
+from gedilearn.methods.method import learns_density
 from gedilearn.models.build import build_model, has_foreign_encoder
 from gedilearn.models.energy import (
     EnergyModel,
@@ -94,6 +95,11 @@ class Result:
         return float(torch.quantile(self.levels, share))
 
     @property
+    def has_density(self) -> bool:
+        """Whether log p(x) was learnt."""
+        return learns_density(self.settings)
+
+    @property
     def overall_trust(self) -> float | None:
         """Stability times the mean probability of the points' clusters."""
         evidence = self.diagnosis.evidence
@@ -142,8 +148,10 @@ class Result:
             raise InputError(f"n_samples={n}: at least 1 is needed")
         if steps is not None:
             check_steps(steps)
-        if cluster is not None and not 0 <= operator.index(cluster) < self.settings.n_clusters:
-            raise InputError(f"cluster={cluster}: there are {self.settings.n_clusters}, from 0")
+        c = self.settings.n_clusters
+        is_number = not isinstance(cluster, bool)  # which would choose rows, not a column
+        if cluster is not None and not (is_number and 0 <= operator.index(cluster) < c):
+            raise InputError(f"cluster={cluster}: give the number of one of {c}, from 0")
         # The points, their gradients and noise; in double precision at the end.
         check_memory(f"{n} points", 24 * n * self.box.low.numel(), "n_samples")
         # A copy: chains change the mode of a network, which other threads may be using.

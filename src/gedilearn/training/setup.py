@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 from gedilearn.data.metric import distance_points
 from gedilearn.data.scratch import Scratch
 from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
-from gedilearn.methods.method import Context, Forward, Method
+from gedilearn.methods.method import Context, Forward, Method, learns_density
 from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
@@ -126,8 +126,7 @@ def learns_density_later(settings: Settings) -> bool:
     """Whether there is a density to learn, and clusters to be found before it."""
     weights = _weights(settings, settings.weights)
     clusters = bool(weights.inv or weights.prior)
-    learns = "gen" in METHODS[settings.method].weighted and bool(weights.gen)
-    return learns and clusters and settings.density.iterations > 0
+    return learns_density(settings) and clusters and settings.density.iterations > 0
 
 
 def sees_averages(settings: Settings, shape: tuple[int, ...]) -> bool:
