@@ -370,3 +370,19 @@ def test_times_of_day_go_through_all_commands(here):
     assert all(re.fullmatch(r"\d\d:\d\d:00", row["closes"]) for row in made)
     gedi("report", "run")
     assert re.search(r'"values": ?\[\[?"\d\d:\d\d"', Path("run/report.html").read_text())
+
+
+def test_cells_that_are_lists_are_labels_and_kept_as_they_are_written(here):
+    """A fit refuses them; beside it they were taken for the name of their type."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": [[1, 2], None, [3]] * 10, "b": rng.normal(size=30)})
+    frame.assign(c=rng.normal(size=30)).to_parquet("x.parquet")
+    refusal = gedi("fit", "x.parquet", "-k", 2, *SHORT, code=2).stderr
+    assert "column 'a' holds list objects" in refusal
+    assert (
+        "row 1 (counted from 0) has no label"
+        in gedi("fit", "x.parquet", "-k", 2, "--label-column", "a", *SHORT, code=2).stderr
+    )
+    gedi("fit", "x.parquet", "-k", 2, "--drop", "a", "--keep-columns", "--out", "r", *SHORT)
+    written = [row["a"] for row in rows_of(Path("r/labels.csv").read_text())]
+    assert written[:3] == ["[1, 2]", "", "[3]"]

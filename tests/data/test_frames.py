@@ -104,6 +104,7 @@ def test_objects_of_every_kind_are_read():
     assert table["moment"].values[0] == np.datetime64("2024-01-01")
     assert table["length"].numbers()[0] == 2
     assert table["both"].values.tolist() == ["1", "one"]
+    assert table["lists"].written().tolist() == ["[1]", "[2]"]
 
 
 def test_long_whole_numbers_are_kept_to_the_last_digit():

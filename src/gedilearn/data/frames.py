@@ -108,7 +108,8 @@ def _of_objects(values: Sequence[Any]) -> Column:
     present = [value for value in values if value is not None]
     kinds = {_kind(value) for value in present}
     if unknown := next((kind for kind in kinds if kind not in _KNOWN), None):
-        return Column("other", np.full(len(values), unknown, dtype=object))
+        words = [None if value is None else str(value) for value in values]
+        return Column("other", np.array(words, dtype=object), unit=unknown)
     if kinds == {"boolean"}:
         return Column("boolean", _floats(values))
     if kinds == {"number"}:

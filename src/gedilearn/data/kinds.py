@@ -82,7 +82,7 @@ def _check_names(table: Table, options: Options, where: str) -> None:
 def _decide(name: str, raw: Column, asked_kind: Kind | None, asked: bool, where: str) -> Decided:
     if raw.kind == "other":
         raise InputError(
-            f"{where} holds {raw.values[0]} objects: neither numbers, text nor dates; leave it out "
+            f"{where} holds {raw.unit} objects: neither numbers, text nor dates; leave it out "
             f"(--drop, or 'table.kinds': {{{name!r}: 'drop'}})"
         )
     if asked_kind is not None:

@@ -36,11 +36,10 @@ class Column:
 
     values: (n,) numbers of any type (NaN: missing); truth values 0 and 1, or NaN; dates, to the
         microsecond (NaT: missing); times of day, in hours since midnight (NaN: missing); text, as
-        objects (None: missing). Others are of no use, and the name of their type is all that is
-        known of them.
+        objects (None: missing). Others are of no use to a fit, and kept as text.
     is_category: whether the source says that text, whatever it looks like, names categories
     decimal: the mark by which text that is numbers has its fractions, '.' or ','
-    unit: what stood beside the numbers, if they were text: $, %, kg
+    unit: what stood beside the numbers, if they were text: $, %, kg; of others, their type
     days_first: whether 3/1/2024 was read as a day of January; None where no date is such text
     """
 
@@ -57,11 +56,11 @@ class Column:
     @cached_property
     def missing(self) -> np.ndarray:
         """Which cells are, (n,)."""
-        if self.kind == "text":
+        if self.kind in ("text", "other"):
             return np.fromiter((value is None for value in self.values), bool, len(self))
         if self.kind == "date":
             return np.asarray(np.isnat(self.values))
-        is_float = self.kind != "other" and self.values.dtype.kind == "f"
+        is_float = self.values.dtype.kind == "f"
         return np.isnan(self.values) if is_float else np.zeros(len(self), bool)
 
     def typed(self) -> Column:
@@ -303,7 +302,7 @@ def _misfit(column: Column, kind: Raw) -> tuple[str, int]:
 
 
 def _text(value: Any, kind: Raw) -> str:
-    if kind == "text":
+    if kind in ("text", "other"):
         return str(value)
     if kind == "boolean":
         return "true" if value else "false"

@@ -26,7 +26,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,8 @@ class RunDirectory:
         if not is_first_process():
             yield run
             return
-        there = run.path.exists()
+        # Its own folder first, then those around it.
+        made = [folder for folder in (run.path, *run.path.parents) if not folder.exists()]
         run.refuse_used()
         run.path.mkdir(parents=True, exist_ok=True)
         with run.held():
@@ -98,8 +99,9 @@ class RunDirectory:
                 if not run.checkpoints.exists():
                     for file in (run.config, run.metrics, run.events, run.lock):
                         file.unlink(missing_ok=True)
-                    if not there:
-                        run.path.rmdir()
+                    with suppress(OSError):  # others may have put something there meanwhile
+                        for folder in made:
+                            folder.rmdir()
                 raise
 
     @contextmanager
