@@ -16,7 +16,7 @@ NUMBERS = [
     *("1000000000000", "99999999999999999999"),
 ]
 DATA = [
-    *("t/x.npy", "moons", "digits", "mnist", "mnist:test", "mnist:", "no.npy", "", ".", "..", "-"),
+    *("t/x.npy", "moons", "circles", "mnist", "mnist:test", "mnist:", "no.npy", "", ".", "..", "-"),
     *("t", "t/run", "\udcff", "http://localhost/x.npy", "moons\n", "a" * 5000, "/dev/stdin", "~"),
     *("~nobody/x.npy", "/proc/self/maps", "t/x.npy/", "file.csv", "a=t/x.npy"),
 ]
