@@ -294,6 +294,8 @@ def test_an_argument_goes_before_settings_and_these_before_the_preset() -> None:
     model = GEDI(preset="paper/toy", settings=changed, max_iter=8)
     assert model.resolve((50, 2)).training.max_iter == 8
     assert GEDI(preset="paper/toy", method="jem").resolve((50, 2)).sampler.steps == 10
+    with pytest.raises(InputError, match="unknown setting '1'"):
+        GEDI(settings={1: 2}).resolve((50, 2))
     assert GEDI(settings={"training.seed": 5}).resolve((50, 2)).training.seed == 5
     assert GEDI(random_state=6, settings={"training.seed": 5}).resolve((5, 2)).training.seed == 6
 

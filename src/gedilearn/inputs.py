@@ -56,8 +56,9 @@ class Inputs(Arguments):
         columns = getattr(self, "columns_", None)
         if columns is not None:
             return self._encoded(X, table, columns, reset)
-        if isinstance(X, Table):
-            return self._plain(X, reset)
+        is_other = table is not X and getattr(X, "shape", None) == (table and table.shape)
+        if table is not None and not is_other:  # columns of vectors are several
+            return self._plain(table, reset)
         return self._checked(X, reset)
 
     def on_points(self: Self) -> Self:

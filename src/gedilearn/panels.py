@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from gedilearn.data.arrays import Scaling
-from gedilearn.writing import replacing
+from gedilearn.writing import printable, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ def new_figure(width: float, height: float, title: str, layout: Layout = "constr
     """An empty figure outside pyplot, in inches, made higher for a title of many lines."""
     from matplotlib.figure import Figure
 
-    lines = textwrap.wrap(title, int(width * 9.5), max_lines=4, placeholder=" …")
+    lines = textwrap.wrap(printable(title), int(width * 9.5), max_lines=4, placeholder=" …")
     size = (width, height + 0.22 * (len(lines) - 1))
     fig = Figure(figsize=size, dpi=130, facecolor="white")
     fig.set_layout_engine(layout, w_pad=0.1, h_pad=0.06, wspace=0.03)
@@ -53,9 +53,9 @@ def save(fig: Figure, path: Path) -> Path:
 
 def label_axes(axes: Axes, title: str, x: str, y: str) -> None:
     """Title, labels and quiet frames, the same everywhere."""
-    axes.set_title(title, fontsize=11, parse_math=False)
-    axes.set_xlabel(x, fontsize=10, parse_math=False)
-    axes.set_ylabel(y, fontsize=10, parse_math=False)
+    axes.set_title(printable(title), fontsize=11, parse_math=False)
+    axes.set_xlabel(printable(x), fontsize=10, parse_math=False)
+    axes.set_ylabel(printable(y), fontsize=10, parse_math=False)
     axes.tick_params(labelsize=9)
     axes.spines[["top", "right"]].set_visible(False)
 

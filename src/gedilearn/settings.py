@@ -291,7 +291,7 @@ def known_paths() -> dict[str, str]:
 
 def _unknown(path: str) -> str:
     """That there is no such setting; those of other sections that end alike, or the nearest."""
-    known = known_paths()
+    known, path = known_paths(), str(path)  # keys of a user's dict may be anything
     alike = [name for name in known if name.endswith(f".{path.rpartition('.')[2]}")]
     near = alike or [name for name in [closest(path, known)] if name is not None]
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "gedi settings lists them"

@@ -111,3 +111,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     return value
+
+
+def printable(text: str) -> str:
+    """Without what a terminal would obey, or no letter can show: names may hold any."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

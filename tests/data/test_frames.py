@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -17,6 +19,7 @@ from gedilearn.data.frames import as_table
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
 from gedilearn.inputs import LeftOut
+from helpers import gedi
 
 N = 120
 QUICK = {"n_clusters": 2, "max_iter": 20, "w_gen": 0.0, "random_state": 0}
@@ -88,7 +91,7 @@ def test_objects_of_every_kind_are_read():
             "length": [timedelta(days=2), None],
             "nullable": pd.array([True, None], dtype="boolean"),
             "both": [1, "one"],
-            "lists": [[1], [2]],
+            "lists": [[1], [2, 3]],
         }
     )
     table = as_table(frame)
@@ -104,7 +107,7 @@ def test_objects_of_every_kind_are_read():
     assert table["moment"].values[0] == np.datetime64("2024-01-01")
     assert table["length"].numbers()[0] == 2
     assert table["both"].values.tolist() == ["1", "one"]
-    assert table["lists"].written().tolist() == ["[1]", "[2]"]
+    assert table["lists"].written().tolist() == ["[1]", "[2, 3]"]
 
 
 def test_long_whole_numbers_are_kept_to_the_last_digit():
@@ -186,7 +189,7 @@ def test_too_few_rows_and_what_is_no_frame_are_said():
 
 
 def test_columns_that_cannot_be_read_are_named():
-    frame = mixed().assign(tags=[[k] for k in range(N)])
+    frame = mixed().assign(tags=[[k] * (1 + k % 2) for k in range(N)])
     with pytest.raises(InputError, match=r"column 'tags' holds list objects"):
         GEDI(**QUICK).fit(frame)
     frame = mixed().assign(x=np.inf)
@@ -216,3 +219,57 @@ def test_numbers_with_gaps_are_filled_in():
     median = frame["height"].median()
     filled = frame.fillna({"height": median})
     np.testing.assert_array_equal(model.predict_proba(frame), model.predict_proba(filled))
+
+
+# --- vectors in cells ---------------------------------------------------------------------------
+
+
+def vector_frames(vectors: np.ndarray) -> list[Any]:
+    """The same column of vectors, as each library has it."""
+    lists, arrow = vectors.tolist(), pa.list_(pa.float64())
+    fixed = pa.list_(pa.float64(), vectors.shape[1])
+    return [
+        pd.DataFrame({"e": list(vectors)}),
+        pd.DataFrame({"e": pd.Series(lists, dtype=pd.ArrowDtype(arrow))}),
+        pl.DataFrame({"e": lists}),
+        pl.DataFrame({"e": vectors}),
+        pa.table({"e": pa.array(lists, arrow)}),
+        pa.table({"e": pa.chunked_array([pa.array(lists[:2], fixed), pa.array(lists[2:], fixed)])}),
+    ]
+
+
+def test_vectors_of_one_length_are_columns():
+    vectors = np.random.default_rng(0).normal(size=(5, 3))
+    for frame in vector_frames(vectors):
+        table = as_table(frame)
+        assert table.names == ("e[0]", "e[1]", "e[2]")
+        np.testing.assert_array_equal(table.matrix(), vectors)
+
+
+@pytest.mark.parametrize("cells", [[[1.0], [1.0, 2.0]], [[1.0], None], [[], []], [["a"], ["b"]]])
+def test_other_lists_are_of_no_use(cells):
+    for frame in (pd.DataFrame({"e": cells}), pl.DataFrame({"e": cells}), pa.table({"e": cells})):
+        assert [column.kind for column in as_table(frame).columns] == ["other"]
+
+
+def test_a_fit_takes_vectors_in_cells_for_the_same_array():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(40, 3)) + 6 * (rng.random((40, 1)) < 0.5)
+    plain = gedi(**QUICK).fit(vectors)
+    for frame in vector_frames(vectors):
+        model = gedi(**QUICK).fit(frame)
+        np.testing.assert_array_equal(model.labels_, plain.labels_)
+        np.testing.assert_allclose(model.predict_proba(frame), plain.predict_proba(vectors))
+    lazy = gedi(**QUICK).fit(pl.LazyFrame({"e": vectors.tolist()}))
+    assert lazy.feature_names_in_.tolist() == ["e[0]", "e[1]", "e[2]"]
+
+
+def test_what_is_asked_of_a_column_of_vectors_is_of_all_its_parts():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"e": list(rng.normal(size=(40, 3))), "x": rng.normal(size=40)})
+    left = gedi(**QUICK, **{"table.kinds": {"e": "drop"}}).fit(frame)
+    assert left.columns_.names == ["x"]
+    kept = gedi(**QUICK, **{"table.columns": ("e",)}).fit(frame)
+    assert kept.columns_.names == ["e[0]", "e[1]", "e[2]"]
+    with pytest.raises(InputError, match="no column 'f'"):
+        gedi(**QUICK, **{"table.kinds": {"f": "drop"}}).fit(frame)

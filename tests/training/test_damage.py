@@ -451,6 +451,15 @@ def test_a_model_with_other_tensors_is_refused(model: Path, tensors: dict[str, A
     assert refusal(GEDI.load, rewritten(model, tensors)).startswith(f"{model} is damaged (")
 
 
+@pytest.mark.parametrize("column", [-1, 3, 2**62])
+def test_a_density_of_columns_that_there_are_not_is_refused(tmp_path: Path, column: int) -> None:
+    short = {"training.max_iter": 2, "density.iterations": 2, "network.hidden": (4,)}
+    x, model = np.random.default_rng(0).normal(size=(40, 3)), tmp_path / "model.safetensors"
+    GEDI(2, random_state=0, settings=short).fit(x).save(model)
+    used = {"density.coordinates.used": torch.tensor([0, 1, column])}
+    assert refusal(GEDI.load, rewritten(model, used)).startswith(f"{model} is damaged (")
+
+
 @pytest.mark.parametrize(
     "hidden", [[30_000, 30_000], [7], [], [10**12, 10**12], [1] * 100_000, ["x"], None, [0]]
 )

@@ -20,6 +20,7 @@ from gedilearn.writing import (
     csv_text,
     is_first_process,
     json_text,
+    printable,
     refuse_existing,
     replacing,
     write_json,
@@ -108,12 +109,12 @@ class Screen:
     def words(self, content: dict[str, Any], text: str) -> None:
         """A result in words: `content` as JSON if that was asked for, or else the text.
 
-        Characters that a terminal would obey are left out: names of columns may hold any.
+        Names of columns in it may hold anything.
         """
         if self.json:
             self.content(content)
         elif not self.quiet and is_first_process():
-            print("".join(c if c.isprintable() or c == "\n" else " " for c in text))
+            print(printable(text))
 
     def give(self, result: Result, out: Path | None) -> None:
         """To the file `out`, or else to stdout: JSON, a short table, or CSV in a pipe."""

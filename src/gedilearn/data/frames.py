@@ -1,11 +1,12 @@
 """Data frames of pandas, polars and pyarrow as tables; none of these libraries is imported.
 
-What is wrong is named by its column.
+What is wrong is named by its column. A column whose cells are vectors of one length, as embeddings
+are kept, becomes as many columns: e[0], e[1], ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from numbers import Integral, Real
@@ -16,6 +17,7 @@ import numpy as np
 
 from gedilearn.data import cells
 from gedilearn.data.table import Column, Table, distinct
+from gedilearn.data.tables import check_width
 
 _MOST_EXACT = 2**63
 
@@ -26,15 +28,14 @@ def as_table(X: Any) -> Table | None:
         return X
     library = type(X).__module__.partition(".")[0]
     if library == "pandas" and hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2:
-        columns = [_of_pandas(X.iloc[:, k]) for k in range(X.shape[1])]
-        return Table(distinct(list(map(str, X.columns))), tuple(columns))
+        series = [X.iloc[:, k] for k in range(X.shape[1])]
+        return _side_by_side(map(str, X.columns), series, _vectors_of_pandas, _of_pandas)
     if library == "polars" and hasattr(X, "collect") and not hasattr(X, "get_columns"):
         X = X.collect()  # a lazy frame
     if library == "polars" and hasattr(X, "get_columns"):
-        return Table(tuple(X.columns), tuple(_of_series(each) for each in X.get_columns()))
+        return _side_by_side(X.columns, X.get_columns(), _vectors_of_series, _of_series)
     if library == "pyarrow" and hasattr(X, "column_names") and hasattr(X, "to_pylist"):
-        columns = [_of_arrow(column) for column in X.columns]
-        return Table(distinct(X.column_names), tuple(columns))
+        return _side_by_side(X.column_names, X.columns, _vectors_of_arrow, _of_arrow)
     return None
 
 
@@ -44,6 +45,66 @@ def of_rows(X: Any, names: Sequence[str]) -> Table | None:
     if array.ndim != 2 or array.shape[1] != len(names):
         return None
     return Table(tuple(names), tuple(_of_objects(column.tolist()) for column in array.T))
+
+
+def _side_by_side(
+    names: Iterable[str],
+    sources: Sequence[Any],
+    vectors_of: Callable[[Any], np.ndarray | None],
+    column_of: Callable[[Any], Column],
+) -> Table:
+    """The columns of a frame; one of vectors is as many as these have numbers."""
+    found: list[tuple[str, Column]] = []
+    for name, source in zip(distinct(list(names)), sources, strict=True):
+        vectors = vectors_of(source)
+        if vectors is None:
+            found.append((name, column_of(source)))
+            continue
+        check_width(f"column {name!r}", vectors.shape[1])
+        parts = tuple(f"{name}[{k}]" for k in range(vectors.shape[1]))
+        if len(sources) == 1:
+            return Table.of_block(parts, vectors)
+        found += zip(parts, Table.of_block(parts, vectors).columns, strict=True)
+    return Table(distinct([name for name, _ in found]), tuple(column for _, column in found))
+
+
+def _vectors(cells: Sequence[Any]) -> np.ndarray | None:
+    """(n, length); None if they are not vectors of numbers, all of one length."""
+    if not all(isinstance(cell, list | tuple | np.ndarray) for cell in cells):
+        return None
+    try:
+        found = np.array(list(map(np.asarray, cells)))
+    except ValueError:  # of several lengths
+        return None
+    return found if found.ndim == 2 and found.size and found.dtype.kind in "iuf" else None
+
+
+def _vectors_of_pandas(series: Any) -> np.ndarray | None:
+    kind = str(series.dtype)
+    return _vectors(series.tolist()) if kind == "object" or "list" in kind else None
+
+
+def _vectors_of_series(series: Any) -> np.ndarray | None:
+    """Of polars."""
+    return _vectors(series.to_list()) if series.dtype.is_nested() else None
+
+
+def _vectors_of_arrow(column: Any) -> np.ndarray | None:
+    """Without a list of Python's numbers, which would take many times the memory."""
+    import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
+    import pyarrow.compute as pc  # type: ignore[import-untyped, unused-ignore]
+
+    types, kind = pa.types, column.type
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not is_list or column.null_count or not len(column):
+        return None
+    if not (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
+        return None
+    lengths, numbers = pc.min_max(pc.list_value_length(column)), pc.list_flatten(column)
+    least, most = lengths["min"].as_py(), lengths["max"].as_py()
+    if least != most or not least or numbers.null_count:
+        return None
+    return np.asarray(numbers.to_numpy()).reshape(len(column), -1)
 
 
 def _of_pandas(series: Any) -> Column:
@@ -108,8 +169,8 @@ def _of_objects(values: Sequence[Any]) -> Column:
     present = [value for value in values if value is not None]
     kinds = {_kind(value) for value in present}
     if unknown := next((kind for kind in kinds if kind not in _KNOWN), None):
-        words = [None if value is None else str(value) for value in values]
-        return Column("other", np.array(words, dtype=object), unit=unknown)
+        written = [None if value is None else str(value) for value in values]
+        return Column("other", np.array(written, dtype=object), unit=unknown)
     if kinds == {"boolean"}:
         return Column("boolean", _floats(values))
     if kinds == {"number"}:

@@ -45,6 +45,7 @@ class Decided:
 
 def decide(table: Table, options: Options, where: str) -> list[Decided]:
     """Say what each column of a table is; columns without use are left out with a reason."""
+    options = _by_parts(table, options)
     _check_names(table, options, where)
     decided: list[Decided] = []
     for name, raw in zip(table.names, table.columns, strict=True):
@@ -73,6 +74,22 @@ def is_plain(table: Table, options: Options) -> bool:
     return True
 
 
+def _by_parts(table: Table, options: Options) -> Options:
+    """The columns e[0], e[1], ... for what is asked of a column e of vectors."""
+
+    def parts(name: str) -> list[str]:
+        found = [] if name in table else [n for n in table.names if n.startswith(f"{name}[")]
+        return found or [name]
+
+    columns, kinds = options.columns, options.kinds
+    return options.model_copy(
+        update={
+            "columns": columns and tuple(part for name in columns for part in parts(name)),
+            "kinds": {part: kind for name, kind in kinds.items() for part in parts(name)},
+        }
+    )
+
+
 def _check_names(table: Table, options: Options, where: str) -> None:
     for name in (*(options.columns or ()), *options.kinds):
         if name not in table:
@@ -82,8 +99,8 @@ def _check_names(table: Table, options: Options, where: str) -> None:
 def _decide(name: str, raw: Column, asked_kind: Kind | None, asked: bool, where: str) -> Decided:
     if raw.kind == "other":
         raise InputError(
-            f"{where} holds {raw.unit} objects: neither numbers, text nor dates; leave it out "
-            f"(--drop, or 'table.kinds': {{{name!r}: 'drop'}})"
+            f"{where} holds {raw.unit} objects: neither numbers, text, dates nor vectors of one "
+            f"length; leave it out (--drop, or 'table.kinds': {{{name!r}: 'drop'}})"
         )
     if asked_kind is not None:
         column, kind = raw.as_kind(RAW[asked_kind], where), asked_kind

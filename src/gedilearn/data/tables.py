@@ -65,7 +65,7 @@ def rows(path: Path, dialect: Dialect, head: Head) -> Iterator[tuple[int, list[s
         yield line, cells
 
 
-def check_width(path: Path, n_columns: int) -> None:
+def check_width(path: Path | str, n_columns: int) -> None:
     """Refuse a table that is too wide, before it is read."""
     check_size(n_columns * _COLUMN, f"{path}: {n_columns} columns")
 

@@ -18,6 +18,7 @@ from gedilearn.files import RESTORE, TensorFile, damaged, read_json, read_json_l
 from gedilearn.training.config import Config, read_config
 from gedilearn.training.model_file import Summary
 from gedilearn.training.run_directory import RunDirectory
+from gedilearn.writing import printable
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
@@ -174,7 +175,7 @@ def number(value: Any) -> float:
 
 def one_line(text: Any, width: int = 90) -> str:
     """Printable text on one line: names of files may hold anything."""
-    shown = "".join(c if c.isprintable() else " " for c in str(text))
+    shown = printable(str(text)).replace("\n", " ")
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 

@@ -29,6 +29,7 @@ FORMAT = 1
 KEY = "gedi-learn"
 MODEL = "model."  # prefix of the network's tensors
 DENSITY = "density."  # prefix of those of a density on a base
+USED = f"{DENSITY}coordinates.used"  # the columns or pixels that it is of
 
 
 class Summary(BaseModel):
@@ -113,9 +114,10 @@ def read_tensors(
                     f"{file.path}: {name} is not finite: training diverged, or the file is "
                     "damaged; fit anew"
                 )
-        labels = tensors["labels"]
-        if not ((labels >= 0) & (labels < settings.n_clusters)).all():
-            raise ValueError("labels of other clusters")
+        counted = {"labels": settings.n_clusters, USED: tensors["box.low"].numel()}
+        for name, most in counted.items():
+            if name in tensors and not ((tensors[name] >= 0) & (tensors[name] < most)).all():
+                raise ValueError(f"{name} is not from 0 to {most - 1}")
         if (tensors["box.low"] > tensors["box.high"]).any():
             raise ValueError("box.low above box.high")
     return tensors
