@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from scipy.stats import multivariate_normal
+from sklearn.datasets import load_digits
 from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
 
-from gedilearn.density.base import clusters_mixture, gaussian_mixture, kernels, mixing_weights
+from gedilearn.density.base import (
+    Rules,
+    clusters_mixture,
+    gaussian_mixture,
+    kernels,
+    mixing_weights,
+)
 from gedilearn.density.gaussians import Framed, Gaussians
 
 RNG = np.random.default_rng(0)
@@ -58,6 +67,17 @@ def test_clusters_that_are_long_and_thin_each_get_one_component() -> None:
     x = np.concatenate([RNG.normal(size=(200, 2)) @ stretch + [0, k] for k in range(3)])
     found = clusters_mixture(x, np.repeat(np.arange(3), 200), 0)
     assert np.allclose(np.sort(found.full_means[:, 1].numpy()), [0, 1, 2], atol=0.1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_clusters_may_have_fewer_rows_than_columns(seed: int) -> None:
+    """Their covariances are hardly invertible, and scikit-learn wants a symmetric inverse."""
+    x = load_digits().data[:500]
+    x = StandardScaler().fit_transform(x[:, x.std(0) > 0])
+    labels = (np.random.default_rng(seed).random(500) < 0.98).astype(int)
+    assert 1 < (labels == 0).sum() < x.shape[1] / 2
+    found = clusters_mixture(x, labels, 0, Rules(rounds=2))
+    assert found.log_density(torch.from_numpy(x)).isfinite().all()
 
 
 def test_a_frame_leaves_the_standard_normal_density_to_other_directions() -> None:

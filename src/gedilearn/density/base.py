@@ -76,8 +76,7 @@ def clusters_mixture(
 ) -> Gaussians:
     """A Gaussian for each cluster to begin with, however long and thin: (n, d), (n,)."""
     parts = [x[labels == k] for k in np.unique(labels)]
-    narrow = rules.floor * np.eye(x.shape[1])
-    spreads = [np.atleast_2d(np.cov(part.T, bias=True)) + narrow for part in parts]
+    spreads = [np.atleast_2d(np.cov(part.T, bias=True)) for part in parts]
     shares = np.array([len(part) for part in parts]) / len(x)
     return gaussian_mixture(
         x,
@@ -86,8 +85,15 @@ def clusters_mixture(
         rules,
         weights_init=shares,
         means_init=np.array([part.mean(0) for part in parts]),
-        precisions_init=np.linalg.inv(spreads),
+        precisions_init=np.array([_inverse(spread, rules.floor) for spread in spreads]),
     )
+
+
+def _inverse(spread: np.ndarray, floor: float) -> np.ndarray:
+    """(spread + floor I)^-1, symmetric even where a cluster has fewer rows than columns."""
+    values, directions = np.linalg.eigh(spread)
+    half = directions / np.sqrt(values.clip(0) + floor)
+    return np.asarray(half @ half.T)
 
 
 def kernels(x: np.ndarray, *widths: float) -> list[Gaussians]:
