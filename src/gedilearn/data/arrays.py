@@ -151,9 +151,10 @@ def check_enough(data: np.ndarray, n_clusters: int) -> None:
         distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
         if distinct >= n_clusters:
             return
+    points = "distinct point" if distinct == 1 else "distinct points"
     raise InputError(
-        f"n_clusters={n_clusters}, but {shape} has only {distinct} distinct points: "
-        "give more varied data or ask for fewer clusters"
+        f"n_clusters={n_clusters}, but {shape} has only {distinct} {points}: give more varied data "
+        "or ask for fewer clusters"
     )
 
 
