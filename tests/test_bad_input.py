@@ -191,7 +191,7 @@ def test_constant_data_and_too_few_distinct_points_are_refused():
     for n_distinct in (1, 2):
         x = np.repeat(POINTS[:n_distinct], 30, axis=0)
         np.save("x.npy", x)
-        words = f"only {n_distinct} distinct points"
+        words = f"only {n_distinct} distinct point"
         assert words in fit_refusal("x.npy", clusters=3)
         with pytest.raises(ValueError, match=words):
             GEDI(3).fit(x)

@@ -461,7 +461,7 @@ def test_a_damaged_or_foreign_model_file_is_one_clear_line(tmp_path: Path, fitte
 @pytest.mark.parametrize(
     ("X", "arguments", "words"),
     [
-        (np.zeros((20, 2)), {}, "only 1 distinct points"),
+        (np.zeros((20, 2)), {}, "only 1 distinct point:"),
         (np.random.rand(3, 2), {"n_clusters": 5}, "n_clusters=5 for 3 points"),
         (np.random.rand(20, 2), {"n_clusters": 0}, "n_clusters=0"),
         (np.random.rand(20, 2), {"w_inv": "much"}, "w_inv='much'"),
