@@ -17,7 +17,7 @@ from gedilearn.data.arrays import Scaling, as_numbers, check_same_shape, of_tens
 from gedilearn.data.columns import Columns
 from gedilearn.data.frames import as_table, of_rows
 from gedilearn.data.scratch import is_mapped
-from gedilearn.data.table import Meaning, Table
+from gedilearn.data.table import Meaning, Table, check_no_infinity
 from gedilearn.errors import InputError
 from gedilearn.sampling.langevin import Box
 from gedilearn.training.environment import check_memory
@@ -122,13 +122,13 @@ class Inputs(Arguments):
 
     def _plain(self, table: Table, reset: bool) -> np.ndarray:
         """Numbers alone; their names are kept, and in new data looked for."""
-        names = getattr(self, "feature_names_in_", None)
+        names, source = getattr(self, "feature_names_in_", None), table.source or "X"
         if not reset and names is not None and table.named:
-            table = table.select(names.tolist(), table.source or "X")
+            table = table.select(names.tolist(), source)
         for name, column in zip(table.names, table.columns, strict=True):
             gaps = int(column.missing.sum())
             if column.kind not in ("number", "boolean") or gaps:
-                where = f"{table.source or 'X'}: column {name!r}"
+                where = f"{source}: column {name!r}"
                 typed = column.as_kind("number", where)
                 rows = np.flatnonzero(typed.missing).tolist()
                 if rows:
@@ -137,16 +137,18 @@ class Inputs(Arguments):
                         f"{rows[0]} (counted from 0), but those of the fit had none; fill them in"
                     )
         if table.block is None:
-            numbers = tuple(column.as_kind("number", "X") for column in table.columns)
+            numbers = tuple(column.as_kind("number", source) for column in table.columns)
+            for name, column in zip(table.names, numbers, strict=True):
+                check_no_infinity(column, f"{source}: column {name!r}")
             table = replace(table, columns=numbers)
         with warnings.catch_warnings():  # that an array has no names
             warnings.simplefilter("ignore", UserWarning)
-            array = self._checked(table.matrix(), reset)
+            array = self._checked(table.matrix(), reset, source)
         if reset and table.named:
             self.feature_names_in_ = np.array(table.names, dtype=object)
         return array
 
-    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+    def _checked(self, X: Any, reset: bool, source: str = "X") -> np.ndarray:
         """By scikit-learn's rules."""
         try:
             array = validate_data(
@@ -160,4 +162,4 @@ class Inputs(Arguments):
             )
         except ValueError as error:
             raise InputError(" ".join(str(error).split())) from None
-        return as_numbers(array, "X")
+        return as_numbers(array, source)

@@ -386,3 +386,9 @@ def test_cells_that_are_lists_are_labels_and_kept_as_they_are_written(here):
     gedi("fit", "x.parquet", "-k", 2, "--drop", "a", "--keep-columns", "--out", "r", *SHORT)
     written = [row["a"] for row in rows_of(Path("r/labels.csv").read_text())]
     assert written[:3] == ["[1, 2]", "", "[3]"]
+
+
+def test_infinite_numbers_are_named_with_their_file_and_column(here):
+    Path("x.csv").write_text("a,b\n1,2\n3,inf\n4,5\n7,8\n")
+    refusal = gedi("fit", "x.csv", "-k", 2, code=2).stderr
+    assert "x.csv: column 'b': infinite in row 1" in refusal
