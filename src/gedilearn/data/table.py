@@ -209,11 +209,15 @@ class Table:
         """Rows and columns."""
         return len(self), len(self.names)
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self.names)}
+
     def __getitem__(self, name: str) -> Column:
-        return self.columns[self.names.index(name)]
+        return self.columns[self._places[name]]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names
+        return name in self._places
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """The cells as objects, (n, columns)."""
