@@ -124,3 +124,9 @@ def test_values_are_refused_before_the_data_is_known_if_no_data_could_have_them(
         checked({"training": {"tol": -1}})
     with pytest.raises(InputError, match=r"sampler.buffer=1000 is smaller"):
         checked({"optimizer": {"batch_size": 5000}, "sampler": {"chains": 5000}})
+
+
+def test_the_density_of_many_columns_is_learnt_for_less_long() -> None:
+    found = [resolve({}, (100, d)).density.iterations for d in (2, 1_000, 2_000, 10**6)]
+    assert found == [800, 800, 400, 40]
+    assert resolve({"density": {"iterations": 7}}, (100, 2_000)).density.iterations == 7

@@ -174,6 +174,19 @@ def image_defaults(shape: tuple[int, ...]) -> dict[str, Any]:
     return defaults | {"training.max_iter": length, "density.iterations": later}
 
 
+# An iteration of the density takes as long as there are columns: beyond so many there are as many
+# times fewer, but at least some.
+WIDE, LEAST_LATER = 1_000, 40
+
+
+def vector_defaults(shape: tuple[int, ...]) -> dict[str, Any]:
+    """What is different for vectors (n, columns), by dotted name."""
+    if shape[-1] <= WIDE:
+        return {}
+    later = Settings().density.iterations * WIDE // shape[-1]
+    return {"density.iterations": max(later, LEAST_LATER)}
+
+
 def check_prior(prior: tuple[float, ...], n_clusters: int) -> None:
     """Refuse what is not a distribution over the clusters."""
     if len(prior) != n_clusters:
@@ -193,8 +206,8 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
 
     What the nested `values` leave out has its default, for vectors or for images.
     """
-    if is_images(shape):
-        values = _with_defaults(image_defaults(shape), values)
+    defaults = image_defaults(shape) if is_images(shape) else vector_defaults(shape)
+    values = _with_defaults(defaults, values)
     try:
         settings = _validated(values)
         if settings.training.resolved(settings, shape).start == "chosen":

@@ -13,6 +13,7 @@ import torch
 from scipy.stats import multivariate_normal
 
 from gedilearn import GEDI
+from gedilearn.density.density import Density, Sizes
 from gedilearn.density.findings import Findings
 from gedilearn.density.fit import fit_density
 from gedilearn.errors import InputError
@@ -263,3 +264,11 @@ def test_a_network_with_a_say_draws_what_its_density_says_and_not_by_short_runs(
     expected = float(base[:, :4].std(0).mean())
     assert 0.7 < spread(1.0) / expected < 1.4 and 0.7 < spread(0.5) / expected < 1.4
     assert not 0.7 < spread(0.0) / expected < 1.4
+
+
+def test_a_normaliser_in_many_columns_is_measured_with_fewer_points() -> None:
+    def population(d: int) -> int:
+        with torch.device("meta"):  # without its numbers
+            return Density(Sizes((d,), d, 0, 0, 1, 0, 0, 0, 0, 0, 1)).effort.population
+
+    assert [population(d) for d in (2, 1_000, 4_000, 100_000)] == [1_000, 1_000, 250, 50]

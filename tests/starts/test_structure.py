@@ -180,3 +180,25 @@ def test_categories_keep_their_rows_in_the_references(monkeypatch: pytest.Monkey
     for reference in seen[1:]:
         assert {tuple(row) for row in reference[:, :3]} <= rows
         assert not {tuple(row) for row in reference} & {tuple(row) for row in seen[0]}
+
+
+def test_many_columns_beside_a_category_are_looked_at_by_their_leading_directions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The category keeps its columns, and the references whole rows of it."""
+    rng, seen = np.random.default_rng(0), []
+    told = np.eye(3)[rng.integers(0, 3, 150)]
+    x = np.column_stack([rng.normal(size=(150, 200)), told, rng.normal(size=(150, 100))])
+    speeds = structure.log_speeds
+
+    def look(points: NDArray[np.float64], modes: int) -> list[float]:
+        seen.append(points)
+        return speeds(points, modes)
+
+    monkeypatch.setattr(structure, "log_speeds", look)
+    structure.test_structure(x, 3)
+    assert {points.shape for points in seen} == {(150, structure.MOST_COLUMNS + 3)}
+    category = distance_points(x)[:, 200:203]
+    np.testing.assert_array_equal(seen[0][:, -3:], category)
+    rows = {tuple(row) for row in category}
+    assert all({tuple(row) for row in points[:, -3:]} <= rows for points in seen[1:])

@@ -29,6 +29,7 @@ class Effort(NamedTuple):
 
 
 VECTORS = Effort(4_096, 1_000, 8, 4, 0)
+MOST_VALUES, LEAST_POPULATION = 1_000_000, 50  # of a population in many columns
 IMAGES = Effort(512, 200, 2, 1, 10)  # what noise there is between pixels is seen at once
 MOVES = 20  # of an annealed sample, at its end
 
@@ -92,7 +93,8 @@ class Density(nn.Module):
         super().__init__()
         d, images = sizes.used, len(sizes.point) > 1
         self.is_of_images = images
-        self.effort = IMAGES if images else VECTORS
+        population = max(LEAST_POPULATION, min(VECTORS.population, MOST_VALUES // max(d, 1)))
+        self.effort = IMAGES if images else VECTORS._replace(population=population)
         self.coordinates = Coordinates(sizes.point, d, sizes.directions)
         self.base: Gaussians | Framed
         if sizes.frame:

@@ -13,6 +13,7 @@ as structure; gaps and several peaks in a column do.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -68,7 +69,7 @@ def test_structure(
     """Hold points x (n, d), standardised, against structureless references.
 
     Columns of a category belong together: the references have whole rows of them as in the data,
-    independent of all else. Of many columns, their leading principal directions are looked at.
+    independent of all else. Of many others, their leading principal directions are looked at.
     """
     from scipy.stats import t as student
 
@@ -78,8 +79,12 @@ def test_structure(
         x = x[np.sort(rng.choice(len(x), most, replace=False))]
     joint = [block for block in one_hot_blocks(x) if len(block) > 1]
     x = distance_points(x, random_state)
-    if x.shape[1] > MOST_COLUMNS and not joint:
-        x = _leading(x)
+    others = np.setdiff1d(np.arange(x.shape[1]), np.concatenate([*joint, np.zeros(0, int)]))
+    if len(others) > MOST_COLUMNS:
+        leading = _leading(x[:, others])
+        ends = leading.shape[1] + np.cumsum([0, *map(len, joint)])
+        x = np.column_stack([leading, *(x[:, block] for block in joint)])
+        joint = [np.arange(*pair) for pair in itertools.pairwise(ends)]
     mode = min(n_clusters, max(len(x) - 2, 1))
     own, following = log_speeds(x, mode + 1)[-2:]
     t, slower = math.inf, math.inf
