@@ -64,14 +64,17 @@ def test_what_a_killed_fit_left_in_the_middle_of_a_write_goes_with_the_next(tmp_
         assert all(file.exists() for file in kept)
 
 
+@pytest.mark.parametrize("error", [InputError, TypeError])  # the latter by a user's own views
 @pytest.mark.parametrize("there", [True, False])
-def test_what_is_refused_leaves_nothing(there: bool, tmp_path: Path) -> None:
+def test_what_is_refused_leaves_nothing(
+    there: bool, error: type[Exception], tmp_path: Path
+) -> None:
     folder = tmp_path / "a" / "run"
     if there:
         folder.mkdir(parents=True)
-    with pytest.raises(InputError, match="no such device"), RunDirectory.create(folder, {}) as run:
+    with pytest.raises(error, match="no such device"), RunDirectory.create(folder, {}) as run:
         run.add_event("begun", "")
-        raise InputError("no such device")
+        raise error("no such device")
     assert list(tmp_path.rglob("*")) == ([folder.parent, folder] if there else [])
 
 

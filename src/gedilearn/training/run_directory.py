@@ -95,7 +95,7 @@ class RunDirectory:
             write_text(run.config, yaml.safe_dump(head | config, sort_keys=False))
             try:
                 yield run
-            except InputError:
+            except (ValueError, TypeError):  # also of views or an encoder of the user's own
                 if not run.checkpoints.exists():
                     for file in (run.config, run.metrics, run.events, run.lock):
                         file.unlink(missing_ok=True)
