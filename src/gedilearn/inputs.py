@@ -56,8 +56,8 @@ class Inputs(Arguments):
         columns = getattr(self, "columns_", None)
         if columns is not None:
             return self._encoded(X, table, columns, reset)
-        is_other = table is not X and getattr(X, "shape", None) == (table and table.shape)
-        if table is not None and not is_other:  # columns of vectors are several
+        # Columns of vectors are several, and lazy frames have no shape.
+        if table is not None and (table is X or getattr(X, "shape", None) != table.shape):
             return self._plain(table, reset)
         return self._checked(X, reset)
 

@@ -183,7 +183,7 @@ def vector_defaults(shape: tuple[int, ...]) -> dict[str, Any]:
     """What is different for vectors (n, columns), by dotted name."""
     if shape[-1] <= WIDE:
         return {}
-    later = Settings().density.iterations * WIDE // shape[-1]
+    later = Density().iterations * WIDE // shape[-1]
     return {"density.iterations": max(later, LEAST_LATER)}
 
 

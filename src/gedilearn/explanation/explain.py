@@ -133,15 +133,13 @@ class _Told:
 
     def unusual(self, among: np.ndarray, most: int, shown: Sequence[str]) -> tuple[Row, ...]:
         """The rows of lowest log p(x); of equal ones, the first."""
-        if self.log_density is None:
-            return ()
-        return self.rows(among[np.argsort(self.log_density[among], kind="stable")[:most]], shown)
+        return () if self.log_density is None else self._first(among, self.log_density, shown, most)
 
     def _first(
-        self, inside: np.ndarray, order: np.ndarray, shown: Sequence[str]
+        self, inside: np.ndarray, order: np.ndarray, shown: Sequence[str], most: int = MOST_ROWS
     ) -> tuple[Row, ...]:
-        """The rows of a cluster with the lowest values; of equal ones, the first."""
-        return self.rows(inside[np.argsort(order[inside], kind="stable")[:MOST_ROWS]], shown)
+        """The rows among `inside` with the lowest values; of equal ones, the first."""
+        return self.rows(inside[np.argsort(order[inside], kind="stable")[:most]], shown)
 
     def rows(self, index: np.ndarray, shown: Sequence[str]) -> tuple[Row, ...]:
         return tuple(self._row(int(i), shown) for i in index)
