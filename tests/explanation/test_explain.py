@@ -79,6 +79,7 @@ def test_without_a_density_no_row_is_unusual(tmp_path: Path) -> None:
     assert Explanation.from_json(json.loads(json.dumps(plain(found.to_json())))) == found
     page = write_report(tmp_path / "run").read_text()
     assert "samples are of a network that was not asked for them" in page
+    assert "for the eye to judge" not in page
     assert "log p(x)</th>" not in page and "How usual" not in page
 
 
