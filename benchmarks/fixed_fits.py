@@ -74,13 +74,13 @@ def interrupted_views(calls: int) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def resumed() -> GEDI:
-    """A run stopped in its density stage, then continued from its last checkpoint."""
+    """A run stopped while clusters are sought, then continued from its last checkpoint."""
     values = SHORT | {"n_clusters": 2, "training.max_iter": 120, "training.n_init": 2}
     values |= {"training.checkpoint_every": 0, "training.check_every": 10, "training.tol": 0.0}
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         try:
-            fitted(MOONS, values, views=interrupted_views(165), run_dir=run)
+            fitted(MOONS, values, views=interrupted_views(60), run_dir=run)
         except KeyboardInterrupt:
             return GEDI.resume(run, MOONS, views=interrupted_views(-1))
     raise AssertionError("the fit was not interrupted")

@@ -18,7 +18,7 @@ from gedilearn.errors import InputError
 from gedilearn.experiments.kept import runs_in
 from gedilearn.experiments.table import Page
 from gedilearn.registry import EXPERIMENTS
-from gedilearn.writing import write_text
+from gedilearn.io import write_text
 
 RESULTS = Path(__file__).parent / "results"
 

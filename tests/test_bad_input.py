@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from gedilearn import GEDI, progress
 from gedilearn.cli import app
 from gedilearn.data.load import load
-from gedilearn.training import checkpoint
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training import run as checkpoint
+from gedilearn.training.run import RunDirectory
 
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),

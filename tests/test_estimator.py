@@ -22,8 +22,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from gedilearn import GEDI
-from gedilearn.arguments import NAMED
 from gedilearn.errors import InputError
+from gedilearn.estimator import NAMED
 from gedilearn.settings import IMAGES, Settings, flat, known_paths, resolve
 from helpers import gedi
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from safetensors.torch import load_file, save_file
 
 from gedilearn.errors import InputError
-from gedilearn.files import (
+from gedilearn.io import (
     TensorFile,
     check_file,
     check_size,

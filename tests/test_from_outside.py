@@ -19,12 +19,12 @@ from torch import Generator, Tensor
 from gedilearn import GEDI, sections
 from gedilearn.data.views import CallableViews, Views
 from gedilearn.errors import InputError
+from gedilearn.fields import Section
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.models.energy import EnergyModel
 from gedilearn.registry import METHODS, OPTIONS, SAMPLERS, VIEWS, Registry
 from gedilearn.sampling.langevin import Box, LogDensity
-from gedilearn.sections import Section
 from gedilearn.settings import known_paths
 from helpers import gedi
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from gedilearn.errors import InputError
+from gedilearn.fields import value_at
 from gedilearn.presets import PRESETS, preset
-from gedilearn.sections import at
 from gedilearn.settings import (
     IMAGES,
     assign,
@@ -18,12 +18,12 @@ from gedilearn.settings import (
 
 
 def test_a_number_is_a_constant_schedule() -> None:
-    assert [at(3.0, p) for p in (0, 0.5, 1)] == [3, 3, 3]
+    assert [value_at(3.0, p) for p in (0, 0.5, 1)] == [3, 3, 3]
 
 
 def test_a_schedule_is_linear_between_its_points_and_flat_outside() -> None:
     points = ((0.2, 1.0), (0.6, 3.0))
-    assert [at(points, p) for p in (0, 0.2, 0.4, 0.6, 1)] == pytest.approx([1, 1, 2, 3, 3])
+    assert [value_at(points, p) for p in (0, 0.2, 0.4, 0.6, 1)] == pytest.approx([1, 1, 2, 3, 3])
 
 
 @pytest.mark.parametrize("name", PRESETS)

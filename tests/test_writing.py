@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gedilearn.errors import InputError
-from gedilearn.writing import is_leftover, json_text, replacing, write_tensors, write_text
+from gedilearn.io import is_leftover, json_text, replacing, write_tensors, write_text
 
 
 def fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:

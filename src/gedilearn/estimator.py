@@ -2,42 +2,79 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
 
-from gedilearn.arguments import seed_of
-from gedilearn.data.arrays import Scaling, check_enough
+from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape, of_tensor
 from gedilearn.data.columns import Columns
 from gedilearn.data.dataset import fingerprint
-from gedilearn.data.scratch import in_units
+from gedilearn.data.frames import as_table, of_rows
+from gedilearn.data.scratch import in_units, is_mapped
+from gedilearn.data.table import Meaning, Table, check_no_infinity
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
-from gedilearn.files import RESTORE, reading
-from gedilearn.inputs import Inputs
+from gedilearn.fields import Schedule
+from gedilearn.io import RESTORE, is_first_process, reading
+from gedilearn.presets import preset as preset_values
 from gedilearn.progress import Progress, shown
-from gedilearn.settings import Settings
-from gedilearn.training.config import read_config, settings_of
-from gedilearn.training.environment import check_machine
+from gedilearn.sampling.langevin import Box
+from gedilearn.settings import Settings, assign, flat, resolve
+from gedilearn.settings import Table as TableOptions
+from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
-from gedilearn.training.model_file import open_model, read_tensors, save_model, settings_in
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.result import Result, Score
-from gedilearn.training.run_directory import RunDirectory
-from gedilearn.training.saved import check_checkpoint
-from gedilearn.writing import is_first_process
+from gedilearn.training.run import (
+    RunDirectory,
+    open_model,
+    read_config,
+    read_tensors,
+    save_model,
+    settings_in,
+    settings_of,
+)
+from gedilearn.training.state import check_checkpoint
 
+# Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
+NAMED = {
+    "n_clusters": "n_clusters",
+    "prior": "prior",
+    "method": "method",
+    "w_gen": "weights.gen",
+    "w_inv": "weights.inv",
+    "w_prior": "weights.prior",
+    "views": "views.kind",
+    "encoder": "network.encoder",
+    "max_iter": "training.max_iter",
+    "n_init": "training.n_init",
+    "device": "device.accelerator",
+}
+NESTED = "settings__"  # scikit-learn's prefix for what is inside of `settings`
 Self = TypeVar("Self", bound="GEDI")
 
 
-class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inputs):  # type: ignore[misc]
+class LeftOut(UserWarning):
+    """Says which columns of a data frame were left out, and why."""
+
+
+class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Clusters unlabelled data with a neural network, and says whether to trust the result.
 
     One ordinary network is trained with the sum of three terms: GEN (the classifier read as an
@@ -149,6 +186,49 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
     >>> model.predict(X[:3]).shape
     (3,)
     """
+
+    columns_: Columns | None
+    feature_names_in_: np.ndarray
+    point_shape_: tuple[int, ...]
+    scaling_: Scaling
+    box_: Box
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        *,
+        prior: tuple[float, ...] | str | None = None,
+        method: str | None = None,
+        preset: str | None = None,
+        w_gen: Schedule | None = None,
+        w_inv: Schedule | None = None,
+        w_prior: Schedule | None = None,
+        views: str | Callable[..., Tensor] | None = None,
+        encoder: str | nn.Module | None = None,
+        max_iter: int | None = None,
+        n_init: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str | None = None,
+        run_dir: str | Path | None = None,
+        verbose: bool = False,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.prior = prior
+        self.method = method
+        self.preset = preset
+        self.w_gen = w_gen
+        self.w_inv = w_inv
+        self.w_prior = w_prior
+        self.views = views
+        self.encoder = encoder
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.random_state = random_state
+        self.device = device
+        self.run_dir = run_dir
+        self.verbose = verbose
+        self.settings = settings
 
     # --- fitting -----------------------------------------------------------------------------
 
@@ -393,8 +473,226 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Inpu
             model.feature_names_in_ = np.array(names, dtype=object)
         return model
 
-    # --- helpers -----------------------------------------------------------------------------
+    # --- settings --------------------------------------------------------------------------------
+
+    @classmethod
+    def from_settings(cls: type[Self], settings: Settings, **others: Any) -> Self:
+        """An estimator with these settings; `others` are further constructor arguments."""
+        values = flat(settings.model_dump())
+        named = {name: values.pop(path) for name, path in NAMED.items()}
+        return cls(**(named | {"settings": values} | others))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments; with `deep`, also what is in `settings`, as settings__section.name."""
+        params: dict[str, Any] = super().get_params(deep)
+        inside = self.settings if deep and isinstance(self.settings, Mapping) else {}
+        return params | {f"{NESTED}{path}": value for path, value in inside.items()}
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Change arguments; settings__section.name changes one of the settings."""
+        inside = {name: params.pop(name) for name in list(params) if name.startswith(NESTED)}
+        super().set_params(**params)
+        if inside:
+            changed = {name.removeprefix(NESTED): value for name, value in inside.items()}
+            self.settings = dict(self.settings or {}) | changed
+        return self
+
+    def resolve(self, shape: tuple[int, ...]) -> Settings:
+        """All settings for data of this shape: the preset, changed by `settings` and arguments."""
+        values, given = self._values()
+        if self.random_state is not None or "training.seed" not in given:
+            assign(values, "training.seed", seed_of(self.random_state))
+        return self._resolved(values, shape)
+
+    def table_options(self, shape: tuple[int, ...]) -> TableOptions:
+        """How the columns of a table are to be read; draws no seed."""
+        return self._resolved(self._values()[0], shape).table
+
+    def _values(self) -> tuple[dict[str, Any], set[str]]:
+        """Nested values without a seed, and the dotted names of those that were given."""
+        settings = self.settings or {}
+        if not isinstance(settings, Mapping):
+            raise InputError(f"settings={settings!r}: give a mapping of dotted names to values")
+        given = dict(settings) | {path: getattr(self, name) for path, name in self._named().items()}
+        values = preset_values(self.preset, given.get("method")) if self.preset else {}
+        for path, value in given.items():
+            assign(values, path, value)
+        return values, set(given)
+
+    def _named(self) -> dict[str, str]:
+        """The arguments that are given and stand for settings, by the names of these."""
+        return {
+            path: name
+            for name, path in NAMED.items()
+            if getattr(self, name) is not None and not _is_object(name, getattr(self, name))
+        }
+
+    def _resolved(self, values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
+        try:
+            return resolve(values, shape)
+        except InputError as error:
+            message = str(error)
+            for (
+                path,
+                name,
+            ) in self._named().items():  # in the caller's words: w_gen, not weights.gen
+                message = message.replace(f"{path}=", f"{name}=")
+            raise InputError(message) from None
+
+    def objects(self) -> list[str]:
+        """The arguments that no file can hold."""
+        return [name for name in NAMED if _is_object(name, getattr(self, name))]
+
+    def encoder_object(self) -> nn.Module | None:
+        """The user's own, if there is one."""
+        return None if isinstance(self.encoder, str) else self.encoder
+
+    def view_function(self) -> Callable[..., Tensor] | None:
+        """The user's own, if there is one."""
+        return self.views if callable(self.views) else None
+
+    # --- data ------------------------------------------------------------------------------------
+
+    def validate(self, X: Any, reset: bool = False) -> np.ndarray:
+        """X as an array of numbers, or one line that says what is wrong with it.
+
+        Its columns must be those seen in `fit`, unless `reset`. The columns of a table or a data
+        frame that are not all numbers are encoded, see `data.columns`.
+        """
+        if isinstance(X, Tensor):
+            X = of_tensor(X, "X")
+        if type(X) is dict:  # some sparse matrices are dicts too
+            raise InputError("X is a dict: make a data frame of it, as pandas.DataFrame(X)")
+        table = as_table(X)
+        if reset:
+            self.columns_ = None
+            if table is not None and len(table):
+                self.columns_ = Columns.of(table, self.table_options(table.shape))
+        columns = getattr(self, "columns_", None)
+        if columns is not None:
+            return self._encoded(X, table, columns, reset)
+        # Columns of vectors are several, and lazy frames have no shape.
+        if table is not None and (table is X or getattr(X, "shape", None) != table.shape):
+            return self._plain(table, reset)
+        return self._checked(X, reset)
+
+    def on_points(self: Self) -> Self:
+        """The same model for rows of a table that are encoded already."""
+        columns = getattr(self, "columns_", None)
+        if columns is None:
+            return self
+        model = copy.copy(self)
+        model.columns_ = None
+        model.n_features_in_ = columns.width
+        model.feature_names_in_ = np.array(columns.names, dtype=object)
+        return model
+
+    def scaling(self, data: np.ndarray, kind: str) -> Scaling:
+        """Between the units of validated data and those of the network."""
+        if not is_mapped(data):
+            check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
+        columns = getattr(self, "columns_", None)
+        return Scaling.of(data, kind) if columns is None else columns.scaling(data, kind)
+
+    def feature_names(self) -> list[str] | None:
+        """Those of the columns seen in `fit`, if they had any."""
+        return self.feature_names_in_.tolist() if hasattr(self, "feature_names_in_") else None
+
+    def encoded_names(self) -> list[str] | None:
+        """Those of the columns that the network sees: of a category, one for each level."""
+        columns = getattr(self, "columns_", None)
+        return self.feature_names() if columns is None else columns.names
+
+    def meanings(self) -> dict[int, Meaning]:
+        """Which of the columns that the network sees are shares, dates or times of day."""
+        columns = getattr(self, "columns_", None)
+        return {} if columns is None else columns.meanings
+
+    def prepare(self, X: Any) -> Tensor:
+        """New data in the network's units, checked."""
+        check_is_fitted(self)
+        array = self.validate(X)
+        check_same_shape(array, self.point_shape_, "X")
+        return torch.from_numpy(self.scaling_.apply(array)).to(self.box_.low.dtype)
+
+    def _encoded(self, X: Any, table: Table | None, columns: Columns, reset: bool) -> np.ndarray:
+        if reset:
+            self.n_features_in_ = len(columns.all)
+            self.feature_names_in_ = np.array(columns.inputs, dtype=object)
+            left_out = columns.lines()[-1]
+            if left_out.startswith("left out") and not isinstance(X, Table):
+                warnings.warn(f"X: {left_out}", LeftOut, stacklevel=4)
+        elif table is None:  # rows without names have the columns of the fit
+            table = of_rows(X, columns.inputs)
+        if table is None:
+            raise InputError(
+                f"X has no names of columns, and not the {len(columns.all)} columns of the fit: "
+                "give a data frame"
+            )
+        if len(table) < (2 if reset else 1):
+            raise InputError(
+                f"Found array with {len(table)} sample(s), too few (shape={table.shape})"
+            )
+        return as_numbers(columns.transform(table), "X")
+
+    def _plain(self, table: Table, reset: bool) -> np.ndarray:
+        """Numbers alone; their names are kept, and in new data looked for."""
+        names, source = getattr(self, "feature_names_in_", None), table.source or "X"
+        if not reset and names is not None and table.named:
+            table = table.select(names.tolist(), source)
+        for name, column in zip(table.names, table.columns, strict=True):
+            gaps = int(column.missing.sum())
+            if column.kind not in ("number", "boolean") or gaps:
+                where = f"{source}: column {name!r}"
+                typed = column.as_kind("number", where)
+                rows = np.flatnonzero(typed.missing).tolist()
+                if rows:
+                    raise InputError(
+                        f"{where} has {len(rows)} missing cells, the first in row "
+                        f"{rows[0]} (counted from 0), but those of the fit had none; fill them in"
+                    )
+        if table.block is None:
+            numbers = tuple(column.as_kind("number", source) for column in table.columns)
+            for name, column in zip(table.names, numbers, strict=True):
+                check_no_infinity(column, f"{source}: column {name!r}")
+            table = replace(table, columns=numbers)
+        with warnings.catch_warnings():  # that an array has no names
+            warnings.simplefilter("ignore", UserWarning)
+            array = self._checked(table.matrix(), reset, source)
+        if reset and table.named:
+            self.feature_names_in_ = np.array(table.names, dtype=object)
+        return array
+
+    def _checked(self, X: Any, reset: bool, source: str = "X") -> np.ndarray:
+        """By scikit-learn's rules."""
+        try:
+            array = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype="numeric",
+                allow_nd=True,
+                ensure_all_finite=False,
+                ensure_min_samples=2 if reset else 1,
+            )
+        except ValueError as error:
+            raise InputError(" ".join(str(error).split())) from None
+        return as_numbers(array, source)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a fit has come to its end: one that was refused has left its traces too."""
         return hasattr(self, "result_")
+
+
+def seed_of(random_state: Any) -> int:
+    """An integer seed; an integer stands for itself."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _is_object(name: str, value: Any) -> bool:
+    """Whether an argument is an encoder or views of the user's own, which no file can hold."""
+    if name == "encoder":
+        return value is not None and not isinstance(value, str)
+    return name == "views" and callable(value)

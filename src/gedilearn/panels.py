@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from gedilearn.data.arrays import Scaling
-from gedilearn.writing import printable, replacing
+from gedilearn.io import printable, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

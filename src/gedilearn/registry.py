@@ -70,7 +70,7 @@ METHODS = Registry(
     deepcluster="gedilearn.methods.deepcluster:DeepCluster",
     ebclr="gedilearn.methods.ebclr:EBCLR",
 )
-# The settings that a method has of its own: subclasses of `sections.Section`, under its name.
+# The settings that a method has of its own: subclasses of `fields.Section`, under its name.
 OPTIONS = Registry(
     "method with settings",
     swav="gedilearn.methods.options:SwAV",

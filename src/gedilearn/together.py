@@ -11,8 +11,7 @@ from gedilearn.data.arrays import Scaling, check_enough
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.registry import METHODS
-from gedilearn.sections import Weights
-from gedilearn.settings import Settings
+from gedilearn.settings import Settings, Weights
 from gedilearn.training.environment import check_machine
 from gedilearn.training.loop import train
 

@@ -22,7 +22,7 @@ from gedilearn import GEDI
 from gedilearn.data.load import load
 from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, Settings, known_paths
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.run import RunDirectory
 from helpers import run_command as gedi
 
 # What may be told on the way, of phases that take their time.

@@ -17,7 +17,7 @@ from gedilearn.cli.reading import image_options, run_folder
 from gedilearn.data.image_folder import read_images
 from gedilearn.data.load import load
 from gedilearn.errors import InputError
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.run import RunDirectory
 from helpers import run_command as gedi
 
 SHORT = [

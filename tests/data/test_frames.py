@@ -18,7 +18,7 @@ from gedilearn import GEDI
 from gedilearn.data.frames import as_table
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
-from gedilearn.inputs import LeftOut
+from gedilearn.estimator import LeftOut
 from helpers import gedi
 
 N = 120

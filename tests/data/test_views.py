@@ -14,8 +14,7 @@ from gedilearn.data.views import (
     make_views,
 )
 from gedilearn.errors import InputError
-from gedilearn.sections import Views
-from gedilearn.settings import resolve
+from gedilearn.settings import Views, resolve
 from helpers import SEEDED
 
 

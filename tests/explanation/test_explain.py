@@ -14,10 +14,9 @@ from gedilearn.errors import InputError
 from gedilearn.explanation.explain import MOST_ROWS, explain
 from gedilearn.explanation.kept import MOST_PREVIEWED
 from gedilearn.explanation.profiles import Explanation
-from gedilearn.files import TensorFile
+from gedilearn.io import TensorFile, plain
 from gedilearn.report.page import write_report
-from gedilearn.training.run_directory import RunDirectory
-from gedilearn.writing import plain
+from gedilearn.training.run import RunDirectory
 from helpers import gedi
 
 SMALL = {"max_iter": 20, "training.check_every": 10, "network.hidden": (8,), "random_state": 0}

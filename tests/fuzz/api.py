@@ -12,7 +12,7 @@ from fuzz.damage import STRANGE, mostly
 from fuzz.entries import File
 from fuzz.player import Case
 from fuzz.settings_values import awaits_others, changes, values
-from gedilearn.arguments import NAMED
+from gedilearn.estimator import NAMED
 
 HEAD = """
 import copy, io, pathlib

@@ -47,9 +47,9 @@ PHASES = {
     "density": "gedilearn.density.importance.log_mean_exp",
     "checkpoint": "gedilearn.training.journal.Journal.save",
     "model": "gedilearn.estimator.GEDI.save",
-    "profile": "gedilearn.training.run_directory.RunDirectory.write_profile",
-    "preview": "gedilearn.training.run_directory.RunDirectory.write_preview",
-    "summary": "gedilearn.training.run_directory.RunDirectory.write_summary",
+    "profile": "gedilearn.training.run.RunDirectory.write_profile",
+    "preview": "gedilearn.training.run.RunDirectory.write_preview",
+    "summary": "gedilearn.training.run.RunDirectory.write_summary",
     "labels": "gedilearn.cli.fit.write_columns",
 }
 

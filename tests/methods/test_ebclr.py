@@ -22,8 +22,7 @@ from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.sampling.langevin import Box, PersistentChains
-from gedilearn.sections import Weights
-from gedilearn.settings import Settings, resolve
+from gedilearn.settings import Settings, Weights, resolve
 from gedilearn.training.monitor import WIDEST_GAP
 from helpers import SEEDED, gedi
 

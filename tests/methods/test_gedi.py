@@ -13,8 +13,7 @@ from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.sampling.langevin import Box, Kernel, PersistentChains, ReplayBuffer
-from gedilearn.sections import Weights
-from gedilearn.settings import resolve
+from gedilearn.settings import Weights, resolve
 from helpers import SEEDED
 
 

@@ -15,8 +15,7 @@ from gedilearn.models.energy import EnergyModel, log_density, log_posterior, pos
 from gedilearn.models.image_encoders import ResNet8, SmallConvNet
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
-from gedilearn.sections import Network
-from gedilearn.settings import Settings, resolve
+from gedilearn.settings import Network, Settings, resolve
 from helpers import SEEDED
 
 

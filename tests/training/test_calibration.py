@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 
 from gedilearn import GEDI
 from gedilearn.models.energy import outputs
-from gedilearn.training import calibration
+from gedilearn.training import certificate as calibration
 
 
 def two_gaussians(seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gedilearn.errors import InputError
-from gedilearn.training import checkpoint
+from gedilearn.training import run as checkpoint
 
 
 def tree() -> dict:

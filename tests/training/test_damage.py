@@ -19,9 +19,10 @@ from safetensors.torch import load_file, save_file
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
-from gedilearn.training import checkpoint, loop
+from gedilearn.training import loop
+from gedilearn.training import run as checkpoint
 from gedilearn.training.result import Result
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.run import RunDirectory
 from helpers import gedi
 
 X = np.random.default_rng(0).normal(size=(40, 3)) + np.repeat([[-3.0], [3.0]], 20, axis=0)

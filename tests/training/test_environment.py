@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from gedilearn.errors import InputError
-from gedilearn.sections import Device
-from gedilearn.settings import resolve
+from gedilearn.settings import Device, resolve
 from gedilearn.training.environment import _ranks, check_machine, flushed_denormals
 
 TINY = torch.full((3,), 1e-310, dtype=torch.float64)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gedilearn.training.evidence import STABLE, Evidence, grade
+from gedilearn.training.monitor import STABLE, Evidence, grade
 
 GOOD = Evidence(
     method="slow modes",

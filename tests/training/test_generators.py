@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gedilearn.training.generators import Generators, drawing
+from gedilearn.training.environment import Generators, drawing
 
 CPU = torch.device("cpu")
 

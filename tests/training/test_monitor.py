@@ -14,8 +14,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from gedilearn.training import monitor
-from gedilearn.training.evidence import Evidence
-from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION, Diagnosis
+from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION, Diagnosis, Evidence
 
 N, C = 300, 3
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gedilearn import GEDI
 from gedilearn.errors import InputError
 from gedilearn.training import loop
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.run import RunDirectory
 from helpers import gedi
 
 X, _ = make_moons(150, noise=0.1, random_state=0)

@@ -12,10 +12,9 @@ import yaml
 from filelock import FileLock
 
 from gedilearn.errors import InputError
-from gedilearn.files import read_json_lines
-from gedilearn.training import run_directory
-from gedilearn.training.config import read_config
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.io import read_json_lines
+from gedilearn.training import run as run_directory
+from gedilearn.training.run import RunDirectory, read_config
 
 CONFIG = {
     "settings": {"n_clusters": 3},
@@ -81,7 +80,7 @@ def test_what_is_refused_leaves_nothing(
 def test_of_many_processes_at_once_one_gets_the_folder(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
-        "from gedilearn.training.run_directory import RunDirectory\n"
+        "from gedilearn.training.run import RunDirectory\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
         "config = {'settings': {}, 'objects': [sys.argv[2]]}\n"

@@ -22,8 +22,7 @@ from gedilearn.registry import METHODS, OPTIONS
 from gedilearn.settings import Settings, resolve
 from gedilearn.together import fit_together
 from gedilearn.training import loop
-from gedilearn.training.environment import launch
-from gedilearn.training.generators import Generators
+from gedilearn.training.environment import Generators, launch
 from gedilearn.training.journal import Journal
 from gedilearn.training.loop import begin, check, look, step, train
 from gedilearn.training.setup import Setup

@@ -222,7 +222,7 @@ def changes(given: Sequence[str] | None) -> dict[str, Any]:
     """The settings of `--set NAME=VALUE`, by dotted name."""
     from yaml import YAMLError
 
-    from gedilearn.files import yaml_value
+    from gedilearn.io import yaml_value
 
     found = {}
     for assignment in given or []:

@@ -34,8 +34,8 @@ from gedilearn.cli.table_options import (
     table_settings,
 )
 from gedilearn.errors import InputError
+from gedilearn.io import is_first_process
 from gedilearn.registry import METHODS
-from gedilearn.writing import is_first_process
 
 if TYPE_CHECKING:
     from gedilearn.cli.rows import Rows
@@ -129,7 +129,7 @@ def fit(
     )
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import assign, checked, resolve
-    from gedilearn.training.run_directory import RunDirectory
+    from gedilearn.training.run import RunDirectory
 
     changed = changes(set_)
     kinds = changed.get("table.kinds")
@@ -194,8 +194,7 @@ def resume(
     gedi resume gedi-runs/points-1 --data /new/place/points.csv
     """
     from gedilearn.cli.reading import load_source, resume_command
-    from gedilearn.training.config import read_config
-    from gedilearn.training.run_directory import RunDirectory
+    from gedilearn.training.run import RunDirectory, read_config
 
     config, files, screen = read_config(run), RunDirectory(run), Screen(as_json, quiet)
     finished = files.model.exists() and files.summary.exists()
@@ -220,7 +219,7 @@ def resume(
 def _write_labels(model: GEDI, rows: Rows, run: Path, progress: Progress, keep: bool) -> None:
     """Write the cluster of each row."""
     from gedilearn.cli.rows import found
-    from gedilearn.training.run_directory import RunDirectory
+    from gedilearn.training.run import RunDirectory
 
     if is_first_process():
         progress.phase("labels")

@@ -35,8 +35,7 @@ def explain(
     gedi explain gedi-runs/points-1 more.csv --json
     """
     from gedilearn.explanation import read_profile
-    from gedilearn.training.config import read_config
-    from gedilearn.training.run_directory import RunDirectory
+    from gedilearn.training.run import RunDirectory, read_config
 
     screen, files, marks = Screen(as_json), RunDirectory(run), separator or decimal
     if (

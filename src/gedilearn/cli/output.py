@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gedilearn.errors import InputError
-from gedilearn.progress import Progress, shown
-from gedilearn.writing import (
+from gedilearn.io import (
     csv_text,
     is_first_process,
     json_text,
@@ -26,6 +25,7 @@ from gedilearn.writing import (
     write_json,
     write_text,
 )
+from gedilearn.progress import Progress, shown
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,7 +22,7 @@ from gedilearn.cli.table_options import (
     table_settings,
 )
 from gedilearn.errors import InputError
-from gedilearn.writing import json_text
+from gedilearn.io import json_text, read_json
 
 
 @app.command()
@@ -242,7 +242,6 @@ def get(
     gedi fit mnist:test --clusters 10
     """
     from gedilearn.data import published
-    from gedilearn.files import read_json
 
     screen = Screen(as_json, quiet)
     path = published.get(name, directory, screen.message)

@@ -21,14 +21,14 @@ from gedilearn.data.load import is_folder, is_name, is_table, load, load_table
 from gedilearn.data.table import Table
 from gedilearn.data.tables import TABLE_SUFFIXES
 from gedilearn.errors import InputError
-from gedilearn.files import YAML, as_path, check_size
+from gedilearn.io import YAML, as_path, check_size
 from gedilearn.settings import checked, nested
 
 if TYPE_CHECKING:
     import numpy as np
 
     from gedilearn.data.columns import Columns
-    from gedilearn.training.config import Config
+    from gedilearn.training.run import Config
 
 # --- reading data -------------------------------------------------------------------------------
 

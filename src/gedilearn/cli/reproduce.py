@@ -350,7 +350,7 @@ def _table(
     `runs`: workers and backend.
     """
     from gedilearn.experiments.runner import OTHER, ROWS, Runner
-    from gedilearn.files import reading
+    from gedilearn.io import reading
 
     experiment, screen = EXPERIMENTS[name], Screen()
     made: list[dict[str, Any]] = []

@@ -25,9 +25,7 @@ from gedilearn.data.sources import split_for_testing
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.training.config import Config, read_config
-from gedilearn.training.model_file import open_model
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.run import Config, RunDirectory, open_model, read_config
 
 
 @dataclass(frozen=True)

@@ -266,7 +266,7 @@ def evaluate(
     from gedilearn import evaluation
     from gedilearn.cli.reading import text_options
     from gedilearn.cli.runs import Fitted
-    from gedilearn.training.run_directory import RunDirectory
+    from gedilearn.training.run import RunDirectory
 
     screen, fitted = Screen(as_json, quiet), Fitted.open(run)
     text = text_options(separator, decimal)

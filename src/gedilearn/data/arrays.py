@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gedilearn.errors import InputError
-from gedilearn.files import check_size
+from gedilearn.io import check_size
 
 CHANNELS = (1, 3, 4)
 LARGEST = 1e300  # twice this is still finite, so differences of two values never overflow

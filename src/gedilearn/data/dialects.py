@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gedilearn.data.cells import number
 from gedilearn.errors import InputError
-from gedilearn.files import check_size, most_bytes
+from gedilearn.io import check_size, most_bytes
 
 USUAL = {".csv": ",", ".tsv": "\t", ".txt": "\t"}  # separator of a file, by how its name ends
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}

@@ -13,7 +13,7 @@ import numpy as np
 from gedilearn.data.arrays import as_labels, listing
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
-from gedilearn.files import check_file, check_size, reading
+from gedilearn.io import check_file, check_size, reading
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 _DECODERS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # no others: a name is no proof of content

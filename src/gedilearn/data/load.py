@@ -21,7 +21,7 @@ from gedilearn.data.table import Table
 from gedilearn.data.table_files import read_whole
 from gedilearn.data.tables import TABLE_SUFFIXES, read_table
 from gedilearn.errors import InputError, closest
-from gedilearn.files import MAPPED, as_path, check_file, reading
+from gedilearn.io import MAPPED, as_path, check_file, reading
 from gedilearn.registry import DATA_SETS
 
 _SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")

@@ -11,7 +11,7 @@ import numpy as np
 
 from gedilearn.data.arrays import PYTHON_OBJECTS, check_memory
 from gedilearn.errors import InputError
-from gedilearn.files import MAPPED, check_file, check_size, reading
+from gedilearn.io import MAPPED, check_file, check_size, reading
 
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,

@@ -30,8 +30,7 @@ from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published_formats import read_published
 from gedilearn.data.sources import Source, find
 from gedilearn.errors import InputError
-from gedilearn.files import MAPPED, as_path, check_file, read_json, reading
-from gedilearn.writing import replacing, write_json
+from gedilearn.io import MAPPED, as_path, check_file, read_json, reading, replacing, write_json
 
 FORMAT = 1
 SCRATCH = "scratch"  # what is needed only while a set is built

@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from gedilearn.errors import InputError
-from gedilearn.files import check_file, check_size, read_bytes, reading
+from gedilearn.io import check_file, check_size, read_bytes, reading
 
 DEFLATE_RATIO = 1032  # one byte of deflate never becomes more than this
 _PIECE = 2**20

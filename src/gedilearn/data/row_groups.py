@@ -12,7 +12,7 @@ import numpy as np
 from gedilearn.data.arrays import rows_at_once
 from gedilearn.data.numpy_files import MAPPED_FROM
 from gedilearn.data.tables import arrow, check_width
-from gedilearn.files import check_size
+from gedilearn.io import check_size
 
 
 def unpacked(

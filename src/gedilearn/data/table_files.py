@@ -25,7 +25,7 @@ from gedilearn.data.tables import (
     rows,
 )
 from gedilearn.errors import InputError
-from gedilearn.files import check_size
+from gedilearn.io import check_size
 
 _WORD = 120  # bytes that a cell takes which is unlike all others of its column, beside its text
 _ROWS = 10_000  # after which the size is looked at

@@ -21,7 +21,7 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.data.decimals import Look, decimals
 from gedilearn.data.dialects import USUAL, Dialect, is_number, lines, records
 from gedilearn.errors import InputError, closest
-from gedilearn.files import check_file, check_size, most_bytes
+from gedilearn.io import check_file, check_size, most_bytes
 
 TABLE_SUFFIXES = (*USUAL, ".parquet")
 

@@ -15,15 +15,15 @@ from typing import Any, Protocol
 import torch
 from torch import Generator, Tensor
 
-from gedilearn import sections
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
 from gedilearn.data.landmarks import landmark_tables
 from gedilearn.data.metric import Floats, distance_points
 from gedilearn.data.scratch import Scratch
 from gedilearn.data.walks import WalkTables, draw, redrawn
 from gedilearn.errors import InputError
+from gedilearn.fields import Schedule, value_at
 from gedilearn.registry import VIEWS
-from gedilearn.sections import Schedule, at
+from gedilearn.settings import Views as ViewSettings
 
 
 class Views(Protocol):
@@ -44,7 +44,7 @@ class Views(Protocol):
 
 
 # What `registry.VIEWS` holds: (settings, data, n_clusters, seed) -> views of that data.
-MakeViews = Callable[[sections.Views, Tensor, int, int], Views]
+MakeViews = Callable[[ViewSettings, Tensor, int, int], Views]
 
 
 class CallableViews(Views):
@@ -112,7 +112,7 @@ class NoiseViews(Views):
         self.annealed = isinstance(sigma, tuple)
 
     def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
-        return x + at(self.sigma, progress) * torch.empty_like(x).normal_(generator=generator)
+        return x + value_at(self.sigma, progress) * torch.empty_like(x).normal_(generator=generator)
 
 
 # A walk this long for the first quarter of the training, then halved stage by stage.
@@ -168,7 +168,7 @@ class WalkViews(Views):
 
 
 def walk_views(
-    settings: sections.Views,
+    settings: ViewSettings,
     data: Tensor,
     n_clusters: int,
     seed: int,
@@ -184,18 +184,18 @@ def walk_views(
     return WalkViews(data, tables.to(data.device), settings.walk_noise, nodes)
 
 
-def noise_views(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
+def noise_views(settings: ViewSettings, data: Tensor, n_clusters: int, seed: int) -> Views:
     """'noise': Gaussian noise on data of any kind."""
     return NoiseViews(settings.noise)
 
 
 def _image_views(kind: str) -> MakeViews:
-    def make(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
+    def make(settings: ViewSettings, data: Tensor, n_clusters: int, seed: int) -> Views:
         if data.dim() != 4:
             raise InputError(
                 f"views.kind={kind!r} needs images (n, c, h, w), got {tuple(data.shape)}"
             )
-        noise = at(settings.noise, 0.0)  # a number, for images
+        noise = value_at(settings.noise, 0.0)  # a number, for images
         if kind == "grey":
             return CallableViews(grey_views(noise))
         changes = colour_views if kind == "colour" else paper_views
@@ -208,7 +208,7 @@ grey, colour, paper = map(_image_views, ("grey", "colour", "paper"))
 
 
 def make_views(
-    settings: sections.Views,
+    settings: ViewSettings,
     data: Tensor,
     n_clusters: int,
     seed: int,

@@ -21,8 +21,8 @@ from gedilearn.density.amortised import Amortised
 from gedilearn.density.annealing import Path, move
 from gedilearn.density.density import Density
 from gedilearn.density.importance import copy_of
+from gedilearn.fields import value_at
 from gedilearn.sampling.langevin import LogDensity
-from gedilearn.sections import at
 from gedilearn.settings import Settings
 
 CHAINS = 1_000  # that are kept
@@ -139,7 +139,7 @@ def learn_by_chains(
         drawn = drawer.draw(density.path, batch, generator)
         index = torch.randint(len(y), (batch,), generator=generator, device=y.device)
         g = density.correction(torch.cat([y[index], drawn]))
-        penalty = at(settings.weights.energy, iteration / length) * g.square().mean()
+        penalty = value_at(settings.weights.energy, iteration / length) * g.square().mean()
         loss = g[batch:].mean() - g[:batch].mean() + penalty
         if drawer.smoothness:
             loss = loss + drawer.smoothness * steepness(density.corrected, y[index])

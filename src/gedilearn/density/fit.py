@@ -42,10 +42,9 @@ from gedilearn.density.importance import (
 )
 from gedilearn.density.principal import Principal, fit_principal
 from gedilearn.density.stein import stein_test
-from gedilearn.generative_sections import has_base_in_columns
+from gedilearn.fields import AUTO
 from gedilearn.sampling.langevin import value_and_gradient
-from gedilearn.sections import AUTO
-from gedilearn.settings import Settings
+from gedilearn.settings import Settings, has_base_in_columns
 from gedilearn.threads import ONE_AT_A_TIME
 
 FOLDS = 3

@@ -22,7 +22,7 @@ from gedilearn.density.base import Candidate
 from gedilearn.density.density import Density
 from gedilearn.density.energy import Energy
 from gedilearn.density.gaussians import Gaussians
-from gedilearn.sections import AUTO
+from gedilearn.fields import AUTO
 from gedilearn.settings import Settings
 
 OnStep = Callable[[int, int], None]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, conv2d, interpolate, max_pool2d, pad, relu, relu6
 
 from gedilearn.errors import InputError
-from gedilearn.files import read_bytes, reading
+from gedilearn.io import read_bytes, reading
 
 # --- weights ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate
 from gedilearn.data.arrays import check_finite, row_chunks
 from gedilearn.data.image_views import LUMA
 from gedilearn.errors import InputError
-from gedilearn.writing import replacing
+from gedilearn.io import replacing
 
 # Black and white in the forms that images come in.
 KNOWN_RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))

@@ -12,9 +12,8 @@ import torch
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.models.energy import log_density, outputs, posterior
-from gedilearn.training.checkpoint import kept_chains
 from gedilearn.training.result import Score
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.run import RunDirectory, kept_chains
 
 Tell = Callable[[str], None]
 Scores = dict[str, np.ndarray]  # (n,) of each kind

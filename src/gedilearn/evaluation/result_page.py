@@ -12,8 +12,8 @@ import numpy as np
 from gedilearn import panels
 from gedilearn.evaluation.images import image_grid, nearest, save_png, value_range
 from gedilearn.evaluation.ood import Roc
-from gedilearn.training.run_directory import EvaluationFolder
-from gedilearn.writing import write_json, write_text
+from gedilearn.io import write_json, write_text
+from gedilearn.training.run import EvaluationFolder
 
 TITLES = {
     "log_density": "log p(x)",

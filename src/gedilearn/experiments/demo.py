@@ -15,9 +15,9 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores
 from gedilearn.experiments import table
+from gedilearn.io import plain, write_json
 from gedilearn.report.page import write_report
-from gedilearn.training.run_directory import RunDirectory
-from gedilearn.writing import plain, write_json
+from gedilearn.training.run import RunDirectory
 
 Row = dict[str, Any]
 SETS = {"moons": 2, "circles": 2, "digits": 10}  # and their clusters

@@ -37,8 +37,7 @@ from gedilearn.experiments.runner import (
 )
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
-from gedilearn.training.config import read_config, settings_of
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.run import RunDirectory, read_config, settings_of
 
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
 MOST_FOR_KMEANS = 10_000

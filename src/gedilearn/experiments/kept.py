@@ -25,8 +25,7 @@ from gedilearn.experiments.runner import (
     read_config,
     read_rows,
 )
-from gedilearn.files import read_text, reading
-from gedilearn.writing import csv_text, write_json, write_text
+from gedilearn.io import csv_text, read_text, reading, write_json, write_text
 
 DIGITS = 6  # of numbers in the documentation's rows
 

@@ -22,10 +22,9 @@ import gedilearn
 from gedilearn import __version__
 from gedilearn.errors import InputError, suggestion
 from gedilearn.experiments.backends import fits_on
-from gedilearn.files import read_json, read_json_lines, reading
+from gedilearn.io import plain, read_json, read_json_lines, reading, write_text
 from gedilearn.settings import assign, resolve, settings_type
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
-from gedilearn.writing import plain, write_text
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI

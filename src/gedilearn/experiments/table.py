@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from gedilearn.experiments.kept import kept_in, rows_as_csv
 from gedilearn.experiments.runner import Row
+from gedilearn.io import write_text
 from gedilearn.presets import CHOSEN
-from gedilearn.writing import write_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -38,7 +38,7 @@ from gedilearn.methods.barlow import BarlowTwins
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import Settings, resolve
 from gedilearn.together import fit_together
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.run import RunDirectory
 
 SETS: dict[str, Callable[[int, int], Dataset]] = {
     "moons": lambda n, seed: sets.moons(n, noise=0.05, random_state=seed),

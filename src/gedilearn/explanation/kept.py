@@ -12,10 +12,9 @@ from gedilearn.data.arrays import Scaling, evenly_spaced
 from gedilearn.data.table import Meaning
 from gedilearn.explanation.explain import explain
 from gedilearn.explanation.profiles import Explanation
-from gedilearn.files import RESTORE, read_json, reading
-from gedilearn.training.config import read_config
+from gedilearn.io import RESTORE, read_json, reading
 from gedilearn.training.result import Result
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.run import RunDirectory, read_config
 
 MOST_PREVIEWED = 5_000  # rows,
 LEAST_PREVIEWED = 100  # fewer where they are large

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gedilearn.files import forms
+from gedilearn.io import forms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.methods.options import Dino as Options
 from gedilearn.models.build import Shape

@@ -37,6 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gedilearn.fields import value_at
 from gedilearn.methods.method import Batch, Context, Forward, Method, make_chains, share
 from gedilearn.methods.options import Ebclr as Options
 from gedilearn.models.build import Shape
@@ -44,7 +45,6 @@ from gedilearn.models.energy import EnergyModel, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
 from gedilearn.sampling.langevin import Sampler
-from gedilearn.sections import at
 from gedilearn.settings import Settings
 from gedilearn.threads import ONE_AT_A_TIME
 
@@ -110,7 +110,7 @@ class EBCLR(Method):
         if not options.generative:
             return cls(options)
         # A recovery raises the penalty on energies. These are bounded here; lengths are not.
-        extra = at(context.weights.energy, 0) - at(context.settings.weights.energy, 0)
+        extra = value_at(context.weights.energy, 0) - value_at(context.settings.weights.energy, 0)
         return cls(options, *make_chains(context), extra)
 
     @classmethod

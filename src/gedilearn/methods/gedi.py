@@ -12,13 +12,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from gedilearn.fields import value_at
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Context, Forward, Method, make_chains, share
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Reading, read
 from gedilearn.ranks import gather, n_ranks
 from gedilearn.sampling.langevin import Sampler
-from gedilearn.sections import Weights, at
+from gedilearn.settings import Weights
 
 
 class GEDI(Method):
@@ -81,7 +82,7 @@ class GEDI(Method):
 
     def total(self, named: dict[str, Tensor], progress: float) -> Tensor:
         weighted = [
-            at(getattr(self.weights, name), progress) * self.factors.get(name, 1.0) * term
+            value_at(getattr(self.weights, name), progress) * self.factors.get(name, 1.0) * term
             for name, term in named.items()
         ]
         return torch.stack(weighted).sum(0)

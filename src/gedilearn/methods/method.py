@@ -15,8 +15,7 @@ from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.ranks import n_ranks
 from gedilearn.registry import METHODS, SAMPLERS
 from gedilearn.sampling.langevin import Box, Sampler
-from gedilearn.sections import Weights
-from gedilearn.settings import Settings
+from gedilearn.settings import Settings, Weights
 
 Forward = Callable[[Tensor], Output]
 

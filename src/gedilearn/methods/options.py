@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from gedilearn.sections import Many, Section, Width
+from gedilearn.fields import Many, Section, Width
 
 if TYPE_CHECKING:
     from gedilearn.settings import Settings

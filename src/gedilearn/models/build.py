@@ -15,8 +15,7 @@ from gedilearn.models.image_encoders import ResNet8, SmallConvNet
 from gedilearn.models.members import MemberModule, Members
 from gedilearn.models.mlp import MLP
 from gedilearn.registry import METHODS
-from gedilearn.sections import Network
-from gedilearn.settings import Settings
+from gedilearn.settings import Network, Settings
 
 
 @dataclass(frozen=True)

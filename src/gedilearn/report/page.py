@@ -16,6 +16,7 @@ import numpy as np
 
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation
+from gedilearn.io import json_text, write_text
 from gedilearn.report import charts, sections
 from gedilearn.report.cards import cards, sizes, with_cards
 from gedilearn.report.figures import draw_all
@@ -23,7 +24,6 @@ from gedilearn.report.maps import SAMPLES, Map, Maps
 from gedilearn.report.markup import digits, folded, text
 from gedilearn.report.pictures import Pictures, side_for
 from gedilearn.report.run import Preview, Run, number
-from gedilearn.writing import json_text, write_text
 
 HERE = Path(__file__).parent
 PICTURES = 8  # new ones of a cluster

@@ -14,11 +14,16 @@ import numpy as np
 
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, read_profile
-from gedilearn.files import RESTORE, TensorFile, damaged, read_json, read_json_lines, reading
-from gedilearn.training.config import Config, read_config
-from gedilearn.training.model_file import Summary
-from gedilearn.training.run_directory import RunDirectory
-from gedilearn.writing import printable
+from gedilearn.io import (
+    RESTORE,
+    TensorFile,
+    damaged,
+    printable,
+    read_json,
+    read_json_lines,
+    reading,
+)
+from gedilearn.training.run import Config, RunDirectory, Summary, read_config
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI

@@ -15,7 +15,7 @@ from gedilearn.report.figures import TERM_TITLES
 from gedilearn.report.markup import LONG, NUMBER, STATE, TEXT, digits, folded, percent, table, text
 from gedilearn.report.run import Curves, Run, number, one_line
 from gedilearn.settings import flat, known_paths, nested, resolve
-from gedilearn.training.config import Config
+from gedilearn.training.run import Config
 
 GAP_MEANING = (
     "The gap is the distance in nats to the best value that INV and PRIOR can reach together "

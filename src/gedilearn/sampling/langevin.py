@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Generator, Tensor
 
-from gedilearn import generative_sections
 from gedilearn.ranks import n_ranks
+from gedilearn.settings import Sampler as SamplerSettings
 
 LogDensity = Callable[[Tensor], Tensor]
 Initial = Callable[..., Tensor]
@@ -71,7 +71,7 @@ class Kernel(NamedTuple):
     box: Box | None = None  # chains are clamped to it
 
     @classmethod
-    def of(cls, settings: generative_sections.Sampler, box: Box, calm: float = 1.0) -> Kernel:
+    def of(cls, settings: SamplerSettings, box: Box, calm: float = 1.0) -> Kernel:
         """The settings' step; `calm` multiplies it, and its root the noise."""
         inside = box if settings.clamp else None
         step, noise = settings.step_size * calm, settings.noise * calm**0.5
@@ -219,7 +219,7 @@ class PersistentChains:
 
 
 def persistent_chains(
-    settings: generative_sections.Sampler,
+    settings: SamplerSettings,
     box: Box,
     n_members: int,
     n_chains: int,

@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from gedilearn.files import RESTORE, reading
+from gedilearn.io import RESTORE, reading
 from gedilearn.progress import SILENT, Progress
-from gedilearn.sections import Training
-from gedilearn.training import checkpoint
+from gedilearn.settings import Training
 from gedilearn.training.monitor import Diagnosis
-from gedilearn.training.run_directory import RunDirectory
-from gedilearn.training.saved import check_saved
+from gedilearn.training.run import (
+    OWN,
+    SHARED,
+    RunDirectory,
+    latest,
+    load_tree,
+    publish,
+    save_tree,
+    step_folder,
+)
 from gedilearn.training.setup import Setup
-from gedilearn.training.state import TrainState, Tree
+from gedilearn.training.state import TrainState, Tree, check_saved
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -58,13 +65,13 @@ class Journal:
 
         Read before anything is prepared: a damaged file is told at once.
         """
-        folder = None if self.run is None else checkpoint.latest(self.run.checkpoints)
+        folder = None if self.run is None else latest(self.run.checkpoints)
         if folder is None:
             return None
-        own = checkpoint.OWN.format(self.fabric.global_rank)
+        own = OWN.format(self.fabric.global_rank)
         return folder, {
-            "own": checkpoint.load_tree(folder, own),
-            "shared": checkpoint.load_tree(folder, checkpoint.SHARED),
+            "own": load_tree(folder, own),
+            "shared": load_tree(folder, SHARED),
         }
 
     def resume(
@@ -116,16 +123,16 @@ class Journal:
             good["shared"]["iteration"] if good else 0
         ):
             tree = {part: tree[part] | {"good": good and good[part]} for part in tree}
-        folder = checkpoint.step_folder(root, state.iteration)
+        folder = step_folder(root, state.iteration)
         folder.mkdir(parents=True, exist_ok=True)
-        own = checkpoint.OWN.format(self.fabric.global_rank)
-        checkpoint.save_tree(folder, own, tree["own"])
+        own = OWN.format(self.fabric.global_rank)
+        save_tree(folder, own, tree["own"])
         if self.first:
             shared = tree["shared"] | {"seconds": self.seconds()}
-            checkpoint.save_tree(folder, checkpoint.SHARED, shared)
+            save_tree(folder, SHARED, shared)
         self.fabric.barrier()
         if self.first:
-            checkpoint.publish(root, state.iteration)
+            publish(root, state.iteration)
         self.saved = time.perf_counter()
 
     # --- metrics and events ------------------------------------------------------------------

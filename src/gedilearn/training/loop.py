@@ -18,18 +18,17 @@ from gedilearn.models.build import spend
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, measure
-from gedilearn.training.conclusion import conclude
 from gedilearn.training.environment import (
+    Generators,
     launch,
     others_alive,
     reuse_freed_memory,
     working,
 )
-from gedilearn.training.generators import Generators
 from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import divergence
-from gedilearn.training.result import Result
-from gedilearn.training.run_directory import RunDirectory
+from gedilearn.training.result import Result, conclude
+from gedilearn.training.run import RunDirectory
 from gedilearn.training.setup import LEAST_SHARE, Setup, density_stage
 from gedilearn.training.state import TrainState, Tree
 

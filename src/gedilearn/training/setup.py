@@ -20,6 +20,7 @@ from torch import Generator, Tensor, nn
 from gedilearn.data.metric import distance_points
 from gedilearn.data.scratch import Scratch
 from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
+from gedilearn.fields import LARGE, is_images, raised
 from gedilearn.methods.method import Context, Forward, Method, learns_density
 from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
@@ -28,12 +29,11 @@ from gedilearn.models.image_encoders import averaged_down
 from gedilearn.progress import SILENT, Progress
 from gedilearn.registry import METHODS
 from gedilearn.sampling.langevin import Box
-from gedilearn.sections import LARGE, Weights, is_images, raised
-from gedilearn.settings import Settings
+from gedilearn.settings import Settings, Weights
 from gedilearn.starts.choose import Start, choose_start
 from gedilearn.starts.structure import test_structure
 from gedilearn.training.environment import data_type
-from gedilearn.training.evidence import Evidence
+from gedilearn.training.monitor import Evidence
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

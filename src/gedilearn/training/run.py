@@ -1,0 +1,600 @@
+"""The run directory: the contract between training and everything after it.
+
+    config.yaml          the settings, the data's source and fingerprint, the version
+    metrics.jsonl        one JSON object a line: the named terms and the gap, member by member
+    events.jsonl         warnings, findings of the triad monitor, the verdict
+    checkpoint/          everything a resume needs
+    model.safetensors    the result, once there is one
+    profile.json         why each cluster is one: columns that set it apart, rows to look at
+    preview.safetensors  some of the points with what was found of them, for figures
+    summary.json         the result in numbers and words; the last file that a fit writes
+    labels.csv           the cluster of each row and what names the row, written by `gedi fit`
+    figures/, report.html               written by `gedi report`
+    evaluation/                         written by `gedi evaluate`, see `EvaluationFolder`
+    tensorboard/                        the metrics once more, on request
+    .lock                held by the process that trains
+    .scratch.*.part      data as training sees it, only while it is written (`data.scratch`)
+
+All names are spelled here and nowhere else. It reads without this library. Appended lines are
+flushed one by one; a line cut by a crash or damaged is dropped on resume, together with those later
+than the checkpoint.
+
+Models and checkpoints are safetensors and JSON; nothing is pickled, so that a file from elsewhere
+cannot run code. What is read is held against a stated shape before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+import yaml
+from filelock import FileLock, Timeout
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
+from torch import Tensor, nn
+
+from gedilearn import __version__
+from gedilearn.density.density import LEVELS, Density, Sizes
+from gedilearn.density.findings import Findings
+from gedilearn.errors import InputError
+from gedilearn.io import (
+    RESTORE,
+    Form,
+    TensorFile,
+    damaged,
+    forms,
+    is_first_process,
+    is_leftover,
+    json_text,
+    read_json,
+    read_json_lines,
+    read_yaml,
+    reading,
+    remove_leftovers,
+    write_json,
+    write_tensors,
+    write_text,
+)
+from gedilearn.models.build import build_model
+from gedilearn.settings import Settings, resolve
+from gedilearn.training.monitor import Diagnosis
+
+# Locks are kept when they are released: Python loses a Ctrl-C that comes while it clears one away,
+# and shows a traceback instead.
+_RELEASED: deque[FileLock] = deque(maxlen=100)
+
+RUN_FORMAT = 1
+
+
+class RunDirectory:
+    """The paths of a run directory, and how a fit writes to them."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.events = self.path / "events.jsonl"
+        self.checkpoints = self.path / "checkpoint"
+        self.model = self.path / "model.safetensors"
+        self.preview = self.path / "preview.safetensors"
+        self.profile = self.path / "profile.json"
+        self.summary = self.path / "summary.json"
+        self.labels = self.path / "labels.csv"
+        self.figures = self.path / "figures"
+        self.report = self.path / "report.html"
+        self.evaluation = self.path / "evaluation"
+        self.lock = self.path / ".lock"
+        self.scratch = self.path / "scratch"  # its files are only ever being written
+        self._tensorboard: Any = None  # its writer, once it is wanted
+
+    @classmethod
+    @contextmanager
+    def create(cls, path: str | Path, config: dict[str, Any]) -> Iterator[RunDirectory]:
+        """A new run directory, held; an existing one, or any non-empty folder, is refused.
+
+        What is refused before the first checkpoint leaves nothing behind.
+        """
+        run, head = cls(path), {"format": RUN_FORMAT, "version": __version__}
+        if not is_first_process():
+            yield run
+            return
+        # Its own folder first, then those around it.
+        made = [folder for folder in (run.path, *run.path.parents) if not folder.exists()]
+        run.refuse_used()
+        run.path.mkdir(parents=True, exist_ok=True)
+        with run.held():
+            run.refuse_used()  # another process may have come before
+            write_text(run.config, yaml.safe_dump(head | config, sort_keys=False))
+            try:
+                yield run
+            except (ValueError, TypeError):  # also of views or an encoder of the user's own
+                if not run.checkpoints.exists():
+                    for file in (run.config, run.metrics, run.events, run.lock):
+                        file.unlink(missing_ok=True)
+                    with suppress(OSError):  # others may have put something there meanwhile
+                        for folder in made:
+                            folder.rmdir()
+                raise
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from training here; the lock goes with the process, however it ends.
+
+        Of several ranks the first holds it for all.
+        """
+        if not is_first_process():
+            yield
+            return
+        lock = FileLock(self.lock, timeout=0)
+        _RELEASED.append(lock)
+        try:
+            with lock:
+                self._refuse_misplaced()
+                self._tidy()
+                yield
+        except Timeout:
+            raise InputError(
+                f"{self.path} is in use by another process: wait until that has ended, or choose "
+                "another folder"
+            ) from None
+
+    def _written(self) -> tuple[Path, ...]:
+        """The files that a fit writes, but for those of its checkpoints."""
+        logs = (self.config, self.metrics, self.events)
+        return (*logs, self.model, self.profile, self.preview, self.summary, self.labels)
+
+    def _checkpoint_folders(self) -> tuple[Path, ...]:
+        return (self.checkpoints, *self.checkpoints.glob("step-*"))
+
+    def _refuse_misplaced(self) -> None:
+        """Refuse a folder in the place of a file, or a file in that of a folder.
+
+        A fit would find out in the end, when it has written all else.
+        """
+        for folder in self._checkpoint_folders():
+            if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
+                raise damaged(folder, "it is not a folder", RESTORE)
+        inside = (file for folder in self._checkpoint_folders() for file in folder.glob("*.*"))
+        for file in (*self._written(), *inside):
+            if file.is_dir():
+                raise damaged(file, "it is a folder", RESTORE)
+
+    def _tidy(self) -> None:
+        """Remove what a killed fit left behind in the middle of a write."""
+        for file in (*self._written(), self.scratch):
+            remove_leftovers(self.path, file.name)
+        for folder in self._checkpoint_folders():
+            remove_leftovers(folder)
+
+    def refuse_used(self) -> None:
+        """Refuse a folder with more in it than a lock and the leftover of an interrupted write."""
+        if self.path.is_dir():
+            used = any(
+                entry.name != self.lock.name and not is_leftover(entry, self.config.name)
+                for entry in self.path.iterdir()
+            )
+        else:
+            used = self.path.exists() or self.path.is_symlink()
+        if used:
+            raise InputError(
+                f"{self.path} exists already: choose another folder, or continue it: "
+                f"gedi resume {self.path}"
+            )
+
+    def add_metrics(self, row: dict[str, Any]) -> None:
+        """Append a line to the metrics."""
+        _append(self.metrics, row)
+
+    def add_to_tensorboard(self, row: dict[str, Any]) -> None:
+        """Write a row's numbers to `tensorboard/`; what members differ in, member by member."""
+        if self._tensorboard is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise InputError(
+                    'TensorBoard is not installed: pip install "gedi-learn[tensorboard]"'
+                ) from None
+            self._tensorboard = SummaryWriter(str(self.path / "tensorboard"))
+        for name, value in row.items():
+            if isinstance(value, list):
+                members = {str(k): v for k, v in enumerate(value)}
+                self._tensorboard.add_scalars(name, members, row["iteration"])
+            elif isinstance(value, int | float) and name != "iteration":
+                self._tensorboard.add_scalar(name, value, row["iteration"])
+        self._tensorboard.flush()
+
+    def add_event(self, kind: str, message: str, **details: Any) -> None:
+        """Append a line to the events."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        _append(self.events, {"time": stamp, "kind": kind, "message": message} | details)
+
+    def write_summary(self, content: dict[str, Any]) -> None:
+        """Say how it ended."""
+        write_json(self.summary, content)
+
+    def write_profile(self, content: dict[str, Any]) -> None:
+        """Say why each cluster is one."""
+        write_json(self.profile, content, None)
+
+    def write_preview(self, arrays: dict[str, np.ndarray]) -> None:
+        """Keep some of the points, in the data's units, with what was found of them."""
+        import torch  # not at the top: folders are looked at before it is there
+
+        kept = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+        write_tensors(self.preview, kept)
+
+    def rewind(self, iteration: int) -> None:
+        """Drop what was logged after `iteration`, and a line that a crash cut short."""
+        read = {path: read_json_lines(path) for path in (self.metrics, self.events)}
+        for path, rows in read.items():
+            kept = [row for row in rows if _is_until(row, iteration)]
+            write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+
+
+class EvaluationFolder:
+    """The paths of what an evaluation writes, into a run directory or elsewhere."""
+
+    def __init__(self, path: Path) -> None:
+        self.numbers = path / "evaluation.json"
+        self.page = path / "evaluation.md"
+        self.pictures = [path / f"{name}.png" for name in ("roc", "samples", "nearest", "buffer")]
+        self.roc, self.samples, self.nearest, self.buffer = self.pictures
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json_text(row) + "\n")
+
+
+def _is_until(row: dict[str, Any], iteration: int) -> bool:
+    """Whether a row was logged no later; what happened before training has no iteration."""
+    at = row.get("iteration", 0)
+    return isinstance(at, int | float) and at <= iteration
+
+
+# --- config ---------------------------------------------------------------------------------------
+#
+# What the config of a run says: its settings, and where its data came from.
+
+
+class Described(BaseModel):
+    """The data of a run; a program that fits an array has nothing to say of its source."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    source: str | None = None  # a path, or the name of a set
+    label_column: str | None = None
+    columns: list[str] | None = None
+    table: list[str] | None = None  # all columns of one that is encoded, see data.columns
+    separator: str | None = None  # of a text, and its decimal mark, where they were asked for
+    decimal: str | None = None
+    size: tuple[PositiveInt, PositiveInt] | None = None  # height and width that images were given
+    broken: Literal["refuse", "skip"] = "refuse"
+    shape: Annotated[tuple[PositiveInt, ...], Field(min_length=2)]
+    fingerprint: str
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Described:
+        names = self.columns
+        if names is not None and (len(names) != self.shape[1] or len(set(names)) != len(names)):
+            raise ValueError(
+                f"{len(names)} columns for data of shape {self.shape}, or doubled ones"
+            )
+        return self
+
+
+class Config(BaseModel):
+    """What `config.yaml` holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int
+    version: str
+    settings: dict[str, Any]
+    objects: list[str]  # arguments of the fit that no file can hold
+    data: Described
+
+
+def read_config(path: str | Path) -> Config:
+    """The config of an existing run directory, or one line that says why it is none."""
+    path, file = Path(path), RunDirectory(path).config
+    if not path.is_dir():
+        raise InputError(f"{path} is not a run directory: no such folder")
+    if not file.exists():
+        raise InputError(f"{path} is not a run directory: it has no {file.name}")
+    content = read_yaml(file)
+    with reading(file, RESTORE):
+        form, version = int(content["format"]), str(content.get("version", "unknown"))
+        if form != RUN_FORMAT:
+            raise InputError(
+                f"{path} was written in format {form} by version {version[:20]}; version "
+                f"{__version__} reads format {RUN_FORMAT}"
+            )
+        return Config.model_validate(content)
+
+
+def settings_of(run: str | Path, config: Config, shape: tuple[int, ...]) -> Settings:
+    """The settings of a run, for its data of this shape."""
+    return settings_in_file(RunDirectory(run).config, config.settings, shape)
+
+
+def settings_in_file(file: Path, values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
+    """The settings that a file holds, for data of this shape."""
+    with reading(file, RESTORE, ours=True):
+        return resolve(values, shape)
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+#
+# Checkpoints: safetensors + JSON, written so that a kill at any moment leaves a readable one.
+#
+# A checkpoint is a folder `step-000000123` of files; `latest.json` names the newest complete one
+# and is replaced atomically after everything it names is on the disk. Nothing here is pickled: a
+# checkpoint of unknown origin cannot run code.
+
+
+CHECKPOINT_FORMAT = 2
+
+
+# Files of a checkpoint, without their endings: what all ranks share, and what is a rank's own.
+SHARED, OWN = "shared", "rank-{}"
+
+
+def save_tree(folder: Path, name: str, tree: Any) -> None:
+    """Write nested dicts and lists: tensors to `name`.safetensors, the rest to `name`.json."""
+    tensors: dict[str, torch.Tensor] = {}
+    described = _take_out(tree, "", tensors)
+    write_tensors(folder / f"{name}.safetensors", tensors)
+    write_text(folder / f"{name}.json", json.dumps(described))
+
+
+def load_tree(folder: Path, name: str) -> Any:
+    """What `save_tree` wrote."""
+    described = read_json(folder / f"{name}.json")
+    with reading(folder / f"{name}.safetensors", RESTORE):
+        tensors = open_tensors(folder, name).read()
+    with reading(folder / f"{name}.json", RESTORE):
+        return _put_back(described, tensors)
+
+
+def open_tensors(folder: Path, name: str) -> TensorFile:
+    """The tensors of what `save_tree` wrote, unread; their names are their paths in the tree."""
+    return TensorFile.open(folder / f"{name}.safetensors")
+
+
+def publish(root: Path, step: int) -> None:
+    """Name `step` the newest checkpoint, then remove the older ones."""
+    folder = step_folder(root, step)
+    write_text(
+        root / "latest.json", json.dumps({"format": CHECKPOINT_FORMAT, "folder": folder.name})
+    )
+    for other in root.glob("step-*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def step_folder(root: Path, step: int) -> Path:
+    return root / f"step-{step:09d}"
+
+
+def latest(root: Path) -> Path | None:
+    """The newest complete checkpoint, or None when there is none yet."""
+    pointer = root / "latest.json"
+    if not pointer.exists():
+        return None
+    named = read_json(pointer)
+    with reading(pointer, RESTORE):
+        form, name = int(named["format"]), str(named["folder"])
+    if form != CHECKPOINT_FORMAT:
+        raise InputError(
+            f"{pointer} has format {form}, this version reads {CHECKPOINT_FORMAT}: "
+            "resume with the version of gedi-learn that wrote it"
+        )
+    if not re.fullmatch(r"step-[0-9]+", name):  # a folder beside the pointer, and no other
+        raise damaged(pointer, "it names no checkpoint", RESTORE)
+    return root / name
+
+
+def kept_chains(root: Path) -> torch.Tensor | None:
+    """The chains (n, ...) of the replay buffer of the kept member, in the newest checkpoint."""
+    folder = latest(root)
+    if folder is None:
+        return None
+    own = load_tree(folder, OWN.format(0))
+    with reading(folder, RESTORE):
+        members: torch.Tensor | None = own.get("buffer")
+        if members is None or len(members) == 1:
+            return None if members is None else members[0]
+        # Members that still compete have chains each; the model is one of them.
+        return members[load_tree(folder, SHARED)["kept"][0]["member"]]
+
+
+def _take_out(tree: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(tree, torch.Tensor):
+        tensors[path] = tree
+        return {"tensor": path}
+    if isinstance(tree, dict):
+        # Keys may be integers (Adam's state), which JSON would turn into text.
+        items = [[k, _take_out(v, f"{path}/{k}", tensors)] for k, v in tree.items()]
+        return {"dict": items}
+    if isinstance(tree, list | tuple):
+        return {"list": [_take_out(v, f"{path}/{i}", tensors) for i, v in enumerate(tree)]}
+    return {"value": tree}
+
+
+def _put_back(described: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    ((kind, content),) = described.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {k: _put_back(v, tensors) for k, v in content}
+    if kind == "list":
+        return [_put_back(v, tensors) for v in content]
+    if kind == "value" and not isinstance(content, dict | list):
+        return content
+    raise ValueError(f"{kind!r} is no kind of content")
+
+
+# --- model file -----------------------------------------------------------------------------------
+#
+# The file of a fitted model: safetensors whose header holds all that is no tensor.
+#
+# It may come from anywhere. Its header is held against a stated shape, and its tensors against the
+# network that the header describes, before that network is built and before a tensor is read.
+
+
+MODEL_FORMAT = 1
+KEY = "gedi-learn"
+MODEL = "model."  # prefix of the network's tensors
+DENSITY = "density."  # prefix of those of a density on a base
+USED = f"{DENSITY}coordinates.used"  # the columns or pixels that it is of
+
+
+class Summary(BaseModel):
+    """How a training ended; files hold more of it, which is there for people."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cluster_sizes: list[NonNegativeInt]
+    gap: float
+    certified: bool
+    verdict: str
+    stopped: Literal["certified", "budget", "diverged"]
+    recoveries: NonNegativeInt
+    iterations: NonNegativeInt
+    seconds: FiniteFloat
+    temperature: float = Field(1.0, ge=1, le=1e6)
+    diagnosis: Diagnosis
+    density: Findings | None = None
+
+
+class Header(BaseModel):
+    """What the header of a model file holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int
+    version: str
+    settings: dict[str, Any]
+    objects: list[str]  # arguments of the fit that no file can hold
+    scaling: str
+    columns: str | None = None  # how those of a table are encoded
+    n_features_in: PositiveInt
+    feature_names_in: list[str]
+    summary: Summary
+
+
+def save_model(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write the file whole or not at all."""
+    described = json.dumps({"format": MODEL_FORMAT, "version": __version__} | header)
+    write_tensors(path, tensors, {KEY: described})
+
+
+def open_model(path: Path) -> tuple[TensorFile, Header]:
+    """The header, and the tensors still unread, or one line that says what is wrong."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file; a model is written by GEDI.save or gedi fit")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the model file in it, e.g. model.safetensors")
+    file = TensorFile.open(path)
+    if KEY not in file.metadata:
+        raise InputError(f"{path} is a safetensors file, but not a model of gedi-learn")
+    with reading(path, RESTORE):
+        header = json.loads(file.metadata[KEY])
+        form, version = int(header["format"]), str(header.get("version", "unknown"))
+        if form != MODEL_FORMAT:
+            raise InputError(
+                f"{path} has format {form}, written by version {version[:20]}; version "
+                f"{__version__} reads format {MODEL_FORMAT}"
+            )
+        return file, Header.model_validate(header)
+
+
+def settings_in(file: TensorFile, header: Header) -> Settings:
+    """The settings of the model, for points of its shape."""
+    with reading(file.path, RESTORE):
+        shape = (*file.forms["labels"][1], *file.forms["box.low"][1])
+    return settings_in_file(file.path, header.settings, shape)
+
+
+def read_tensors(
+    file: TensorFile, settings: Settings, encoder: nn.Module | None
+) -> dict[str, Tensor]:
+    """The tensors, if they are those of the network that the settings describe, and finite."""
+    remedy = RESTORE if encoder is None else "restore it, or give the encoder of the fit"
+    with reading(file.path, remedy, ours=True):
+        file.check(_expected(file, settings, encoder))
+    with reading(file.path, remedy):
+        tensors = file.read()
+        for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise InputError(
+                    f"{file.path}: {name} is not finite: training diverged, or the file is "
+                    "damaged; fit anew"
+                )
+        counted = {"labels": settings.n_clusters, USED: tensors["box.low"].numel()}
+        for name, most in counted.items():
+            if name in tensors and not ((tensors[name] >= 0) & (tensors[name] < most)).all():
+                raise ValueError(f"{name} is not from 0 to {most - 1}")
+        if (tensors["box.low"] > tensors["box.high"]).any():
+            raise ValueError("box.low above box.high")
+    return tensors
+
+
+def read_density(tensors: dict[str, Tensor]) -> Density | None:
+    """The density on a base, if the file has one."""
+    own = {k.removeprefix(DENSITY): t for k, t in tensors.items() if k.startswith(DENSITY)}
+    if not own:
+        return None
+    point = tuple(tensors["box.low"].shape)
+    density = Density(Sizes.of(point, {name: tuple(t.shape) for name, t in own.items()}))
+    density.load_state_dict(own)
+    return density.eval()
+
+
+def _expected(file: TensorFile, settings: Settings, encoder: nn.Module | None) -> dict[str, Form]:
+    """The forms of all tensors of a model with these settings; nothing large is built."""
+    kind, points = file.forms["box.low"]
+    (n_labels,) = file.forms["labels"][1]
+    if kind not in ("F32", "F64"):
+        raise ValueError(f"tensor box.low is {kind}")
+    if len(settings.network.hidden) + len(settings.network.head) > len(file.forms):
+        raise ValueError("it has fewer tensors than layers")
+    with torch.device("meta"):
+        network = build_model(settings, points, 1, encoder, generator=None)
+    network.to(torch.float32 if kind == "F32" else torch.float64)
+    expected = {f"{MODEL}{name}": form for name, form in forms(network.state_dict()).items()}
+    shapes = {
+        name.removeprefix(DENSITY): shape
+        for name, (_, shape) in file.forms.items()
+        if name.startswith(DENSITY)
+    }
+    if shapes:
+        with torch.device("meta"):
+            density = Density(Sizes.of(points, shapes))
+        expected |= {f"{DENSITY}{name}": form for name, form in forms(density.state_dict()).items()}
+    optional = {"trust": ("F64", (n_labels, 2)), "levels": ("F64", (LEVELS,))}
+    expected |= {name: form for name, form in optional.items() if name in file.forms}
+    return expected | {
+        "box.low": (kind, points),
+        "box.high": (kind, points),
+        "prior": ("F64", (settings.n_clusters,)),
+        "labels": ("I64", (n_labels,)),
+    }
