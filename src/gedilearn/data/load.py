@@ -15,7 +15,6 @@ from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published import open_set
 from gedilearn.data.published_formats import IDX_ENDINGS, labels_beside, read_published
-from gedilearn.data.row_groups import unpacked
 from gedilearn.data.sources import SOURCES, split_of
 from gedilearn.data.table import Table
 from gedilearn.data.table_files import read_whole
@@ -100,10 +99,6 @@ def load(
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
         _check_file(path)
-        if suffix == ".parquet" and label_column is None:
-            found = unpacked(path, columns, shared)
-            if found is not None:
-                return Dataset.checked(path, found[1], None, found[0])
         if suffix in TABLE_SUFFIXES:
             check_file(path)
             return read_table(path, label_column, columns, separator, decimal)
@@ -142,10 +137,6 @@ def load_table(
     check_marks(source, separator, decimal)
     with reading(path):
         _check_file(path)
-        if path.suffix.lower() == ".parquet" and not (expected or as_text):
-            found = unpacked(path, None, shared)
-            if found is not None:
-                return Table.of_block(*found, str(path))
         check_file(path)
         return read_whole(path, expected, as_text, separator, decimal)
 

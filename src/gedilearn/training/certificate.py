@@ -20,7 +20,7 @@ from gedilearn.methods.method import share
 from gedilearn.methods.priors import Fixed, Prior
 from gedilearn.methods.terms import bound_gap, invariance, start
 from gedilearn.models.energy import EnergyModel
-from gedilearn.ranks import deal, gather
+from gedilearn.ranks import gather, own_share
 from gedilearn.training.monitor import Diagnosis, diagnose
 
 # Points looked at: for vectors a look then costs about one training step; images cost more each.
@@ -72,7 +72,7 @@ def measure(
     most = MOST_VECTORS if data.dim() == 3 else MOST_IMAGES
     index = torch.from_numpy(evenly_spaced(data.shape[1], most)).to(data.device).repeat(repeats)
     if shared:
-        index = deal(index)
+        index = own_share(index)
     was_training = model.training
     model.eval()
     parts = []
