@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gedilearn.density.chains import BaseChains, learn_by_chains
-from gedilearn.density.energy import ImageEnergy
+from gedilearn.density.density import ImageEnergy
 from gedilearn.density.fit import fit_density
 from gedilearn.models.image_encoders import ResNet8
 from gedilearn.presets import ABOUT, CHANGES, CHOSEN, PRESETS, preset, small_iterations

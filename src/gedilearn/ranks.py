@@ -9,6 +9,7 @@ Without: work on all rows of the data is shared out, and all ranks have what cam
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -108,3 +109,15 @@ class _Mean(torch.autograd.Function):
         total = gradient.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         return total / n_ranks()
+
+
+# --- threads --------------------------------------------------------------------------------------
+#
+# What several threads of one process do one after another.
+
+
+# Held while a library changes what all threads share. scikit-learn lets BLAS compute with a single
+# thread meanwhile, which changes the last digits of other products, and then puts back what it
+# found: of two overlapping searches, the second finds the first one's limit. `catch_warnings` does
+# the same to filters, and pynndescent may end the process when two threads compute at once.
+ONE_AT_A_TIME = threading.RLock()

@@ -12,9 +12,8 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_mutual_info_score, pairwise_distances
 
 from gedilearn import GEDI
-from gedilearn.data import landmarks
-from gedilearn.data.landmarks import landmark_tables, n_nodes, nearest_of
-from gedilearn.data.walks import draw, walk_tables
+from gedilearn.data import walks as landmarks
+from gedilearn.data.walks import draw, landmark_tables, n_nodes, nearest_of, walk_tables
 
 Array = NDArray[Any]
 

@@ -20,7 +20,8 @@ import torch
 
 from gedilearn import GEDI
 from gedilearn.cli import main as command
-from gedilearn.data import arrays, landmarks, metric
+from gedilearn.data import arrays, metric
+from gedilearn.data import walks as landmarks
 from gedilearn.data.views import WalkViews
 from gedilearn.training import loop
 from gedilearn.training.setup import Setup

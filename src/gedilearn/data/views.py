@@ -16,9 +16,8 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
-from gedilearn.data.landmarks import landmark_tables
 from gedilearn.data.metric import Floats, distance_points
-from gedilearn.data.walks import WalkTables, draw, redrawn
+from gedilearn.data.walks import WalkTables, draw, landmark_tables, redrawn
 from gedilearn.errors import InputError
 from gedilearn.fields import Schedule, value_at
 from gedilearn.registry import VIEWS

@@ -22,9 +22,8 @@ from gedilearn.methods.options import Barlow as Options
 from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.mlp import MLP
-from gedilearn.ranks import gather
+from gedilearn.ranks import ONE_AT_A_TIME, gather
 from gedilearn.settings import Settings
-from gedilearn.threads import ONE_AT_A_TIME
 
 EPSILON = 1e-5  # added to variances, as batch normalisation does
 

@@ -43,10 +43,9 @@ from gedilearn.methods.options import Ebclr as Options
 from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
-from gedilearn.ranks import gather
+from gedilearn.ranks import ONE_AT_A_TIME, gather
 from gedilearn.sampling.langevin import Sampler
 from gedilearn.settings import Settings
-from gedilearn.threads import ONE_AT_A_TIME
 
 CHUNK = 2_000
 ROUNDS = 100  # of k-means on the sphere, at most

@@ -12,8 +12,7 @@ from gedilearn.errors import InputError
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.image_encoders import ResNet8, SmallConvNet
-from gedilearn.models.members import MemberModule, Members
-from gedilearn.models.mlp import MLP
+from gedilearn.models.mlp import MLP, MemberModule, Members
 from gedilearn.registry import METHODS
 from gedilearn.settings import Network, Settings
 

@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gedilearn.data.graph import bridged, neighbour_graph
-from gedilearn.data.landmarks import nearest_of
 from gedilearn.data.metric import own_stream
+from gedilearn.data.walks import nearest_of
 from gedilearn.progress import SILENT, Progress
+from gedilearn.ranks import ONE_AT_A_TIME
 from gedilearn.starts.spectral import FLAT, spectral_clusters
 from gedilearn.starts.tree import tree_clusters
-from gedilearn.threads import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     import scipy.sparse

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.neighbours import nearest
+from gedilearn.data.graph import nearest
 
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[Any]
