@@ -111,12 +111,12 @@ def density_stage(settings: Settings, begin: int) -> Stage | None:
 def trains_bound(settings: Settings) -> bool:
     """Whether the method has clusters to find by INV and PRIOR, or by means of its own."""
     weights = _weights(settings, settings.weights)
-    return not METHODS[settings.method].weighted or bool(weights.inv and weights.prior)
+    return not settings.own.weighted or bool(weights.inv and weights.prior)
 
 
 def _weights(settings: Settings, weights: Weights) -> Weights:
     """The weights, 0 for the terms that the method leaves out."""
-    weighted = METHODS[settings.method].weighted
+    weighted = settings.own.weighted
     left_out = [name for name in ("gen", "inv", "prior") if weighted and name not in weighted]
     return weights.model_copy(update=dict.fromkeys(left_out, 0.0))
 
@@ -138,7 +138,7 @@ def sees_averages(settings: Settings, shape: tuple[int, ...]) -> bool:
     if not is_images(shape) or min(shape[2:]) <= LARGE or settings.network.encoder != "conv":
         return False
     sampled = first_stage(settings).weights.gen or density_stage(settings, 0) is not None
-    weighted = METHODS[settings.method].weighted
+    weighted = settings.own.weighted
     return bool(weighted) and not sampled and settings.views.kind in ("grey", "colour")
 
 
