@@ -185,7 +185,7 @@ def test_a_small_file_that_claims_many_pixels_is_refused_undecoded(tmp_path, sid
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            with pytest.raises(InputError, match=r"a\.png: more than 50000000 pixels"):
+            with pytest.raises(InputError, match=r"a\.png.* pixels"):
                 load(tmp_path)
             assert tracemalloc.get_traced_memory()[1] < 2**23
         finally:
