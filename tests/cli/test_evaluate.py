@@ -12,7 +12,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from gedilearn import GEDI
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.sources import split_for_testing
+from gedilearn.data.published import split_for_testing
 from gedilearn.errors import InputError
 from helpers import run_command as gedi
 

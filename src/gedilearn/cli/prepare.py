@@ -233,8 +233,7 @@ def get(
 ) -> None:
     """Fetch a published image set, check it, and keep it for use by its name.
 
-    It is kept in $GEDI_CACHE, or else in $XDG_CACHE_HOME/gedi-learn or ~/.cache/gedi-learn. An
-    interrupted download goes on where it broke off.
+    It is kept in $GEDI_CACHE, or else in $XDG_CACHE_HOME/gedi-learn or ~/.cache/gedi-learn.
 
     \b
     gedi data get cifar10
@@ -256,8 +255,7 @@ def list_sets(as_json: AsJson = False) -> None:
     \b
     gedi data list
     """
-    from gedilearn.data.published import cache_root, is_cached
-    from gedilearn.data.sources import SOURCES, SPLITS
+    from gedilearn.data.published import SOURCES, SPLITS, cache_root, is_cached
 
     screen, sets, rows = Screen(as_json), [], []
     for source in SOURCES.values():

@@ -21,7 +21,7 @@ from gedilearn.cli.rows import Rows
 from gedilearn.data.arrays import as_numbers
 from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.load import is_folder, is_table, load_table
-from gedilearn.data.sources import split_for_testing
+from gedilearn.data.published import split_for_testing
 from gedilearn.data.table import Table
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
