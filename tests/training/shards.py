@@ -62,8 +62,8 @@ def fit(path: Path, name: str, **more: Any) -> dict[str, np.ndarray]:
     found = {f"weights/{k}": v.numpy() for k, v in model.model_.state_dict().items()}
     found |= {"labels": model.labels_, "probabilities": model.predict_proba(x)}
     if isinstance(views, WalkViews):
-        assert views.tables.home is not None and model.trust_ is not None
-        found |= {"home": views.tables.home.numpy(), "trust": model.trust_}
+        assert views.tables.node is not None and model.trust_ is not None
+        found |= {"node": views.tables.node.numpy(), "trust": model.trust_}
     return {f"{name}/{k}": v for k, v in found.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,33 @@ Ints = npt.NDArray[Any]
 LOCAL = 7
 LEAST = 1e-12
 
+# Neighbours that one search finds for all graphs and trees of the same points.
+SHARED = 15
+
 # Fewer neighbours, at which clusters may be components of the graph, and the share of the points
 # that may then be in others.
 FEWER = (7, 5, 4, 3)
 STRAYS = 0.05
 
 
+class Neighbours(NamedTuple):
+    """The nearest neighbours of each point, the nearest first; graphs of a smaller k share them."""
+
+    distance: Floats  # (n, k)
+    neighbour: Ints  # (n, k)
+
+
+def find_neighbours(x: Floats, n_neighbors: int, random_state: int = 0) -> Neighbours:
+    """So many of each point of ``x`` (n, d), and at least those that set the scale of a place."""
+    x = as_points(x)
+    if n_neighbors < 1:
+        raise InputError(f"n_neighbors={n_neighbors}: the graph needs at least 1 neighbour a point")
+    with ONE_AT_A_TIME:
+        return Neighbours(*nearest(x, min(max(n_neighbors, LOCAL), len(x) - 1), random_state))
+
+
 def neighbour_graph(
-    x: Floats, n_neighbors: int, random_state: int = 0
+    x: Floats, n_neighbors: int, random_state: int = 0, known: Neighbours | None = None
 ) -> tuple[scipy.sparse.csr_matrix, Floats]:
     """The weighted graph of the nearest neighbours of ``x`` (n, d), and every k-th distance (n,).
 
@@ -40,25 +59,15 @@ def neighbour_graph(
     neighbour (self-tuning spectral clustering, Zelnik-Manor and Perona 2004): a long link of a
     dense place weighs little, one of the same length between scattered points much. No link weighs
     less than `LEAST`, and k is capped at n - 1. Of many points in many dimensions the neighbours
-    are approximate (see `gedilearn.data.graph`).
+    are approximate (see `nearest`). Neighbours that are `known` are not sought again.
     """
-    return _weighted(*_neighbours(x, n_neighbors, random_state), n_neighbors)
+    return _weighted(known or find_neighbours(x, n_neighbors, random_state), n_neighbors)
 
 
-def _neighbours(x: Floats, n_neighbors: int, random_state: int) -> tuple[Floats, Ints]:
-    """As many as the graph needs, and the scale of a place."""
-    x = as_points(x)
-    if n_neighbors < 1:
-        raise InputError(f"n_neighbors={n_neighbors}: the graph needs at least 1 neighbour a point")
-    with ONE_AT_A_TIME:
-        return nearest(x, min(max(n_neighbors, LOCAL), len(x) - 1), random_state)
-
-
-def _weighted(
-    distance: Floats, neighbour: Ints, n_neighbors: int
-) -> tuple[scipy.sparse.csr_matrix, Floats]:
+def _weighted(neighbours: Neighbours, n_neighbors: int) -> tuple[scipy.sparse.csr_matrix, Floats]:
     from scipy.sparse import csr_matrix
 
+    distance, neighbour = neighbours
     n, found = distance.shape
     distance = np.asarray(distance, np.float64)
     k = min(n_neighbors, found)
@@ -84,7 +93,11 @@ def as_points(x: Floats) -> Floats:
 
 
 def joined_graph(
-    x: Floats, n_clusters: int, n_neighbors: int, random_state: int = 0
+    x: Floats,
+    n_clusters: int,
+    n_neighbors: int,
+    random_state: int = 0,
+    known: Neighbours | None = None,
 ) -> tuple[scipy.sparse.csr_matrix, Floats, int, int]:
     """Graph of at most ``n_clusters`` components, the radius, the k used, and the components.
 
@@ -95,18 +108,18 @@ def joined_graph(
     """
     from scipy.sparse.csgraph import connected_components
 
-    asked = None
-    found = _neighbours(x, n_neighbors, random_state)
+    first = None
+    found = known or find_neighbours(x, n_neighbors, random_state)
     for k in dict.fromkeys((n_neighbors, *(k for k in FEWER if k < n_neighbors))):
-        graph, radius = _weighted(*found, k)
+        graph, radius = _weighted(found, k)
         n_components, label = connected_components(graph, directed=False)
-        asked = asked or (graph, radius, k, label)
+        first = first or (graph, radius, k, label)
         large = are_large(label, n_clusters)
         if large.sum() == n_clusters and (~large[label]).mean() <= STRAYS:
             break
     else:
-        assert asked is not None
-        graph, radius, k, label = asked
+        assert first is not None
+        graph, radius, k, label = first
     n_components = min(int(label.max()) + 1, n_clusters)
     return bridged(x, graph, n_clusters, k), radius, min(k, len(x) - 1), n_components
 

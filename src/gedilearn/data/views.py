@@ -16,8 +16,8 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
-from gedilearn.data.metric import Floats, distance_points
-from gedilearn.data.walks import WalkTables, draw, landmark_tables, redrawn
+from gedilearn.data.metric import distance_points
+from gedilearn.data.walks import Nodes, WalkTables, draw, landmark_tables, redrawn
 from gedilearn.errors import InputError
 from gedilearn.fields import Schedule, value_at
 from gedilearn.registry import VIEWS
@@ -130,13 +130,13 @@ class WalkViews(Views):
     neighbour: in many dimensions the same noise in every coordinate would carry a view far off the
     data, where the network can tell views from points and cheat.
 
-    `nodes` are the points of the graph as distances see them, for whoever needs them too.
+    `nodes` are the points of the graph as distances see them, which starts use too.
     """
 
     annealed = True
 
     def __init__(
-        self, data: Tensor, tables: WalkTables, noise: float, nodes: Floats | None = None
+        self, data: Tensor, tables: WalkTables, noise: float, nodes: Nodes | None = None
     ) -> None:
         self.data = data
         self.tables = tables

@@ -14,14 +14,22 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from gedilearn.data.arrays import evenly_spaced, rows_at_once
-from gedilearn.data.graph import LOW_DIMENSION, as_points, joined_graph, with_rests
+from gedilearn.data.graph import (
+    LOW_DIMENSION,
+    SHARED,
+    Neighbours,
+    as_points,
+    find_neighbours,
+    joined_graph,
+    with_rests,
+)
 from gedilearn.data.metric import own_stream
 from gedilearn.errors import InputError
 from gedilearn.ranks import ONE_AT_A_TIME, by_shares
@@ -66,7 +74,7 @@ class WalkTables:
         summed over the nodes. It counts the modes that a walk of that length still tells apart.
         Exact at level 0, estimated above (see `return_trace`).
     graph: what the walks are on, every node linked to itself too.
-    home, place: (n,), (nodes,): where not every point is a node (`data.landmarks`), the node of
+    node, place: (n,), (nodes,): where not every point is a node (`data.landmarks`), the node of
         each point and the point of each node; walks begin and end at points.
     """
 
@@ -76,7 +84,7 @@ class WalkTables:
     n_components: int
     traces: tuple[float, ...]
     graph: scipy.sparse.csr_matrix
-    home: torch.Tensor | None = None
+    node: torch.Tensor | None = None
     place: torch.Tensor | None = None
 
     @property
@@ -86,7 +94,7 @@ class WalkTables:
 
     def to(self, device: torch.device) -> WalkTables:
         """The same tables on another device."""
-        names = ("ends", "radius", "home", "place")
+        names = ("ends", "radius", "node", "place")
         there = {name: getattr(self, name) for name in names}
         return replace(self, **{name: t.to(device) for name, t in there.items() if t is not None})
 
@@ -99,6 +107,7 @@ def walk_tables(
     width: int = 64,
     max_levels: int = 22,
     random_state: int = 0,
+    known: Neighbours | None = None,
 ) -> WalkTables:
     """Tables of random walks on the neighbour graph of the standardised data ``x`` (n, d).
 
@@ -112,7 +121,8 @@ def walk_tables(
     would never leave the uniform prediction. The longest length at which `surviving_modes` counts
     ``n_clusters`` is kept then.
 
-    With many points the tables are narrower than ``width`` (see `_MAX_BYTES`).
+    With many points the tables are narrower than ``width`` (see `_MAX_BYTES`). Neighbours that are
+    `known` are not sought again.
     """
     x = as_points(x)
     if n_clusters < 1:
@@ -121,7 +131,7 @@ def walk_tables(
         raise InputError(f"width={width}: splicing walks needs at least 2 end points a node")
     if not 1 <= max_levels <= 31:
         raise InputError(f"max_levels={max_levels}: give 1 to 31 (walks of 2**(levels-1) steps)")
-    graph, radius, k, n_components = joined_graph(x, n_clusters, n_neighbors, random_state)
+    graph, radius, k, n_components = joined_graph(x, n_clusters, n_neighbors, random_state, known)
     graph = with_rests(graph, k)
 
     width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
@@ -201,7 +211,7 @@ def draw(
             f"steps={steps}: these tables of {levels} levels hold walks of 0 to "
             f"{(1 << levels) - 1} steps; raise max_levels for longer ones"
         )
-    node = index.long() if tables.home is None else tables.home[index]
+    node = index.long() if tables.node is None else tables.node[index]
     for level in range(levels):
         if steps >> level & 1:
             column = torch.randint(
@@ -295,6 +305,13 @@ ALL_PAIRS = 500_000_000
 CELLS = 8
 
 
+class Nodes(NamedTuple):
+    """The nodes of the walks' graph, as distances see them."""
+
+    points: Floats  # (nodes, d)
+    neighbours: Neighbours
+
+
 def n_nodes(n: int, n_clusters: int) -> int:
     """How many of n points are nodes of the walks' graph."""
     return min(n, max(MOST_NODES, NODES_EACH * n_clusters))
@@ -302,24 +319,24 @@ def n_nodes(n: int, n_clusters: int) -> int:
 
 def landmark_tables(
     x: Floats, n_clusters: int, *, n_neighbors: int, random_state: int = 0, shared: bool = False
-) -> tuple[WalkTables, Floats]:
+) -> tuple[WalkTables, Nodes]:
     """Walks from all points x (n, d) on a graph of as many as `n_nodes` says, and the nodes.
 
     Ranks that all do this at the same time may have the points `shared` out among them.
     """
     most = n_nodes(len(x), n_clusters)
-    options: dict[str, int] = {"n_neighbors": n_neighbors, "random_state": random_state}
-    if most == len(x):
-        x = np.ascontiguousarray(x)
-        return walk_tables(x, n_clusters, **options), x
     chosen = np.sort(own_stream(random_state).choice(len(x), most, replace=False))
-    nodes = np.asarray(x[chosen], np.float64)
-    tables = walk_tables(nodes, n_clusters, **options)
-    home = nearest_of(nodes, x, shared)
-    home[chosen] = np.arange(most)
-    at = torch.from_numpy(home)
-    place = torch.from_numpy(chosen)
-    return replace(tables, radius=tables.radius[at], home=at, place=place), nodes
+    points = np.ascontiguousarray(x) if most == len(x) else np.asarray(x[chosen], np.float64)
+    known = find_neighbours(points, max(n_neighbors, SHARED), random_state)
+    tables = walk_tables(
+        points, n_clusters, n_neighbors=n_neighbors, random_state=random_state, known=known
+    )
+    if most < len(x):
+        nearest_node = nearest_of(points, x, shared)
+        nearest_node[chosen] = np.arange(most)
+        node, place = torch.from_numpy(nearest_node), torch.from_numpy(chosen)
+        tables = replace(tables, radius=tables.radius[node], node=node, place=place)
+    return tables, Nodes(points, known)
 
 
 def nearest_of(landmarks: Floats, x: Floats, shared: bool = False) -> Ints:

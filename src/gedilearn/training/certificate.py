@@ -129,7 +129,7 @@ def examine(
 DISTANCE = 0.6
 HOTTEST = 100.0
 MOST_POINTS = 4_000
-REPEATS = 4
+WALKS_EACH = 4
 ROWS = 65_536  # looked at at once: data may be larger than memory
 
 
@@ -146,8 +146,8 @@ def temperature(
     logits: of the points with these numbers, (k,) -> (k, clusters); labels: of all points, (n,).
     """
     index = torch.randperm(len(data), generator=generator, device=data.device)[:MOST_POINTS]
-    own = logits(index).repeat(REPEATS, 1)
-    index = index.repeat(REPEATS)
+    own = logits(index).repeat(WALKS_EACH, 1)
+    index = index.repeat(WALKS_EACH)
     spread = _within(data, labels)
     ends, away = [], []
     for level in range(views.tables.ends.shape[0]):

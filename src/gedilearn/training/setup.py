@@ -365,5 +365,7 @@ def _start(
     if not isinstance(views, WalkViews) or views.nodes is None:
         points = distance_points(data.cpu().numpy(), seed)
         return choose_start(points, n_clusters, seed, progress)
-    start, home = choose_start(views.nodes, n_clusters, seed, progress), views.tables.home
-    return start if home is None else start.at(home.cpu().numpy())
+    points, neighbours = views.nodes
+    start = choose_start(points, n_clusters, seed, progress, neighbours)
+    node = views.tables.node
+    return start if node is None else start.for_points(node.cpu().numpy())
