@@ -28,7 +28,7 @@ from gedilearn import GEDI
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.evaluation import evaluate, frechet, markdown, read_buffer, table
-from gedilearn.evaluation.evaluate import image_grid, share_off
+from gedilearn.evaluation.fitted_model import image_grid, share_off
 from gedilearn.evaluation.ood import converted
 from helpers import gedi
 
