@@ -9,15 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
+from sklearn import metrics
 
 from gedilearn.errors import InputError
 from gedilearn.evaluation.clustering import batchwise_nmi, classes_of_clusters, clustering_scores
-
-
-def entropy(labels: np.ndarray) -> float:
-    share = np.unique(labels, return_counts=True)[1] / len(labels)
-    return float(-(share * np.log(share)).sum())
 
 
 def best_accuracy(truth: np.ndarray, labels: np.ndarray) -> float:
@@ -40,28 +35,9 @@ def test_accuracy_is_that_of_the_best_assignment_tried_by_brute_force(n_classes,
     scores = clustering_scores(truth, labels)
     assert scores["accuracy"] == pytest.approx(best_accuracy(truth, labels))
     assert scores["clusters_used"] == len(np.unique(labels)) and scores["n"] == 40
-
-
-def test_nmi_is_mutual_information_over_the_mean_entropy():
-    generator = np.random.default_rng(0)
-    truth, labels = generator.integers(4, size=300), generator.integers(7, size=300)
-    labels[:200] = truth[:200]
-    mean = (entropy(truth) + entropy(labels)) / 2
-    expected = mutual_info_score(truth, labels) / mean
-    assert clustering_scores(truth, labels)["nmi"] == pytest.approx(expected)
-
-
-def test_ari_counts_pairs_that_agree_beyond_chance():
-    generator = np.random.default_rng(1)
-    truth, labels = generator.integers(3, size=60), generator.integers(4, size=60)
-    labels[:30] = truth[:30]
-    upper = np.triu_indices(60, 1)
-    same_class = (truth[:, None] == truth)[upper]
-    same_cluster = (labels[:, None] == labels)[upper]
-    both, expected = (same_class & same_cluster).sum(), same_class.mean() * same_cluster.sum()
-    ceiling = (same_class.sum() + same_cluster.sum()) / 2
-    value = (both - expected) / (ceiling - expected)
-    assert clustering_scores(truth, labels)["ari"] == pytest.approx(value)
+    assert scores["nmi"] == metrics.normalized_mutual_info_score(truth, labels)
+    assert scores["ami"] == metrics.adjusted_mutual_info_score(truth, labels)
+    assert scores["ari"] == metrics.adjusted_rand_score(truth, labels)
 
 
 def test_a_renamed_perfect_clustering_scores_one_everywhere():
@@ -80,15 +56,11 @@ def test_each_cluster_has_the_class_of_the_best_one_to_one_assignment(n_classes,
     assert np.mean(found[labels] == truth) == pytest.approx(best_accuracy(truth, labels))
 
 
-def test_a_cluster_without_points_has_a_class_too():
-    assert classes_of_clusters(np.array([1, 1, 0]), np.array([0, 0, 0]), 2).tolist() == [1, 0]
-
-
 def test_the_batchwise_score_is_the_mean_over_full_batches_and_leaves_the_rest_out():
     generator = np.random.default_rng(0)
     truth, labels = generator.integers(5, size=150), generator.integers(5, size=150)
     labels[:64] = truth[:64]
-    expected = (1 + normalized_mutual_info_score(truth[64:128], labels[64:128])) / 2
+    expected = (1 + metrics.normalized_mutual_info_score(truth[64:128], labels[64:128])) / 2
     assert batchwise_nmi(truth, labels).nmi == pytest.approx(expected)
     changed = labels.copy()
     changed[128:] = 0  # the last 22 are in no full batch
@@ -102,7 +74,7 @@ def test_chance_keeps_the_cluster_sizes_and_not_the_agreement():
     score = batchwise_nmi(truth, labels)
     again = np.random.default_rng(9).permutation(labels).reshape(-1, 64)
     pairs = zip(truth.reshape(-1, 64), again, strict=True)
-    by_hand = np.mean([normalized_mutual_info_score(t, r) for t, r in pairs])
+    by_hand = np.mean([metrics.normalized_mutual_info_score(t, r) for t, r in pairs])
     assert score.chance == pytest.approx(by_hand, abs=0.01)
     assert score.nmi > score.chance + 0.1
     equal_sizes = batchwise_nmi(truth, np.arange(6_400) % 20).chance

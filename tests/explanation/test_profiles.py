@@ -110,14 +110,6 @@ def test_one_far_row_does_not_use_up_the_histogram():
     assert sum(c > 0 for c in found.counts) > 10
 
 
-def test_the_words_name_every_cluster_and_its_typical_rows(explained):
-    text = str(explained[0])
-    for profile in explained[0].clusters:
-        assert f"cluster {profile.cluster}: {profile.size} rows ({profile.share:.1%})" in text
-        assert profile.words in text
-        assert ", ".join(str(r.row) for r in profile.typical) in text
-
-
 def test_it_goes_to_json_and_back_and_json_of_other_data_is_refused(explained):
     assert through_json(explained[0]) == explained[0]
     for change in ({"n_samples": 3}, {"clusters": []}, {"probabilities": {}}, {"alone": [1]}):
@@ -201,12 +193,6 @@ def test_a_run_keeps_its_profiles_and_the_rows_that_they_name(run, frame):
     assert [row.trust for row in named] == model.trust_[[row.row for row in named]].tolist()
     counts = np.histogram(model.trust_, np.linspace(0, 1, 31))[0]
     assert list(kept.trusts.counts) == counts.tolist()
-
-
-def test_rows_that_no_fit_has_seen_have_no_trust(explained):
-    found, _ = explained
-    assert found.trusts.counts == ()
-    assert all(row.trust is None for row in found.outliers)
 
 
 def test_of_many_rows_even_ones_and_the_named_ones_are_kept(tmp_path):

@@ -110,7 +110,7 @@ def evaluate(
         them
     probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
     frechet: whether to compare samples with real images; weights: a file of Inception, for FID
-    certificate: False where the views of the fit are not at hand
+    certificate: False where the views of the fit are not available
     buffer: images of the replay buffer, in the data's units (`read_buffer`), for a picture
     most: points used at most of each set for OOD, the certificate and the Frechet distance, and of
         `train` for the fast probe and kNN, evenly drawn; clustering uses all
@@ -269,7 +269,7 @@ def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
 
 def _certificate(model: GEDI, x: np.ndarray, wanted: bool) -> Part:
     if not wanted:
-        return _skipped("no views at hand")
+        return _skipped("the views of the fit are not available")
     found = model.diagnose(x)
     return {"gap": found.gap, "certified": found.certified, "verdict": found.verdict, "n": len(x)}
 
@@ -432,11 +432,12 @@ def markdown(result: Mapping[str, Any]) -> str:
     lines = ["# Evaluation", "", *(f"{_cell(words)}\n" for words in sentences(result))]
     lines += ["| measure | value | beside it |", "| --- | ---: | --- |"]
     lines += ["| " + " | ".join(map(_cell, line)) + " |" for line in table(result)]
-    changes = {name: part["changes"] for name, part in result["ood"].items()}
-    if any(words != "none" for words in changes.values()):
+    changed = {name: part["changes"] for name, part in result["ood"].items()}
+    changed = {name: words for name, words in changed.items() if words != "none"}
+    if changed:
         lines += ["", "Images outside were changed to fit the model:", ""]
-        lines += [f"- {_cell(name)}: {_cell(words)}" for name, words in changes.items()]
-    if changes:
+        lines += [f"- {_cell(name)}: {_cell(words)}" for name, words in changed.items()]
+    if result["ood"]:
         lines += ["", "Scores that need no learning are given in the direction that separates "]
         lines[-1] += "better, which is chosen with the labels of both sets."
     pictures = [name for name in result["files"] if name.endswith(".png")]
