@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from gedilearn.explanation import Explanation
-from gedilearn.explanation.explain import MOST_ROWS
-from gedilearn.explanation.profiles import Profile, Row
+from gedilearn.explanation.profiles import MOST_ROWS, Profile, Row
 from gedilearn.report import charts
 from gedilearn.report.markup import (
     KIND,
