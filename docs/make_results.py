@@ -106,7 +106,7 @@ def page(file: Path, results: Path = RESULTS) -> str:
 
     def again(found: re.Match[str]) -> str:
         kind, words = found.group(1), found.group(2)
-        return f"<!-- {kind} {words} -->\n{block(kind, words.split(), results)}<!-- end -->"
+        return f"<!-- {kind} {words} -->\n\n{block(kind, words.split(), results)}\n<!-- end -->"
 
     return BLOCK.sub(again, file.read_text(encoding="utf-8"))
 
