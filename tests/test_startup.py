@@ -67,7 +67,8 @@ def test_lists_load_neither_torch_nor_numpy(command):
         (["resume", "nothing"], "nothing is not a run directory"),
         (["predict", "nothing", "more.csv"], "nothing is not a run directory"),
         (["report", "nothing"], "nothing is not a run directory"),
-        (["reproduce", "gen"], "gedi reproduce density"),
+        (["reproduce", "density"], "benchmarks/density.py"),
+        (["reproduce", "toi"], "did you mean 'toy'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -102,13 +102,13 @@ DATA_SETS = Registry(
     circles="gedilearn.data.toy:circles",
     digits="gedilearn.data.toy:digits",
 )
-# `experiments.table.Experiment`s: what `gedi reproduce NAME` runs, and the tables that it makes.
+# Functions (`experiments.runner.Runner`, options of `gedi reproduce`) -> tables to print.
 EXPERIMENTS = Registry(
     "experiment",
-    toy="gedilearn.experiments.toy_tables:EXPERIMENT",
-    sensitivity="gedilearn.experiments.sensitivity:EXPERIMENT",
-    images="gedilearn.experiments.image_tables:EXPERIMENT",
-    landscape="gedilearn.experiments.landscape:EXPERIMENT",
-    shapes="gedilearn.experiments.shapes:EXPERIMENT",
-    density="gedilearn.experiments.density_table:EXPERIMENT",
+    landscape="gedilearn.experiments.landscape:run",
+    toy="gedilearn.experiments.toy:run",
+    labels="gedilearn.experiments.toy:labels",
+    generation="gedilearn.experiments.toy:generation",
+    sensitivity="gedilearn.experiments.sensitivity:run",
+    images="gedilearn.experiments.images:run",
 )
