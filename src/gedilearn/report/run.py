@@ -14,15 +14,8 @@ import numpy as np
 
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, read_profile
-from gedilearn.io import (
-    RESTORE,
-    TensorFile,
-    damaged,
-    printable,
-    read_json,
-    read_json_lines,
-    reading,
-)
+from gedilearn.io import RESTORE, TensorFile, damaged, read_json, read_json_lines, reading
+from gedilearn.report.numbers import number, one_line
 from gedilearn.training.run import Config, RunDirectory, Summary, read_config
 
 if TYPE_CHECKING:
@@ -70,13 +63,6 @@ class Run:
     def name(self) -> str:
         """The data's name, for titles."""
         return one_line(self.config.data.source or self.files.path.name)
-
-    @property
-    def title(self) -> str:
-        """What data, and the verdict."""
-        size = " x ".join(str(n) for n in self.config.data.shape)
-        verdict = self.summary["verdict"] if self.summary else "training has not finished"
-        return f"{self.name} ({one_line(size)}): {one_line(verdict, 300)}"
 
     @property
     def tolerance(self) -> float:
@@ -128,20 +114,21 @@ class Run:
             raise damaged(self.files.profile, "it is of other clusters", RESTORE)
         return found
 
-    @property
-    def has_usable_model(self) -> bool:
-        """Whether the model file needs nothing else: an encoder of the user's is in no file.
+    def model(self) -> GEDI | None:
+        """The fitted model, for points as the preview has them.
 
-        After a divergence from the start it holds no finite network.
+        None where no file has all of it: an encoder of the user's is in none, and after a
+        divergence from the start there is no finite network.
         """
-        is_finite = math.isfinite(number(self.finished().get("gap")))
-        return is_finite and "encoder" not in self.config.objects
-
-    def model(self) -> GEDI:
-        """The fitted model, for points as the preview has them."""
         from gedilearn.estimator import GEDI
 
-        return GEDI.load(self._existing(self.files.model)).on_points()
+        is_finite = math.isfinite(number(self.finished().get("gap")))
+        if not is_finite or "encoder" in self.config.objects:
+            return None
+        model = GEDI.load(self._existing(self.files.model)).on_points()
+        if hasattr(model, "feature_names_in_"):
+            del model.feature_names_in_  # arrays have no names
+        return model
 
     def _existing(self, file: Path) -> Path:
         if not file.exists():
@@ -168,20 +155,6 @@ def _check_preview(preview: Preview, n_clusters: int, shape: tuple[int, ...]) ->
             raise ValueError("not a number for each point")
     if features is not None and (features.ndim, len(features), features.dtype.kind) != (2, n, "f"):
         raise ValueError(f"features {features.shape}")
-
-
-def number(value: Any) -> float:
-    """A number as a run directory writes it ('inf' and 'nan' by name); NaN for anything else."""
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def one_line(text: Any, width: int = 90) -> str:
-    """Printable text on one line: names of files may hold anything."""
-    shown = printable(str(text)).replace("\n", " ")
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
 def _summary(files: RunDirectory, config: Config) -> dict[str, Any] | None:
