@@ -121,7 +121,7 @@
     const head = document.createElement("b");
     head.textContent = `Row ${told.row[index].toLocaleString("en-GB")}, cluster ${told.cluster[index]}`;
     box.append(head);
-    for (const [name, values] of Object.entries(told.columns)) {
+    for (const [name, values] of told.columns) {
       const part = document.createElement("div");
       part.textContent = `${name} ${short(values[index])}`;
       box.append(part);

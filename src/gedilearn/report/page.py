@@ -183,7 +183,7 @@ class Page:
             "cluster": self.maps.labels.tolist(),
             "row": rows[order].tolist(),
             "near": self.maps.near.tolist(),
-            "columns": {},
+            "columns": [],
             "pictures": {},
         }
         numbers = {
@@ -193,13 +193,13 @@ class Page:
         }
         for name, values in numbers.items():
             if values is not None:
-                told["columns"][name] = [_brief(v) for v in values[order]]
+                told["columns"].append((name, [_brief(v) for v in values[order]]))
         if preview.points.ndim == 2:
             written = self.explanation.written if self.explanation else (lambda _: None)
             for j in self._told_columns():
                 say = written(self.columns[j]) or _brief
                 name = one_line(self.columns[j], 40)
-                told["columns"][name] = [say(v) for v in self.maps.points[:, j]]
+                told["columns"].append((name, [say(v) for v in self.maps.points[:, j]]))
         else:
             some = np.flatnonzero(np.isin(order, evenly_spaced(len(order), MOST_PICTURED)))
             small = Thumbnails(preview.points, len(some))

@@ -50,7 +50,7 @@ TERMS = {
     "energy": "energy scale",
 }
 LARGEST = 96  # pixels a side of an image
-MOST_PIXELS = 800_000  # of all images of a kind: less than a megabyte, even if they are noise
+MOST_PIXELS = 600_000  # of all images of a kind: about a megabyte, even if they are noise
 SHARP = 32  # pixels a side; images that are no larger are kept to the pixel
 
 
