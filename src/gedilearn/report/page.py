@@ -54,7 +54,7 @@ class Page:
     """The content of the page: what the template is filled with."""
 
     def __init__(self, read: Run) -> None:
-        self.read, self.summary = read, read.finished()
+        self.read, self.summary = read, read.summary
         self.sizes: list[int] = self.summary["cluster_sizes"]
         self.preview, self.explanation, self.model = read.preview(), read.profile(), read.model()
         d, is_image = self.preview.points[0].size, self.preview.points.ndim == 4
@@ -80,13 +80,8 @@ class Page:
 
     def html(self) -> str:
         """The whole page."""
-        environment = Environment(
-            loader=FileSystemLoader(HERE),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        options: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+        environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, **options)
         environment.filters |= {"digits": digits, "percent": percent, "sentence": _sentence}
         style, script = (
             Markup((HERE / file).read_text(encoding="utf-8")) for file in ("page.css", "page.js")
@@ -98,29 +93,20 @@ class Page:
             style=style,
             script=script,
             digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
-            described=self._described(),
             head=_head(self.summary, failed),
-            remarks=[_remark(f) for f in failed],
+            failed=failed,
+            remark=_remark,
             findings=[_finding(f) for f in findings],
             kinds=KINDS,
             cards=self._cards(),
             colour=pictures.style_of,
             share=_share,
             new_images=self._new_images(),
-            events=self._events(),
+            events=_events(self.read),
             settings=_changed_settings(self.read.config),
-            facts=self._facts(),
+            facts=_facts(self.read),
             told=self._told(),
         )
-
-    def _described(self) -> list[str]:
-        """The size of the data and of the fit."""
-        n, *point = self.read.config.data.shape
-        columns = f"{len(self.read.config.data.table or ()) or point[0]:,} columns"
-        kind = columns if len(point) == 1 else f"images of {' x '.join(map(str, point))}"
-        c, seconds = len(self.sizes), digits(round(number(self.summary.get("seconds")), 1))
-        clusters = f"{c} cluster{'s' if c != 1 else ''}"
-        return [f"{n:,} rows", kind, clusters, f"fitted in {seconds} s"]
 
     # --- clusters ---------------------------------------------------------------------------------
 
@@ -217,26 +203,19 @@ class Page:
         best = [known[n] for n in sorted(found, key=lambda n: -found[n]) if n in known]
         return list(dict.fromkeys([*best, *range(len(known))]))[:MOST_VALUES]
 
-    # --- the run ----------------------------------------------------------------------------------
 
-    def _events(self) -> list[list[Any]]:
-        """In the order of time."""
-        ordered = sorted(self.read.events, key=lambda event: str(event.get("time", "")))
-        names = ("time", "iteration", "kind", "message")
-        return [[event.get(name, "") for name in names] for event in ordered]
+def _events(read: Run) -> list[list[Any]]:
+    """The cells of the events, in the order of time."""
+    ordered = sorted(read.events, key=lambda event: str(event.get("time", "")))
+    return [[e.get(name, "") for name in ("time", "iteration", "kind", "message")] for e in ordered]
 
-    def _facts(self) -> dict[str, Any]:
-        """The origin of the run, so that it can be made again."""
-        summary, config = self.summary, self.read.config
-        found = {
-            "training": f"{summary.get('iterations')} iterations in {summary.get('seconds')} "
-            f"seconds, ended by: {summary.get('stopped')}",
-            "version": f"gedi-learn {config.version}",
-            "run directory": self.read.files.path,
-        }
-        described = config.data.model_dump(mode="json", exclude_unset=True)
-        found |= {f"data: {name}": value for name, value in described.items()}
-        return found | ({"given as objects": config.objects} if config.objects else {})
+
+def _facts(read: Run) -> dict[str, Any]:
+    """The origin of the run, so that it can be made again."""
+    described = read.config.data.model_dump(mode="json", exclude_unset=True)
+    found = {"version": f"gedi-learn {read.config.version}", "run directory": read.files.path}
+    found |= {f"data: {name}": value for name, value in described.items()}
+    return found | ({"given as objects": read.config.objects} if read.config.objects else {})
 
 
 def _charts(explanation: Explanation) -> dict[str, Picture]:
