@@ -402,9 +402,12 @@ def choice_figure(choice: Choice, path: Path) -> Path:
         axes.plot(numbers[certified], values[certified], "o", color=blue, label="certified")
         axes.axvline(choice.n_clusters, color="#D55E00", lw=8, alpha=0.25, zorder=0, label=mark)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_xlim(numbers[0] - 0.6, numbers[-1] + 0.6)
         panels.label_axes(axes, title, "clusters", unit)
     left, middle, right = all_axes
     left.set_yscale("symlog", linthresh=max(tol, 1e-6))
+    finite = [row["gap"] for row in choice.rows if np.isfinite(row["gap"])]
+    left.set_ylim(0, 2 * max([tol, *finite]))
     left.axhline(tol, color="#555555", lw=1, ls="--", label=f"certified below {tol:g}")
     middle.set_ylim(top=1.05)
     right.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
