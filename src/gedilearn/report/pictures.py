@@ -51,7 +51,7 @@ TERMS = {
 }
 LARGEST = 96  # pixels a side of an image
 MOST_PIXELS = 600_000  # of all images of a kind: about a megabyte, even if they are noise
-SHARP = 32  # pixels a side; images that are no larger are kept to the pixel
+SHARP = 200_000  # pixels of all images up to which they are kept exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -431,6 +431,7 @@ class Thumbnails:
         height, width = images.shape[-2:]
         factor = min(1.0, min(LARGEST, fitting) / max(height, width))
         self.size = max(1, round(width * factor)), max(1, round(height * factor))
+        self.is_exact = count * self.size[0] * self.size[1] <= SHARP
         self.shown_width = self.size[0] * max(1, round(56 / self.size[1]))  # in the page's pixels
 
     def url(self, image: np.ndarray) -> str:
@@ -440,7 +441,7 @@ class Thumbnails:
         made, content = Image.fromarray(self._bytes(image)), io.BytesIO()
         if made.size != self.size:
             made = made.resize(self.size, Image.Resampling.BOX)
-        made.save(content, "WEBP", lossless=max(self.size) <= SHARP, quality=75)
+        made.save(content, "WEBP", lossless=self.is_exact, quality=75)
         return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"
 
     def _bytes(self, image: np.ndarray) -> np.ndarray:
