@@ -88,7 +88,7 @@ def choose(
         except InputError as error:
             raise InputError(str(error).replace("max_clusters=", "--max ")) from None
     if files:
-        from gedilearn.report.figures import choice_figure
+        from gedilearn.report.pictures import choice_figure
 
         write_new(files[0], json_text(choice.to_json(), indent=1) + "\n")
         choice_figure(choice, files[1])
