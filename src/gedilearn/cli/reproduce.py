@@ -9,35 +9,65 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from gedilearn.cli.app import Changes, Outside, Probe, Seed, app, changes, interruptible, outside
-from gedilearn.cli.asked import (
-    RIVALS,
-    Backend,
-    Iterations,
-    Methods,
-    Names,
-    Number,
-    Out,
-    Preset,
-    Seeds,
-    Sets,
-    SomeSets,
-    Workers,
-)
-from gedilearn.cli.output import Screen, make_console, new_files, write_new
+from gedilearn.cli.app import Screen, app, interruptible, make_console
+from gedilearn.cli.options import Changes, Outside, Probe, Seed, changes, outside
+from gedilearn.cli.prepare import new_files
 from gedilearn.errors import InputError
+from gedilearn.io import write_text
 from gedilearn.registry import EXPERIMENTS
 
 ROOT = Path("gedi-runs")
 RENAMED = {"gen": "density"}  # earlier names
 # How large a run is; a test holds it against those of the experiment.
 Scale = Enum("Scale", {"paper": "paper", "small": "small", "default": "default"}, type=str)
+
+
+Number: Any = partial(typer.Option, metavar="N", min=1, max=1_000_000)
+Names: Any = partial(typer.Option, metavar="A,B")
+Seeds = Annotated[int, Number(help="Seeds 0 to N-1.")]
+Workers = Annotated[int, Number(min=None, max=None, help="Fits at once, a process each.")]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Where fits run, by joblib: loky, threading, dask or ray; with --workers 1, as many "
+        "at once as it has.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where results are kept, with a folder for each preset or scale if there are several; "
+        "in gedi-runs if not given.",
+    ),
+]
+Preset = Annotated[
+    str, typer.Option(metavar="NAME", help="One of default, paper/toy, paper/toy-literal.")
+]
+Sets = Annotated[str | None, Names(help="Only these of moons,circles; both otherwise.")]
+SomeSets = Annotated[
+    str | None, Names(help="Only these sets, as moons,circles,rings; all otherwise.")
+]
+Methods = Annotated[
+    str | None,
+    Names(
+        help="Only these of jem,barlow,swav,no-unif,no-inv,no-gen,gedi (which are all) and "
+        "dino,deepcluster,ebclr (which are not in the paper)."
+    ),
+]
+Iterations = Annotated[
+    int | None,
+    Number(help="Shorten the training to N iterations, for a quick look; the results say so."),
+]
+RIVALS = "Only these of gedi,kmeans,gmm,spectral,spectral-local,hdbscan,genie (extra yardsticks)."
 
 
 class Experiments(TyperGroup):
@@ -263,7 +293,7 @@ def images(
 
     size = scale.value if scale else experiment.default_scale(data)
     asked = (range(seeds or experiment.SCALES[size].seeds), data, size, _names(methods))
-    measuring = {"samples": samples, "steps": steps, "probe": probe and probe.value}
+    measuring = {"samples": samples, "steps": steps, "probe": probe}
     options: dict[str, Any] = {"iterations": iterations, "changes": changes(set_)}
     folder = _folder(out or ROOT / "images", f"{data}-{size}", options)
     options["measuring"] = measuring | {"weights": weights}
@@ -291,7 +321,8 @@ def landscape(
     rows = experiment.run([0])
     experiment.show(rows, make_console())
     for file, text in zip(files, (rows_as_csv(rows), experiment.markdown(rows)), strict=False):
-        write_new(file, text)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, text, new=True)
         Screen().message(f"written: {file}")
 
 
