@@ -32,6 +32,12 @@ def _check_out(out: Path | None) -> Path | None:
     return out
 
 
+def _check_run(run: Path) -> Path:
+    if not run.exists():
+        raise InputError(f"{run} is not a run directory: no such folder")
+    return run
+
+
 _DATA = (
     "A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of images, a built-in set "
     "(moons, circles, digits), or a downloaded set (see gedi data list)."
@@ -39,9 +45,12 @@ _DATA = (
 _RUN = "A run directory written by gedi fit"
 Data = Annotated[str, typer.Argument(metavar="DATA", help=_DATA)]
 Run = Annotated[
-    Path, typer.Argument(metavar="RUN", exists=True, help=f"{_RUN}, or a model.safetensors file.")
+    Path,
+    typer.Argument(
+        metavar="RUN", callback=_check_run, help=f"{_RUN}, or a model.safetensors file."
+    ),
 ]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", exists=True, help=f"{_RUN}.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", callback=_check_run, help=f"{_RUN}.")]
 OutFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", callback=_check_out, help="A new .csv, .parquet, .npy or .json."),
