@@ -60,9 +60,7 @@ class Commands(TyperGroup):
             place = f"{error.filename}: " if error.filename else ""
             _stop(f"error: {place}{error.strerror or error}", 2)
         except KeyboardInterrupt as interrupt:
-            _stop(
-                f"interrupted: continue with {interrupt}" if str(interrupt) else "interrupted", 130
-            )
+            _stop(f"interrupted: {interrupt}" if str(interrupt) else "interrupted", 130)
 
 
 def _stop(line: str, code: int) -> None:
