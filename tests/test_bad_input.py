@@ -149,7 +149,7 @@ def test_complex_numbers_and_objects_are_refused():
 
 def test_other_columns_than_those_of_the_fit_are_refused(run):
     np.save("y.npy", POINTS[:, :2])
-    for command in ("predict", "score", "diagnose"):
+    for command in ("predict", "explain"):
         assert "2 features" in refusal(command, run, "y.npy")
     with pytest.raises(ValueError, match="2 features"):
         GEDI.load(run / "model.safetensors").predict(POINTS[:, :2])
@@ -302,7 +302,7 @@ def test_folders_without_permission_are_refused(run, locked):
 
 def test_a_run_of_another_version_is_refused(run):
     replace_in(run / "config.yaml", "format: 1", "format: 99")
-    for arguments in (["predict", run, "x.npy"], ["resume", run], ["diagnose", run]):
+    for arguments in (["predict", run, "x.npy"], ["resume", run], ["explain", run]):
         assert "format 99" in refusal(*arguments)
 
 
@@ -330,7 +330,7 @@ def test_a_run_with_only_a_config_is_not_finished_and_can_be_resumed(run):
     replace_in(
         run / "config.yaml", f"source: {_source(run)}", f"source: {Path('x.npy').absolute()}"
     )
-    for arguments in (["predict", run, "x.npy"], ["sample", run], ["diagnose", run]):
+    for arguments in (["predict", run, "x.npy"], ["sample", run], ["evaluate", run]):
         assert refusal(*arguments) == "run is not finished: gedi resume run"
     accept("resume", run)
     assert (run / "labels.csv").exists()
@@ -351,7 +351,7 @@ def test_a_damaged_config_is_refused(run):
 @pytest.mark.parametrize("keep", [0, 4, 500, 20_000])
 def test_a_truncated_model_is_refused(run, keep):
     cut(run / "model.safetensors", keep)
-    for arguments in (["predict", run, "x.npy"], ["score", run, "x.npy"], ["sample", run]):
+    for arguments in (["predict", run, "x.npy"], ["sample", run]):
         assert "model.safetensors is damaged" in refusal(*arguments)
 
 
@@ -388,7 +388,7 @@ def test_a_cut_pointer_to_the_checkpoint_is_refused(run):
 def test_an_output_that_exists_is_refused(run):
     for name in ("a.csv", "a.npy", "a.json"):
         Path(name).write_text("precious")
-        for arguments in (["predict", run, "x.npy"], ["score", run, "x.npy"], ["sample", run]):
+        for arguments in (["predict", run, "x.npy"], ["sample", run]):
             assert "exists already" in refusal(*arguments, "--out", name)
     Path("full").mkdir()
     Path("full/thing").write_text("precious")
@@ -399,7 +399,7 @@ def test_an_output_that_exists_is_refused(run):
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_work(run, monkeypatch):
     monkeypatch.setattr(GEDI, "load", lambda *_: pytest.fail("worked"))
-    for arguments in (["predict", run, "x.npy"], ["score", run, "x.npy"], ["sample", run]):
+    for arguments in (["predict", run, "x.npy"], ["sample", run]):
         assert "unknown ending '.txt'" in refusal(*arguments, "--out", "a.txt")
         assert "unknown ending ''" in refusal(*arguments, "--out", "a")
         assert "no folder nowhere" in refusal(*arguments, "--out", "nowhere/a.csv")
@@ -563,7 +563,7 @@ def test_names_that_are_not_utf_8_are_read_back_and_leave_nothing_behind(finishe
     accept("fit", f"{name}.npy", "-k", 2, *SHORT)
     run = f"gedi-runs/{name}-1"
     accept("resume", run)
-    accept("diagnose", run)
+    accept("explain", run)
     accept("report", run)
     accept("predict", run, f"{name}.npy", "--out", f"{name}.csv")
     assert sorted(os.listdir()) == sorted(["gedi-runs", f"{name}.npy", f"{name}.csv"])
@@ -622,9 +622,7 @@ def test_wrong_options_are_refused(run):
     assert "training.seed" in fit_refusal("moons", "--seed", 2**70)
     assert "n_samples=0" in refusal("sample", run, "-n", 0)
     assert "choose smaller n_samples" in refusal("sample", run, "-n", 10**12)
-    assert "steps=-1" in refusal("sample", run, "--steps", -1)
     assert "from 0 to 100000000" in refusal("sample", run, "--steps", 10**15)
-    assert "--seed -1" in refusal("sample", run, "--seed", -1)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has such a device")
@@ -642,7 +640,7 @@ def test_a_device_that_is_not_there_is_refused():
         (["fit", "moons", "--cluster", "2"], "--clusters"),
         (["fit", "moons"], "--clusters"),
         (["fit", "moons", "-k", "two"], "--clusters"),
-        (["score", "r", "moons", "--kind", "density"], "log_density"),
+        (["predict", "r", "moons", "--score", "density"], "log_density"),
         (["fit", "moons", "-k", "2", "--device", "abacus"], "cuda"),
         (["predict", "r"], "run directory"),
     ],

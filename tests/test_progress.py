@@ -1,4 +1,4 @@
-"""Phases are named: on a terminal with a bar, elsewhere by one line each, in silence not at all."""
+"""Phases are named: by a bar on a terminal, by one line each elsewhere."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import pytest
 from gedilearn import GEDI, progress
 from gedilearn.progress import SILENT, Bar, Lines, Progress, duration, shown
 
+SETTINGS = {"density.iterations": 20, "training.check_every": 10}
 
-class Heard(Progress):
-    """Keeps what it is told."""
+
+class Recorder(Progress):
+    """Keeps the phases and the counts in them."""
 
     def __init__(self) -> None:
         self.phases: list[str] = []
         self.steps: dict[str, list[tuple[int, int]]] = {}
 
-    def phase(self, name: str, at_once: bool = False) -> None:
+    def phase(self, name: str) -> None:
         self.phases.append(name)
 
     def step(self, done: int, total: int, words: str = "") -> None:
@@ -32,79 +34,48 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def points() -> np.ndarray:
+def test_a_fit_names_its_phases_and_counts_in_them_and_is_the_same(tmp_path):
     rng = np.random.default_rng(0)
-    return np.concatenate([rng.normal(-3, 1, (30, 2)), rng.normal(3, 1, (30, 2))])
-
-
-SETTINGS = {"density.iterations": 20, "training.check_every": 10}
-
-
-def test_a_fit_names_its_phases_and_counts_in_them(points, tmp_path):
-    heard = Heard()
+    points = np.concatenate([rng.normal(-3, 1, (30, 2)), rng.normal(3, 1, (30, 2))])
+    recorder = Recorder()
     model = GEDI(2, max_iter=20, random_state=0, settings=SETTINGS)
-    model.fit_run(points, tmp_path / "run", None, heard)
+    model.fit_run(points, tmp_path / "run", None, recorder)
     expected = ["neighbours", "starts", "clusters", "certificate", "structure", "density"]
-    assert heard.phases == [*expected, "profile"]
+    assert recorder.phases == [*expected, "profile"]
     for name in ("starts", "clusters", "structure", "density"):
-        counts = heard.steps[name]
-        assert all(0 <= done <= total for done, total in counts)
-        assert counts == sorted(counts)
-
-
-def test_what_is_told_does_not_change_the_fit(points):
-    told = GEDI(2, max_iter=20, random_state=0, settings=SETTINGS)
-    told.fit_run(points, None, None, Heard())
+        counts = recorder.steps[name]
+        assert all(0 <= done <= total for done, total in counts) and counts == sorted(counts)
     silent = GEDI(2, max_iter=20, random_state=0, settings=SETTINGS).fit(points)
-    np.testing.assert_array_equal(told.predict_proba(points), silent.predict_proba(points))
-    np.testing.assert_array_equal(told.score_samples(points), silent.score_samples(points))
+    np.testing.assert_array_equal(model.score_samples(points), silent.score_samples(points))
 
 
 def test_without_a_terminal_each_long_phase_is_a_line(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "SHORT", 0.01)
-    with Lines() as lines:
-        lines.phase("reading")
-        time.sleep(0.2)
-        lines.phase("clusters", at_once=True)
-        lines.step(1, 10)
-        lines.phase("density")  # over at once
-    time.sleep(0.1)
-    assert capsys.readouterr().err == "reading\nclusters\n"
-
-
-def test_what_is_refused_at_once_leaves_no_line(capsys):
+    monkeypatch.setattr(progress, "SHORT", 0.05)
     with pytest.raises(ValueError), Lines() as lines:
         lines.phase("reading")
+        time.sleep(0.3)
+        lines.phase("density")  # over at once
         raise ValueError
-    time.sleep(progress.SHORT + 0.1)
-    assert capsys.readouterr().err == ""
+    time.sleep(0.2)
+    assert capsys.readouterr().err == "reading\n"
 
 
-def test_a_long_phase_tells_the_time_left_now_and_then(monkeypatch, capsys):
+def test_a_long_phase_prints_the_time_left_each_minute(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    lines = Lines()
-    lines.phase("clusters", at_once=True)
-    for done in range(1, 10):
-        now[0] += 20
-        lines.step(done, 10)
-    lines.__exit__()
-    told = [f"clusters: {done} of 10, about {left} left" for done, left in DURATIONS]
-    assert capsys.readouterr().err.splitlines() == ["clusters", *told]
+    with Lines() as lines:
+        lines.phase("clusters")
+        for done in range(1, 10):
+            now[0] += 20
+            lines.step(done, 10)
+    expected = [(3, "2 min"), (6, "80 s"), (9, "20 s")]
+    printed = [f"clusters: {done} of 10, about {left} left" for done, left in expected]
+    assert capsys.readouterr().err.splitlines() == printed
 
 
-DURATIONS = [(3, "2 min"), (6, "80 s"), (9, "20 s")]
-
-
-def test_times_are_said_in_the_unit_that_says_most():
-    assert [duration(s) for s in (0.4, 119, 120, 7199, 7200)] == [
-        "0 s",
-        "119 s",
-        "2 min",
-        "120 min",
-        "2 h",
-    ]
+def test_durations_have_the_largest_unit_of_which_there_are_two():
+    seconds = (0.4, 119, 120, 7199, 7200)
+    assert [duration(s) for s in seconds] == ["0 s", "119 s", "2 min", "120 min", "2 h"]
 
 
 def test_a_terminal_has_a_bar_that_leaves_nothing_behind(monkeypatch):
@@ -121,16 +92,9 @@ def test_a_terminal_has_a_bar_that_leaves_nothing_behind(monkeypatch):
     bar.phase("after the end")  # is not shown, and no error
 
 
-def test_what_is_shown_depends_on_verbose_and_stderr():
+def test_the_display_depends_on_verbose_and_stderr():
     assert shown(False) is SILENT
     assert isinstance(shown(True), Lines)  # stderr of a test is no terminal
-    heard = Heard()
-    with shown(False, heard) as given:
-        assert given is heard
-
-
-def test_verbose_writes_lines_to_stderr(points, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "SHORT", 0.0)
-    GEDI(2, max_iter=20, random_state=0, verbose=True, settings=SETTINGS).fit(points)
-    written = capsys.readouterr()
-    assert written.out == "" and {"clusters", "density"} <= set(written.err.splitlines())
+    recorder = Recorder()
+    with shown(False, recorder) as given:
+        assert given is recorder

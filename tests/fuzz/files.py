@@ -91,9 +91,8 @@ def uses(draw: Any, data: str, kind: str) -> tuple[tuple[str, ...], tuple[str, .
     others = [
         (("predict", run, data), ()),
         (("predict", run, data, "--proba", "--out", "o.csv"), ("o.csv",)),
-        (("score", run, data, "--kind", "gradient_norm"), ()),
-        (("score", run, data, "--json"), ()),
-        (("diagnose", run, data), ()),
+        (("predict", run, data, "--score", "gradient_norm"), ()),
+        (("explain", run, data), ()),
         (("evaluate", run, "--test", data, "--samples", "0", "--quiet"), ("t/run/evaluation",)),
         (("evaluate", run, "--ood", data, "--samples", "4", "--steps", "1"), ("t/run/evaluation",)),
         (("resume", run, "--data", data), ()),

@@ -30,7 +30,7 @@ from typing import Any
 MODULES = (
     *("torch.distributed", "lightning_fabric", "kornia", "matplotlib.pyplot", "scipy.io"),
     *("pandas", "pyarrow.parquet", "PIL.Image", "sklearn.base", "rich.table", "yaml"),
-    *("gedilearn.cli.runs", "gedilearn.evaluation", "gedilearn.report.page"),
+    *("gedilearn.cli.use", "gedilearn.evaluation", "gedilearn.report.page"),
     *("gedilearn.selection", "gedilearn.training.loop", "gedilearn.data.image_views"),
 )
 MORE_MEMORY = 6 * 2**30  # bytes beside those of the imports: spares the machine

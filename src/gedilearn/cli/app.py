@@ -1,65 +1,66 @@
-"""What all commands share: the app, errors in one line, and options that several of them have.
+"""The app, errors in one line, and the output of the commands.
 
-`@app.command()` adds a command, here or from outside. Nothing heavy is imported at the top of this
-file or of those with commands, so that help pages do not wait for torch: a command imports what it
-needs when it runs.
+`@app.command()` adds a command, here or from outside. Nothing heavy is imported at the top of a
+file with commands, so that help pages do not wait for torch: a command imports what it needs when
+it runs.
+
+Results go to stdout. Messages and errors go to stderr, so that a pipe carries only data.
 """
 
 from __future__ import annotations
 
 import errno
-import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from enum import Enum
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from gedilearn import __version__
-from gedilearn.cli.output import check_out
+from gedilearn import __version__, io
 from gedilearn.errors import InputError
+from gedilearn.progress import Progress, shown
 
 if TYPE_CHECKING:
-    from gedilearn.data.dataset import Dataset
-    from gedilearn.progress import Progress
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+
+ROWS_SHOWN = 10
 
 # --- the app ------------------------------------------------------------------------------------
 
 
 class Commands(TyperGroup):
-    """Runs a command so that errors which a person can mend are one line, without a traceback.
+    """Commands whose errors are one line without a traceback, if the user can mend them.
 
-    Bad input and a full disk exit with code 2, Ctrl-C with 130; anything else is a bug, and its
+    Bad input and a full disk exit with code 2, Ctrl-C with 130. Any other error is a bug, and its
     traceback is shown.
     """
 
     def invoke(self, ctx: Any) -> Any:
-        logging.disable(logging.INFO)  # the launcher's remarks on how many processes there are
-        if isinstance(sys.stdout, io.TextIOWrapper):  # names of files need not be text
+        if hasattr(sys.stdout, "reconfigure"):  # file names need not be text
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
-            with warnings.catch_warnings():
-                if not sys.warnoptions:
-                    warnings.simplefilter("ignore")  # what matters is in the verdict
-                result = super().invoke(ctx)
+            result = super().invoke(ctx)
             sys.stdout.flush()
             return result
         except InputError as error:
             _stop(f"error: {error}", 2)
         except OSError as error:
-            if error.errno == errno.EPIPE:  # the reader of our output left, as in `| head`
+            if error.errno == errno.EPIPE:  # the reader of a pipe left, as in `| head`
                 raise
-            _stop(f"error: {_in_words(error)}", 2)
+            place = f"{error.filename}: " if error.filename else ""
+            _stop(f"error: {place}{error.strerror or error}", 2)
         except KeyboardInterrupt as interrupt:
             _stop(f"interrupted: {interrupt}" if str(interrupt) else "interrupted", 130)
-        finally:
-            logging.disable(logging.NOTSET)
 
 
 def _stop(line: str, code: int) -> None:
@@ -67,15 +68,9 @@ def _stop(line: str, code: int) -> None:
     raise typer.Exit(code) from None
 
 
-def _in_words(error: OSError) -> str:
-    if error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
-    return error.strerror or str(error)
-
-
 @contextmanager
 def interruptible(how_to_continue: str, begun: Path | None = None) -> Iterator[None]:
-    """Ctrl-C says how to continue, if the file `begun` is there."""
+    """Make Ctrl-C print how to continue, if there is a file `begun`."""
     try:
         yield
     except KeyboardInterrupt:
@@ -96,6 +91,9 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point of the command `gedi`."""
+    logging.disable(logging.INFO)  # Fabric's remarks on the number of processes
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # the verdict has the warnings that matter
     app(prog_name="gedi")
 
 
@@ -112,7 +110,7 @@ def gedi(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Cluster unlabelled data with a neural network, and say whether to trust the result.
+    """Cluster unlabelled data with a neural network, and check whether the clusters can be trusted.
 
     \b
     gedi fit points.csv --clusters 3
@@ -120,134 +118,124 @@ def gedi(
     """
 
 
-# --- options of several commands ----------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------
 
 
-def _check_seed(seed: int) -> int:
-    if not 0 <= seed < 2**32:
-        raise InputError(f"--seed {seed}: give a number from 0 to 2**32 - 1")
-    return seed
+@dataclass(frozen=True)
+class Screen:
+    """Results and messages of a command; only the first of several processes prints."""
+
+    json: bool = False
+    quiet: bool = False
+
+    def message(self, text: str) -> None:
+        """Print one line on stderr."""
+        if not self.quiet and io.is_first_process():
+            print(text, file=sys.stderr)
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        """The display of the phases of the work; none for a program that reads JSON."""
+        seen = not self.json or sys.stderr.isatty()
+        return shown(seen and not self.quiet and io.is_first_process())
+
+    def show(self, content: dict[str, Any], *parts: str | Table) -> None:
+        """Print a result: `content` with --json, otherwise tables and text."""
+        if not io.is_first_process():
+            return
+        if self.json:
+            print(io.json_text(content))
+        elif not self.quiet:
+            console = make_console()
+            for part in parts:
+                if isinstance(part, str):
+                    console.print(io.printable(part), soft_wrap=True)
+                else:
+                    console.print(part)
+
+    def give(
+        self, columns: dict[str, Any], array: np.ndarray, content: dict[str, Any], out: Path | None
+    ) -> None:
+        """Write one row of results for each row of data.
+
+        To the file `out`, or to stdout: JSON, the first rows on a terminal, all as CSV in a pipe.
+        columns: (n,) each, for .csv and .parquet; array: (n, ...), for .npy; content: for JSON
+        """
+        if not io.is_first_process():
+            return
+        if out is not None:
+            _write_result(out, columns, array, content)
+            self.message(f"{len(array)} rows written to {out}")
+            if self.json:
+                print(io.json_text({"out": str(out), "rows": len(array)}))
+        elif self.json or sys.stdout.isatty():
+            more = len(array) - ROWS_SHOWN
+            lines = [f"... and {more} more rows: --out FILE writes all"] if more > 0 else []
+            rows = zip(*(values[:ROWS_SHOWN] for values in columns.values()), strict=True)
+            self.show(content, table(list(columns), (map(short, row) for row in rows)), *lines)
+        else:
+            sys.stdout.write(_csv(columns))
 
 
-def _check_run(run: Path) -> Path:
-    if not run.exists():
-        raise InputError(f"{run} is not a run directory: no such folder")
-    return run
+def make_console() -> Console:
+    """A console that prints text as it is: names of files and columns may look like markup."""
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, emoji=False)
 
 
-class Probe(str, Enum):
-    """Linear probes; a test holds them against those of the evaluation."""
+def table(heads: Sequence[str], rows: Iterable[Iterable[str]], overflow: Any = "ellipsis") -> Table:
+    """A table for a terminal."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
 
-    fast = "fast"
-    paper = "paper"
-    none = "none"
-
-
-Data = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA",
-        help="A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of images, the name of a "
-        "built-in set (moons, circles, digits), or of a fetched one (see gedi data list).",
-    ),
-]
-Run = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN",
-        callback=_check_run,
-        help="A run directory written by gedi fit, or a model.safetensors file.",
-    ),
-]
-RunFolder = Annotated[
-    Path,
-    typer.Argument(metavar="RUN", callback=_check_run, help="A run directory written by gedi fit."),
-]
-OutFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        callback=check_out,
-        help="Write here instead of to the screen: .csv, .parquet, .npy or .json. Never "
-        "overwrites.",
-    ),
-]
-Size = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WxH",
-        help="Resize the images of a folder to this width and height in pixels, as 32x32, or 32 "
-        "for both. A run keeps the size that it was fitted with.",
-    ),
-]
-SkipBroken = Annotated[
-    bool,
-    typer.Option(
-        "--skip-broken",
-        help="Leave out the files of a folder of images that cannot be read, and name them.",
-    ),
-]
-Seed = Annotated[
-    int, typer.Option(metavar="N", callback=_check_seed, help="Seed of all randomness.")
-]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Change one setting, with its value in YAML; may be repeated. See gedi settings.",
-    ),
-]
-Outside = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=DATA",
-        help="Other data, to measure how well it is told from the test data: anything that gedi "
-        "fit reads. NAME= may be left out. May be repeated.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print only errors (and the JSON, if asked for).")
-]
+    made = Table(box=SIMPLE_HEAD, show_header=any(heads), pad_edge=False)
+    for head in heads:
+        made.add_column(head, overflow=overflow)
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
-def loading_torch(progress: Progress) -> None:
-    """Say that torch comes next, which takes seconds where it is not there yet."""
-    if "torch" not in sys.modules:
-        progress.phase("loading torch", at_once=True)
+def print_list(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print all rows: a table on a terminal, CSV in a pipe."""
+    if sys.stdout.isatty():
+        make_console().print(table(heads, rows, overflow="fold"))
+    else:
+        sys.stdout.write(io.csv_text(heads, rows))
 
 
-def changes(given: Sequence[str] | None) -> dict[str, Any]:
-    """The settings of `--set NAME=VALUE`, by dotted name."""
-    from yaml import YAMLError
-
-    from gedilearn.io import yaml_value
-
-    found = {}
-    for assignment in given or []:
-        name, equals, text = assignment.partition("=")
-        if not equals:
-            raise InputError(f"--set {assignment}: write it as name=value")
-        try:
-            found[name] = yaml_value(text)
-        except YAMLError:
-            raise InputError(f"--set {assignment}: the value is not valid YAML") from None
-    return found
+def write_columns(path: Path, columns: dict[str, Any]) -> None:
+    """Replace a CSV file."""
+    io.write_text(path, _csv(columns))
 
 
-def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict[str, Dataset]:
-    """The data of `--ood NAME=DATA` by name; DATA alone has a name of its own."""
-    found: dict[str, Dataset] = {}
-    for text in given or []:
-        name, equals, data = text.partition("=")
-        if not equals or Path(text).exists():
-            name, data = "", text
-        if equals and not data:
-            raise InputError(f"--ood {text}: write it as NAME=DATA, or DATA alone")
-        dataset = read(data)
-        name = name or dataset.name
-        if name in found:
-            raise InputError(f"--ood {text}: there are two sets called {name}; write NAME=DATA")
-        found[name] = dataset
-    return found
+def _write_result(
+    out: Path, columns: dict[str, Any], array: np.ndarray, content: dict[str, Any]
+) -> None:
+    """Write a new file in the format of its ending."""
+    ending = out.suffix.lower()
+    if ending == ".json":
+        io.write_json(out, content, None, new=True)
+    elif ending == ".csv":
+        io.write_text(out, _csv(columns), new=True)
+    else:
+        import numpy as np
+        import pandas as pd
+
+        with io.replacing(out, new=True) as temporary, open(temporary, "wb") as file:
+            if ending == ".npy":
+                np.save(file, array, allow_pickle=False)
+            else:
+                pd.DataFrame(columns).to_parquet(file, index=False)
+
+
+def _csv(columns: dict[str, Any]) -> str:
+    """Numbers have as many digits as an exact reading back needs."""
+    import pandas as pd
+
+    return str(pd.DataFrame(columns).to_csv(index=False, lineterminator="\n"))
+
+
+def short(value: Any) -> str:
+    is_fraction = isinstance(value, Real) and not isinstance(value, Integral)
+    return f"{value:.4g}" if is_fraction else str(value)

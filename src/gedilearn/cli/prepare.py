@@ -1,4 +1,4 @@
-"""What comes before a fit: `gedi choose`, `features`, `settings`, `presets`, `data`."""
+"""Commands before a fit: `choose`, `settings`, `data`."""
 
 from __future__ import annotations
 
@@ -8,78 +8,66 @@ from typing import Annotated, Any
 
 import typer
 
-from gedilearn.cli.app import AsJson, Data, Quiet, Seed, Size, SkipBroken, app, loading_torch
-from gedilearn.cli.output import Result, Screen, check_out, new_files, print_list, write_new
-from gedilearn.cli.table_options import (
-    Categorical,
-    Columns,
-    Decimal,
-    Drop,
-    IdColumn,
-    Impute,
-    Numeric,
-    Separator,
-    table_settings,
-)
+from gedilearn.cli import options
+from gedilearn.cli import table_options as tables
+from gedilearn.cli.app import Screen, app, print_list, short, table
 from gedilearn.errors import InputError
-from gedilearn.io import json_text, read_json
+from gedilearn.io import refuse_existing, write_json
 
 
 @app.command()
 def choose(
-    data: Data,
+    data: options.Data,
     most: Annotated[
-        int, typer.Option("--max", metavar="K", help="The largest number of clusters to try.")
+        int,
+        typer.Option("--max", metavar="K", min=2, help="The most clusters to try."),
     ] = 10,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Also write choose.json and choose.png there. Never overwrites."
-        ),
+        typer.Option(metavar="DIR", help="Write choose.json and choose.png into this folder."),
     ] = None,
-    seed: Seed = 0,
-    columns: Columns = None,
-    drop: Drop = None,
-    id_column: IdColumn = None,
-    categorical: Categorical = None,
-    numeric: Numeric = None,
-    impute: Impute = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    size: Size = None,
-    skip_broken: SkipBroken = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    seed: options.Seed = 0,
+    columns: tables.Columns = None,
+    drop: tables.Drop = None,
+    id_column: tables.IdColumn = None,
+    categorical: tables.Categorical = None,
+    numeric: tables.Numeric = None,
+    impute: tables.Impute = None,
+    separator: tables.Separator = None,
+    decimal: tables.Decimal = None,
+    size: options.Size = None,
+    skip_broken: options.SkipBroken = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Recommend a number of clusters for DATA, without labels.
 
-    Fits every number from 2 on, from two seeds each, and compares grades, gaps to the optimum and
-    how well parts of the data agree; of images, how well the two fits do. If no number stands out,
-    it says so.
+    Fits every number from 2 on with two seeds. Compares the grades, the gaps to the optimum, and
+    the agreement between fits to parts of the data (of images, between the two seeds). Says so if
+    no number stands out.
 
     \b
     gedi choose points.csv
     gedi choose points.csv --max 6 --out choice
     """
-    from gedilearn.cli.reading import image_options, read_points, text_options
+    from gedilearn.cli import reading
 
-    screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
-    text = text_options(separator, decimal)
-    if most < 2:
-        raise InputError(f"--max {most}: clustering needs at least 2")
+    screen = Screen(as_json, quiet)
+    text = reading.text_options(separator, decimal)
+    images = reading.image_options(size, skip_broken)
     files = new_files(out, "choose.json", "choose.png")
-    given = table_settings(columns, drop, id_column, categorical, numeric, impute)
+    given = tables.table_settings(columns, drop, id_column, categorical, numeric, impute)
 
     def tell(row: dict[str, Any]) -> None:
-        state = "certified" if row["certified"] else "not certified"
+        certified = "certified" if row["certified"] else "not certified"
         k, gap, seconds = row["n_clusters"], row["gap"], row["seconds"]
-        screen.message(f"{k} clusters: gap {gap:.4f} nats, {state} ({seconds:.1f} s)")
+        screen.message(f"{k} clusters: gap {gap:.4f} nats, {certified} ({seconds:.1f} s)")
         progress.step(k - 1, most - 1)
 
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        x, settings = read_points(data, screen, given, text, **images)
-        loading_torch(progress)
+        x, settings = reading.read_points(data, screen, given, text, **images)
+        progress.phase("loading torch")
         from gedilearn.selection import choose_n_clusters
 
         progress.phase(f"fits with 2 to {most} clusters")
@@ -87,151 +75,87 @@ def choose(
             choice = choose_n_clusters(x, most, random_state=seed, on_row=tell, settings=settings)
         except InputError as error:
             raise InputError(str(error).replace("max_clusters=", "--max ")) from None
+    heads = ("n_clusters", "gap", "certified", "stability", "unused", "score", "rank", "seconds")
+    rows = ([short(row[name]) for name in heads] for row in choice.rows)
+    screen.show(choice.to_json(), table(heads, rows), choice.recommendation)
     if files:
         from gedilearn.report.pictures import choice_figure
 
-        write_new(files[0], json_text(choice.to_json(), indent=1) + "\n")
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+        write_json(files[0], choice.to_json(), 1, new=True)
         choice_figure(choice, files[1])
-    shown = {
-        "clusters": ("n_clusters", "{}"),
-        "gap (nats)": ("gap", "{:.4f}"),
-        "certified": ("certified", "{}"),
-        "stability": ("stability", "{:.2f}"),
-        "unused": ("unused", "{}"),
-        "score": ("score", "{:.2f}"),
-        "rank": ("rank", "{}"),
-        "seconds": ("seconds", "{:.1f}"),
-    }
-    words = [row | {"certified": "yes" if row["certified"] else "no"} for row in choice.rows]
-    rows = [[form.format(row[name]) for name, form in shown.values()] for row in words]
-    written = [f"written: {file}" for file in files]
-    content = choice.to_json() | ({"out": str(out)} if files else {})
-    screen.show(content, list(shown), rows, ["", choice.recommendation, *written])
+        screen.message(f"written: {files[0]}, {files[1]}")
+
+
+def new_files(folder: Path | None, *names: str) -> list[Path]:
+    """Paths of new files in a folder that exists or can be made."""
+    if folder is None:
+        return []
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise InputError(f"--out {folder}: {there} is not a folder")
+    files = [folder / name for name in names]
+    for file in files:
+        refuse_existing(file)
+    return files
 
 
 @app.command()
-def features(
-    data: Data,
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            callback=check_out,
-            help="The new file: .npy for the vectors alone; .csv or .parquet with the path of each "
-            "image beside them.",
-        ),
-    ],
-    cache: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="A folder that keeps vectors, to be read there again."),
+def settings(
+    preset: Annotated[
+        str | None, typer.Argument(metavar="PRESET", help="List what this preset changes.")
     ] = None,
-    size: Size = None,
-    skip_broken: SkipBroken = False,
-    quiet: Quiet = False,
+    presets: Annotated[bool, typer.Option("--presets", help="List the presets.")] = False,
 ) -> None:
-    """Turn images into vectors by a trained network.
+    """List the settings with their defaults and meaning, or the presets.
 
-    EfficientNet-Lite0, with the weights of a package, gives 1280 numbers for each image; gedi fit
-    then clusters these. In Python any torch module will do: docs/images.md.
-
-    \b
-    gedi features photographs --out features.npy
-    gedi features photographs --out features.parquet --size 224 --skip-broken
-    gedi fit features.parquet -k 5 --id-column path
-    """
-    from gedilearn.cli.reading import image_options, read
-    from gedilearn.cli.rows import Rows
-
-    screen, images = Screen(quiet=quiet), image_options(size, skip_broken)
-    if cache is not None and cache.exists() and not cache.is_dir():
-        raise InputError(f"--cache {cache}: is not a folder")
-    with screen.progress() as progress:
-        progress.phase(f"reading {data}")
-        rows = Rows.of(read(data, screen, **images))
-        if rows.x.ndim != 4:
-            raise InputError(f"{data}: data of shape {rows.x.shape}, and not images")
-        loading_torch(progress)
-        from gedilearn.pretrained import features
-
-        found = features(rows.x, cache=cache, progress=progress)
-    columns: dict[str, Any] = {"row": rows.numbers}
-    if rows.paths is not None:
-        import numpy as np
-
-        columns = {"path": np.array(rows.paths, dtype=object)}
-    columns |= {f"f{k + 1}": values for k, values in enumerate(found.T)}
-    screen.give(Result(columns, found, {"features": found.tolist()}), out)
-
-
-@app.command()
-def settings() -> None:
-    """List every setting, its default and meaning.
-
-    For gedi fit --set NAME=VALUE.
+    A setting is changed by gedi fit --set NAME=VALUE; a preset is used by gedi fit --preset NAME.
 
     \b
     gedi settings
-    gedi settings | grep sampler
+    gedi settings --presets
+    gedi settings paper/toy
     """
+    from gedilearn.presets import ABOUT
+    from gedilearn.presets import preset as preset_values
     from gedilearn.settings import IMAGES, flat, known_paths, settings_type
 
-    defaults = flat(settings_type()().model_dump(mode="json"))
-    rows = []
-    for path, text in known_paths().items():
-        images = json.dumps(IMAGES[path]) if path in IMAGES else ""
-        rows.append((path, json.dumps(defaults[path]), images, text))
-    print_list(("setting", "default", "for images", "meaning"), rows)
+    meanings = known_paths()
+    if presets:
+        print_list(("preset", "about"), list(ABOUT.items()))
+    elif preset is not None:
+        values = flat(preset_values(preset))
+        rows = [(path, json.dumps(value), meanings[path]) for path, value in values.items()]
+        print_list(("setting", "value", "meaning"), rows)
+    else:
+        defaults = {path: json.dumps(v) for path, v in flat(settings_type()().model_dump()).items()}
+        images = {path: json.dumps(value) for path, value in IMAGES.items()}
+        listed = [(path, defaults[path], images.get(path, ""), meanings[path]) for path in meanings]
+        print_list(("setting", "default", "for images", "meaning"), listed)
 
 
-@app.command()
-def presets() -> None:
-    """List the presets and what each changes.
+# --- data ---------------------------------------------------------------------------------------
 
-    For gedi fit --preset NAME.
-
-    \b
-    gedi presets
-    """
-    from gedilearn.presets import ABOUT, PRESETS
-    from gedilearn.settings import flat
-
-    rows = []
-    for name, values in PRESETS.items():
-        changed = [f"{path}={json.dumps(value)}" for path, value in flat(values).items()]
-        rows.append((name, ABOUT[name], " ".join(changed) or "the defaults of gedi settings"))
-    print_list(("preset", "about", "settings"), rows)
+data_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data_commands, name="data")
 
 
-# --- published sets ---------------------------------------------------------------------------
-
-data_sets = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(data_sets, name="data")
-
-HEADS = ("name", "what", "train", "test", "shape", "MB", "here")  # must fit into 80 columns
-
-
-@data_sets.callback()
+@data_commands.callback()
 def data() -> None:
-    """Fetch published image sets, and list them."""
+    """Download published image sets, or turn images into vectors."""
 
 
-@data_sets.command("get")
+@data_commands.command("get")
 def get(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The name of a set; see gedi data list.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A set; see gedi data list.")],
     directory: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            metavar="DIR",
-            help="Take the published files from this folder instead of from the network.",
-        ),
+        typer.Option("--from", metavar="DIR", help="Take the files from this folder."),
     ] = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Fetch a published image set, check it, and keep it for use by its name.
+    """Download a published image set, check it, and keep it under its name.
 
     It is kept in $GEDI_CACHE, or else in $XDG_CACHE_HOME/gedi-learn or ~/.cache/gedi-learn.
 
@@ -244,36 +168,85 @@ def get(
 
     screen = Screen(as_json, quiet)
     path = published.get(name, directory, screen.message)
-    if screen.json:
-        screen.content(read_json(path / "set.json") | {"path": str(path)})
+    if as_json:
+        screen.show({"name": name, "path": str(path)})
 
 
-@data_sets.command("list")
-def list_sets(as_json: AsJson = False) -> None:
-    """List the image sets that can be fetched, and which are on this machine.
+@data_commands.command("list")
+def list_sets(as_json: options.AsJson = False, quiet: options.Quiet = False) -> None:
+    """List the published image sets, and which of them are on this machine.
 
     \b
     gedi data list
     """
     from gedilearn.data.published import SOURCES, SPLITS, cache_root, is_cached
 
-    screen, sets, rows = Screen(as_json), [], []
-    for source in SOURCES.values():
-        counts = {split: part.count for split, part in source.splits.items()}
-        size, here = sum(file.size for file in source.downloads), is_cached(source.name)
-        sets.append(
-            {
-                "name": source.name,
-                "about": source.about,
-                "counts": counts,
-                "shape": list(source.shape),
-                "classes": source.classes,
-                "download_bytes": size,
-                "cached": here,
-            }
-        )
-        shown = [str(counts.get(split, "-")) for split in SPLITS]
-        shape, megabytes = "x".join(map(str, source.shape)), f"{size / 1e6:.0f}"
-        rows.append((source.name, source.about, *shown, shape, megabytes, "yes" if here else "no"))
-    cache = str(cache_root())
-    screen.show({"cache": cache, "sets": sets}, HEADS, rows, [f"kept in {cache}"])
+    sets: list[dict[str, Any]] = [
+        {
+            "name": source.name,
+            "about": source.about,
+            "counts": {split: part.count for split, part in source.splits.items()},
+            "shape": list(source.shape),
+            "classes": source.classes,
+            "download_bytes": sum(file.size for file in source.downloads),
+            "cached": is_cached(source.name),
+        }
+        for source in SOURCES.values()
+    ]
+    rows = []
+    for each in sets:
+        counts = [str(each["counts"].get(split, "-")) for split in SPLITS]
+        size, here = f"{each['download_bytes'] / 1e6:.0f}", "yes" if each["cached"] else "no"
+        shape = "x".join(map(str, each["shape"]))
+        rows.append([each["name"], each["about"], *counts, shape, size, here])
+    heads = ("name", "what", *SPLITS, "shape", "MB", "here")
+    content = {"cache": str(cache_root()), "sets": sets}
+    Screen(as_json, quiet).show(content, table(heads, rows), f"kept in {cache_root()}")
+
+
+@data_commands.command("features")
+def features(
+    data: options.Data,
+    out: options.OutFile,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            file_okay=False,
+            help="A folder to keep the vectors in.",
+        ),
+    ] = None,
+    size: options.Size = None,
+    skip_broken: options.SkipBroken = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Turn images into vectors with a pretrained network.
+
+    EfficientNet-Lite0 gives 1280 numbers for each image; gedi fit then clusters these. A .npy file
+    has the vectors alone; .csv and .parquet have the path of each image beside them. Python takes
+    any torch module: docs/images.md.
+
+    \b
+    gedi data features photographs --out features.npy
+    gedi data features photographs --out features.parquet --size 224 --skip-broken
+    gedi fit features.parquet -k 5 --id-column path
+    """
+    import numpy as np
+
+    from gedilearn.cli.reading import image_options, read
+
+    screen, images = Screen(quiet=quiet), image_options(size, skip_broken)
+    with screen.progress() as progress:
+        progress.phase(f"reading {data}")
+        dataset = read(data, screen, **images)
+        if dataset.x.ndim != 4:
+            raise InputError(f"{data}: data of shape {dataset.x.shape}, and not images")
+        progress.phase("loading torch")
+        from gedilearn.pretrained import features
+
+        vectors = features(dataset.x, cache=cache, progress=progress)
+    columns: dict[str, Any] = {"row": np.arange(len(vectors))}
+    if dataset.paths is not None:
+        columns = {"path": np.array(dataset.paths, dtype=object)}
+    columns |= {f"f{k + 1}": values for k, values in enumerate(vectors.T)}
+    screen.give(columns, vectors, {"features": vectors.tolist()}, out)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gedilearn.cli.output import Screen
+from gedilearn.cli.app import Screen
 from gedilearn.cli.rows import Rows
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.dialects import DECIMALS, SEPARATORS, mark

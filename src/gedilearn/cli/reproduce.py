@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gedilearn.cli.app import Changes, Outside, Probe, Quiet, app, changes, interruptible, outside
-from gedilearn.cli.output import Screen, make_console
+from gedilearn.cli.app import Screen, app, interruptible, make_console
+from gedilearn.cli.options import Changes, Outside, Probe, Quiet, changes, outside
 from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
 
@@ -93,7 +93,7 @@ def reproduce(
         "iterations": iterations,
     }
     asked |= {"samples": samples, "steps": steps, "weights": weights, "changes": changes(set_)}
-    asked |= {"probe": probe and probe.value, "ood": ood, "seeds": seeds and range(seeds)}
+    asked |= {"probe": probe, "ood": ood, "seeds": seeds and range(seeds)}
     asked |= {"data": _names(data), "methods": _names(methods)}
     given = {option: value for option, value in asked.items() if value not in (None, {})}
     experiment, screen = EXPERIMENTS[name], Screen(quiet=quiet)

@@ -1,142 +1,102 @@
-"""Commands on fitted models: `predict`, `score`, `sample`, `diagnose`, `evaluate`."""
+"""Commands on fitted models: `predict`, `sample`, `explain`, `evaluate`, `report`."""
 
 from __future__ import annotations
 
-from enum import Enum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gedilearn.cli.app import (
-    AsJson,
-    Data,
-    OutFile,
-    Outside,
-    Probe,
-    Quiet,
-    Run,
-    Seed,
-    Size,
-    SkipBroken,
-    app,
-    outside,
-)
-from gedilearn.cli.output import Result, Screen
-from gedilearn.cli.table_options import Decimal, KeepColumns, Separator
+from gedilearn.cli import options
+from gedilearn.cli import table_options as tables
+from gedilearn.cli.app import Screen, app, table
 from gedilearn.errors import InputError
 
+if TYPE_CHECKING:
+    from gedilearn.cli.rows import Rows
+    from gedilearn.data.dataset import Dataset
+    from gedilearn.estimator import GEDI
+    from gedilearn.training.run import Config
 
-class Kind(str, Enum):
-    """Scores of a point, higher for more typical ones; a test holds them against the estimator."""
+Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
 
-    log_density = "log_density"
-    gradient_norm = "gradient_norm"
-    confidence = "confidence"
-    energy = "energy"
+# --- commands -----------------------------------------------------------------------------------
 
 
 @app.command()
 def predict(
-    run: Run,
-    data: Data,
-    out: OutFile = None,
+    run: options.Run,
+    data: options.Data,
+    out: options.OutFile = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Also give the probability of every cluster.")
+        bool, typer.Option("--proba", help="Add the probability of every cluster.")
     ] = False,
-    keep_columns: KeepColumns = False,
-    size: Size = None,
-    skip_broken: SkipBroken = False,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    as_json: AsJson = False,
+    score: Annotated[
+        Score | None, typer.Option(help="Add a score, higher for more typical rows.")
+    ] = None,
+    keep_columns: tables.KeepColumns = False,
+    skip_broken: options.SkipBroken = False,
+    separator: tables.Separator = None,
+    decimal: tables.Decimal = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Give each row of DATA its cluster.
+    """Assign each row of DATA to a cluster.
 
-    Beside the cluster come the number of the row, its ID or the path of its image, the probability
-    of that cluster and, where the density was learnt, an outlier score, minus log p(x). Columns are
-    found by their names if the model knows them, in any order. A .csv file need not be written as
-    that of the fit was. A .npy file holds the clusters alone, or with --proba the matrix of
-    probabilities.
+    Columns of the result: the row number, its ID or the path of its image, the cluster and its
+    probability and, if the model has a density, the outlier score, minus log p(x). The columns of
+    DATA are found by name, in any order; the images of a folder are resized to the model's size. A
+    .npy file has the clusters alone, with --score the scores, with --proba the probabilities.
+
+    Scores: log_density is log p(x) in nats (up to a constant without a base density), gradient_norm
+    minus the norm of its gradient (the paper's score), confidence the largest p(y|x), energy the
+    logsumexp of the logits.
 
     \b
     gedi predict gedi-runs/points-1 more.csv
     gedi predict gedi-runs/points-1 more.csv --proba --out probabilities.csv
+    gedi predict gedi-runs/points-1 more.csv --score gradient_norm --out scores.npy
     gedi predict gedi-runs/customers-1 new.csv --keep-columns --out clusters.parquet
     """
     from gedilearn.cli.rows import found
-    from gedilearn.cli.runs import Fitted
 
-    screen, fitted = Screen(as_json), Fitted.open(run)
-    rows, model = fitted.read(data, size, skip_broken, screen, separator, decimal), fitted.model
-    said = found(model, rows.x)
-    told = rows.results(model, {})
-    content = {name: values.tolist() for name, values in (told | said).items()}
+    screen = Screen(as_json, quiet)
+    fitted = Fitted.open(run, screen, skip_broken, separator, decimal)
+    rows, model = fitted.read(data), fitted.model
+    results = found(model, rows.x)
+    if score:
+        results[score] = model.score_samples(rows.x, score)
+    content = {name: values.tolist() for name, values in rows.results(model, results).items()}
     content["labels"] = content.pop("cluster")
-    array = said["cluster"]
+    array = results[score or "cluster"]
     if proba:
         array = model.predict_proba(rows.x)
-        said |= {f"p{k}": array[:, k] for k in range(array.shape[1])}
+        results |= {f"p{k}": array[:, k] for k in range(array.shape[1])}
         content["probabilities"] = array.tolist()
     typed = out is not None and out.suffix.lower() == ".parquet"
-    screen.give(Result(rows.results(model, said, keep_columns, typed), array, content), out)
-
-
-@app.command()
-def score(
-    run: Run,
-    data: Data,
-    kind: Annotated[
-        Kind,
-        typer.Option(
-            help="log_density: log p(x) in nats, up to a constant without a base; gradient_norm: "
-            "minus the norm of its gradient, the paper's score; confidence: the largest p(y|x); "
-            "energy: the paper's log p(x), up to a constant."
-        ),
-    ] = Kind.log_density,
-    out: OutFile = None,
-    size: Size = None,
-    skip_broken: SkipBroken = False,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say how typical each row of DATA is, higher for more.
-
-    \b
-    gedi score gedi-runs/points-1 more.csv
-    gedi score gedi-runs/points-1 more.csv --kind gradient_norm --out scores.npy
-    """
-    from gedilearn.cli.runs import Fitted
-
-    screen, fitted = Screen(as_json), Fitted.open(run)
-    rows = fitted.read(data, size, skip_broken, screen, separator, decimal)
-    scores = fitted.model.score_samples(rows.x, kind.value)
-    table = rows.results(fitted.model, {kind.value: scores})
-    screen.give(Result(table, scores, {"kind": kind.value, "scores": scores.tolist()}), out)
+    screen.give(rows.results(model, results, keep_columns, typed), array, content, out)
 
 
 @app.command()
 def sample(
-    run: Run,
+    run: options.Run,
     number: Annotated[
-        int, typer.Option("--number", "-n", metavar="N", help="How many points.")
+        int, typer.Option("--number", "-n", metavar="N", help="Number of points.")
     ] = 64,
     cluster: Annotated[
-        int | None, typer.Option(metavar="K", help="Points of this cluster alone.")
+        int | None, typer.Option(metavar="K", help="Only points of this cluster.")
     ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Langevin steps for each point; 20, or 500 without a base."),
-    ] = None,
-    seed: Seed = 0,
-    out: OutFile = None,
-    as_json: AsJson = False,
+    steps: options.Steps = None,
+    seed: options.Seed = 0,
+    out: options.OutFile = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Generate new points like the training data.
 
-    Each comes with its cluster. Of a table they are rows with its columns. A .npy file holds the
-    points alone, those of a table encoded as numbers; images can only be written so.
+    Each point comes with its cluster. The samples of a table are rows with its columns. A .npy file
+    has the points alone, those of a table encoded as numbers. Images need a .npy file.
 
     \b
     gedi sample gedi-runs/points-1 -n 1000 --out new.csv
@@ -144,151 +104,285 @@ def sample(
     """
     import numpy as np
 
-    from gedilearn.cli.runs import Fitted
-
-    fitted = Fitted.open(run)
-    is_image = len(fitted.shape) > 1
+    screen = Screen(as_json, quiet)
+    fitted = Fitted.open(run, screen)
+    is_image = len(fitted.model.point_shape_) > 1
     if is_image and (out is None or out.suffix.lower() != ".npy"):
         raise InputError("samples of images need a file: --out FILE.npy")
     points, labels = fitted.model.sample(number, cluster=cluster, steps=steps, random_state=seed)
-    table = {}
-    if not is_image:
-        table = fitted.columns_of(points) | {"cluster": labels}
-    array = points if fitted.model.columns_ is None else fitted.model.columns_.transform(points)
-    rows = array if array is points else np.asarray(points)
-    content = {"points": rows.tolist(), "labels": labels.tolist()}
-    Screen(as_json).give(Result(table, array, content), out)
+    columns = {} if is_image else fitted.columns_of(points) | {"cluster": labels}
+    content = {"points": np.asarray(points).tolist(), "labels": labels.tolist()}
+    encoding = fitted.model.columns_
+    array = points if encoding is None else encoding.transform(points)
+    screen.give(columns, array, content, out)
 
 
 @app.command()
-def diagnose(
-    run: Run,
+def explain(
+    run: options.Run,
     data: Annotated[
         str | None,
-        typer.Argument(metavar="DATA", help="Data to look at; that of the fit if not given."),
+        typer.Argument(metavar="DATA", help="Data to explain; that of the fit if not given."),
     ] = None,
-    size: Size = None,
-    skip_broken: SkipBroken = False,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    as_json: AsJson = False,
+    skip_broken: options.SkipBroken = False,
+    separator: tables.Separator = None,
+    decimal: tables.Decimal = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Say whether a clustering is to be trusted.
+    """Describe each cluster.
 
-    Lists what was found on each way in which such training can fail, then the verdict.
+    Lists the size of every cluster, the columns in which it differs from the others, its typical,
+    least certain and unusual rows (counted from 0), and the clusters it is confused with. Warns if
+    one column alone makes the clusters.
 
     \b
-    gedi diagnose gedi-runs/points-1
-    gedi diagnose gedi-runs/points-1 more.csv --json
+    gedi explain gedi-runs/points-1
+    gedi explain gedi-runs/points-1 more.csv --json
     """
-    from gedilearn.cli.runs import Fitted
+    from gedilearn.explanation import read_profile
+    from gedilearn.training.run import RunDirectory, read_config
 
-    screen, fitted = Screen(as_json), Fitted.open(run)
-    if "views" in fitted.objects:
-        raise InputError(f"{run} was fitted with a function as views: diagnose it in Python")
-    x = fitted.read(data, size, skip_broken, screen, separator, decimal).x
-    diagnosis = fitted.model.diagnose(x)
-    rows = [
-        (f.name, f"{f.value:.4g}", f"{f.threshold:g}", "yes" if f.ok else "NO", f.words)
-        for f in diagnosis.findings
-    ]
-    content = diagnosis.to_json() | {"n_samples": len(x)}
-    screen.show(content, ("finding", "value", "threshold", "ok", ""), rows, [diagnosis.verdict])
+    screen, files = Screen(as_json, quiet), RunDirectory(run)
+    if data is None and run.is_dir() and files.profile.exists():
+        read_config(run)  # refuses other folders
+        explanation = read_profile(files)
+    else:
+        fitted = Fitted.open(run, screen, skip_broken, separator, decimal)
+        explanation = fitted.model.explain(fitted.read(data).x, fitted.columns)
+    screen.show(explanation.to_json(), str(explanation))
 
 
 @app.command()
 def evaluate(
-    run: Run,
+    run: options.Run,
     test: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA",
-            help="Data to measure on; if not given, the test images of a fetched set, or else the "
-            "training data, and the result says so.",
-        ),
+        str | None, typer.Option(metavar="DATA", help="Data to measure on, labelled or not.")
     ] = None,
-    ood: Outside = None,
+    ood: options.Outside = None,
     train: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="The training data, if it is not where it was."),
+        str | None, typer.Option(metavar="DATA", help="The training data, if it was moved.")
     ] = None,
     probe: Annotated[
-        Probe,
-        typer.Option(
-            help="Linear classifier on the features: fast (logistic regression), paper (the "
-            "paper's protocol, slow) or none."
-        ),
-    ] = Probe.fast,
-    samples: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="How many points to generate; 0 for none."),
-    ] = 500,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Langevin steps for each sample; 20, or 500 without a base.",
-        ),
-    ] = None,
+        options.Probe, typer.Option(help="Linear classifier on the features; the paper's is slow.")
+    ] = "fast",
+    samples: Annotated[int, typer.Option(metavar="N", min=0, help="Points to generate.")] = 500,
+    steps: options.Steps = None,
     inception: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The weights of Inception, for FID; without them, another Frechet distance is "
-            "measured under its own name.",
-        ),
+        Path | None, typer.Option(metavar="FILE", help="The weights of Inception, for FID.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for evaluation.json, evaluation.md and pictures, replaced if they are "
-            "there; RUN/evaluation if not given.",
-        ),
+        Path | None, typer.Option(metavar="DIR", help="The folder to write; else RUN/evaluation.")
     ] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    skip_broken: options.SkipBroken = False,
+    separator: tables.Separator = None,
+    decimal: tables.Decimal = None,
+    as_json: options.AsJson = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Measure a fitted model on test data.
+    """Measure a fitted model on test data, with or without labels.
 
-    Compares clusters with labels, tells other data from the test data, classifies by the features
-    and generates points. Prints a table and writes evaluation.json, evaluation.md and pictures.
-    Labels, where the data has them, are used here only, after the fit. docs/metrics.md says what
-    each number means.
+    Checks the clusters for failed training and compares them with the labels, if there are any.
+    Measures the detection of foreign data, a classifier on the features, and the samples. Prints a
+    table and writes evaluation.json, evaluation.md and pictures. Without --test, the test images of
+    a downloaded set are used, or else the training data. docs/metrics.md explains the numbers.
 
     \b
     gedi evaluate gedi-runs/mnist-1 --ood svhn:test
     gedi evaluate gedi-runs/points-1 --test more.csv --ood others=elsewhere.csv --samples 0
     """
     from gedilearn import evaluation
-    from gedilearn.cli.reading import text_options
-    from gedilearn.cli.runs import Fitted
     from gedilearn.training.run import RunDirectory
 
-    screen, fitted = Screen(as_json, quiet), Fitted.open(run)
-    text = text_options(separator, decimal)
-    out = out or RunDirectory(fitted.file.parent).evaluation
-    trained = fitted.read_train(train, test, screen)
-    tested = fitted.read_test(trained, train, test, screen, text)
+    screen = Screen(as_json, quiet)
+    fitted = Fitted.open(run, screen, skip_broken, separator, decimal)
+    folder = out or RunDirectory(run if run.is_dir() else run.parent).evaluation
+    trained = fitted.training_data(train, test)
     result = evaluation.evaluate(
         fitted.model.on_points(),
         trained,
-        tested,
-        others=outside(ood, lambda data: fitted.read_outside(data, screen, text)),
+        fitted.test_data(trained, train, test),
+        others=options.outside(ood, lambda data: fitted.points(fitted.read(data))),
         n_samples=samples,
         steps=steps,
-        probe=probe.value,
+        probe=probe,
         weights=inception,
-        # Views that were a function are in no file.
-        certificate="views" not in fitted.objects,
+        certificate=not fitted.has_own_views,
         buffer=evaluation.read_buffer(run, fitted.model, screen.message) if run.is_dir() else None,
-        out=out,
+        out=folder,
         tell=screen.message,
     )
-    rows, lines = evaluation.table(result), evaluation.sentences(result)
-    screen.show(result, ("measure", "value", "beside it"), rows, lines)
-    if not screen.json:
-        screen.message(f"written in {out}: {', '.join(result['files'])}")
+    findings = [
+        (each["name"], f"{each['value']:.4g}", ("" if each["ok"] else "PROBLEM: ") + each["words"])
+        for each in result["certificate"].get("findings", ())
+    ]
+    rows = [*evaluation.table(result), *findings]
+    shown = table(("measure", "value", "beside it"), rows)
+    screen.show(result, shown, *evaluation.sentences(result))
+    if not as_json:
+        screen.message(f"written in {folder}: {', '.join(result['files'])}")
+
+
+@app.command()
+def report(
+    run: options.RunFolder,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open the page in the browser when it is written.")
+    ] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write the report of a run: an HTML page with figures.
+
+    The page needs nothing but the run directory and is written into it. It is one file that can be
+    sent to others.
+
+    \b
+    gedi report gedi-runs/points-1 --open
+    """
+    from gedilearn.report.page import write_report
+
+    screen, page = Screen(quiet=quiet), write_report(run)
+    screen.message(f"report: {page}")
+    if open_:
+        import webbrowser
+
+        if not webbrowser.open(page.absolute().as_uri()):
+            screen.message(f"no browser was found: open {page} yourself")
+
+
+# --- models and their data ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model, and how data for it is read.
+
+    path: the run directory or model file
+    config: of the run directory; None for a model file
+    columns: names of the columns, if they are known
+    has_own_views: whether it was fitted with a function as views, which is in no file
+    marks: of a table of text; skip_broken: images that cannot be read
+    """
+
+    path: Path
+    model: GEDI
+    config: Config | None
+    columns: list[str] | None
+    has_own_views: bool
+    screen: Screen
+    skip_broken: bool
+    marks: dict[str, Any]
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        screen: Screen,
+        skip_broken: bool = False,
+        separator: str | None = None,
+        decimal: str | None = None,
+    ) -> Fitted:
+        """The model of a run directory or of a file."""
+        from gedilearn.cli.reading import resume_command, text_options
+        from gedilearn.estimator import GEDI
+        from gedilearn.training.run import RunDirectory, open_model, read_config
+
+        marks, file, config = text_options(separator, decimal), path, None
+        if path.is_dir():
+            file, config = RunDirectory(path).model, read_config(path)
+            if not file.exists():
+                raise InputError(f"{path} is not finished: {resume_command(path)}")
+        model = GEDI.load(file)
+        if config is not None and config.data.shape[1:] != model.point_shape_:
+            raise InputError(
+                f"{path}: its config is of points {config.data.shape[1:]}, its model of "
+                f"{model.point_shape_}: restore the files, or fit anew"
+            )
+        columns = config.data.columns if config else None
+        if columns is None and model.columns_ is None:
+            columns = model.feature_names()
+        own_views = "views" in open_model(file)[1].objects
+        return cls(path, model, config, columns, own_views, screen, skip_broken, marks)
+
+    def read(self, data: str | None, label: str | None = None) -> Rows:
+        """New data with the columns of the fit, or the data of the fit."""
+        from gedilearn.cli import reading
+        from gedilearn.cli.rows import Rows
+        from gedilearn.data.load import is_folder, is_table, load_table
+
+        if data is None:
+            return reading.load_source(self.path, self.config, None, "give DATA", self.screen)
+        encoding, shape = self.model.columns_, self.model.point_shape_
+        if encoding is not None and is_table(data):
+            names = [column.name for column in encoding.used]
+            table = load_table(data, expected=names, as_text=True, **self.marks)
+            rows = Rows.of_table(data, table, label)
+        else:
+            chosen: dict[str, Any] = {"columns": self.columns, "label_column": label}
+            if is_folder(data) and len(shape) == 3:
+                chosen["size"] = shape[1:]
+            if self.skip_broken:
+                chosen["broken"] = "skip"
+            rows = Rows.of(reading.read(data, self.screen, **chosen, **self.marks))
+        reading.tell_dialect(rows, self.screen)
+        return rows
+
+    def columns_of(self, points: Any) -> dict[str, Any]:
+        """Vectors, or rows of a table, column by column."""
+        from gedilearn.data.table import Table
+
+        if isinstance(points, Table):
+            return {name: points[name].written() for name in points.names}
+        names = self.columns or [f"x{k + 1}" for k in range(points.shape[1])]
+        return dict(zip(names, points.T, strict=True))
+
+    def points(self, rows: Rows) -> Dataset:
+        """The rows as numbers, for `model.on_points()`."""
+        from gedilearn.data.dataset import Dataset
+
+        encoding, x, names = self.model.columns_, rows.x, rows.columns
+        if encoding is not None:
+            x, names = self.model.validate(rows.x), tuple(encoding.names)
+        return Dataset(rows.name, x, rows.y, names, rows.source)
+
+    def training_data(self, train: str | None, test: str | None) -> Dataset | None:
+        """The data of the fit; None if it cannot be found, and there is test data."""
+        from gedilearn.cli.reading import load_source
+        from gedilearn.data.arrays import as_numbers
+        from gedilearn.data.dataset import fingerprint
+
+        if not self.config and train is None and test is not None:
+            return None
+        remedy = "give it with --train DATA" if self.config else "give --test DATA"
+        try:
+            rows = load_source(self.path, self.config, train, remedy, self.screen, self.columns)
+        except InputError as error:
+            if train is not None or test is None:
+                raise
+            self.screen.message(f"without training data: {error}")
+            return None
+        data = self.points(rows)
+        expected = self.config.data.fingerprint if self.config else None
+        if expected and fingerprint(as_numbers(data.x, data.name)) != expected:
+            self.screen.message(
+                f"careful: {data.name} has changed since {self.path} was fitted to it"
+            )
+        return data
+
+    def test_data(self, trained: Dataset | None, train: str | None, test: str | None) -> Dataset:
+        """The data asked for, the test images of a downloaded set, or the training data."""
+        from gedilearn.cli.reading import lasting
+        from gedilearn.data.published import split_for_testing
+
+        described = self.config.data if self.config else None
+        source = train or (described.source if described else None)
+        test = test or split_for_testing(source)
+        if trained is not None and (test is None or lasting(test) == (source and lasting(source))):
+            return trained
+        label = described.label_column if described else None
+        try:
+            return self.points(self.read(test, label))
+        except InputError:
+            if label is None:
+                raise
+        return self.points(self.read(test))  # new data need not have labels

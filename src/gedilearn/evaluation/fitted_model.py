@@ -88,7 +88,7 @@ def evaluate(
     data        {"train", "test": names or None, "n_train", "n_test", "shape", "test_is_train"}
     clustering  {"n", "n_clusters", "clusters_used"} and, with labels, {"nmi", "ami", "ari",
                 "accuracy", "batchwise_nmi": {"nmi", "chance", "batch_size"}}, over all of `test`
-    certificate {"gap", "certified", "verdict", "n"} of `model.diagnose`
+    certificate {"gap", "certified", "grade", "verdict", "findings", ..., "n"} of `model.diagnose`
     ood         for each name in `others` {"n_inside", "n_outside", "changes", "scores": {score:
                 {"auroc", "fpr95"}}, "trivial": {score: {"auroc", "fpr95", "direction"}}}; scores
                 log_density, gradient_norm, confidence; trivial ones mean_pixel, nonzero_share for
@@ -270,8 +270,7 @@ def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
 def _certificate(model: GEDI, x: np.ndarray, wanted: bool) -> Part:
     if not wanted:
         return _skipped("the views of the fit are not available")
-    found = model.diagnose(x)
-    return {"gap": found.gap, "certified": found.certified, "verdict": found.verdict, "n": len(x)}
+    return model.diagnose(x).to_json() | {"n": len(x)}
 
 
 def _outside(
