@@ -18,8 +18,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import messy
 from gedilearn import GEDI
-from gedilearn.data.cells import cell
-from gedilearn.data.frames import as_table
 from helpers import run_command as gedi
 
 SHORT = ["--set", "training.max_iter=20", "--set", "weights.gen=0"]

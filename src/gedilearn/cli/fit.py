@@ -20,8 +20,7 @@ from gedilearn.cli.app import (
     interruptible,
     loading_torch,
 )
-from gedilearn.cli.output import Screen, write_columns
-from gedilearn.cli.table_options import (
+from gedilearn.cli.data import (
     Categorical,
     Columns,
     Decimal,
@@ -33,12 +32,13 @@ from gedilearn.cli.table_options import (
     Separator,
     table_settings,
 )
+from gedilearn.cli.output import Screen, write_columns
 from gedilearn.errors import InputError
 from gedilearn.io import is_first_process
 from gedilearn.registry import METHODS
 
 if TYPE_CHECKING:
-    from gedilearn.cli.rows import Rows
+    from gedilearn.cli.data import Rows
     from gedilearn.estimator import GEDI
     from gedilearn.progress import Progress
 
@@ -119,7 +119,7 @@ def fit(
     gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
-    from gedilearn.cli.reading import (
+    from gedilearn.cli.data import (
         describe,
         image_options,
         read_typed,
@@ -169,7 +169,7 @@ def fit(
             interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config),
         ):
             described = describe(data, label_column, text, images, rows, typed is not None)
-            model.fit_run(rows.x, run, described, progress)
+            model.fit_run(rows.x, run, described, progress, typed)
             _write_labels(model, rows, run, progress, keep_columns)
     _show(model, rows.y, run, screen)
 
@@ -193,7 +193,7 @@ def resume(
     gedi resume gedi-runs/points-1
     gedi resume gedi-runs/points-1 --data /new/place/points.csv
     """
-    from gedilearn.cli.reading import load_source, resume_command
+    from gedilearn.cli.data import load_source, resume_command
     from gedilearn.training.run import RunDirectory, read_config
 
     config, files, screen = read_config(run), RunDirectory(run), Screen(as_json, quiet)
@@ -218,7 +218,7 @@ def resume(
 
 def _write_labels(model: GEDI, rows: Rows, run: Path, progress: Progress, keep: bool) -> None:
     """Write the cluster of each row."""
-    from gedilearn.cli.rows import found
+    from gedilearn.cli.data import found
     from gedilearn.training.run import RunDirectory
 
     if is_first_process():

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from gedilearn.cli.app import AsJson, Quiet, Run, RunFolder, Size, SkipBroken, app
+from gedilearn.cli.data import Decimal, Separator
 from gedilearn.cli.output import Screen
-from gedilearn.cli.table_options import Decimal, Separator
 
 
 @app.command()

@@ -227,9 +227,12 @@ def _write_parquet(out: Path, columns: dict[str, np.ndarray]) -> None:
 def _dates_as_text(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind != "M":
         return values
-    from gedilearn.data.table import Column
+    import numpy as np
 
-    return Column("date", values).text()
+    from gedilearn.data.tables import word
+
+    moments = values.astype("M8[us]").astype(object)
+    return np.array([None if each is None else word(each) for each in moments], dtype=object)
 
 
 def _short(value: Any) -> str:

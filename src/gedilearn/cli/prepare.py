@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gedilearn.cli.app import AsJson, Data, Quiet, Seed, Size, SkipBroken, app, loading_torch
-from gedilearn.cli.output import Result, Screen, check_out, new_files, print_list, write_new
-from gedilearn.cli.table_options import (
+from gedilearn.cli.data import (
     Categorical,
     Columns,
     Decimal,
@@ -21,6 +20,7 @@ from gedilearn.cli.table_options import (
     Separator,
     table_settings,
 )
+from gedilearn.cli.output import Result, Screen, check_out, new_files, print_list, write_new
 from gedilearn.errors import InputError
 from gedilearn.io import json_text, read_json
 
@@ -61,7 +61,7 @@ def choose(
     gedi choose points.csv
     gedi choose points.csv --max 6 --out choice
     """
-    from gedilearn.cli.reading import image_options, read_points, text_options
+    from gedilearn.cli.data import image_options, read_points, text_options
 
     screen, images = Screen(as_json, quiet), image_options(size, skip_broken)
     text = text_options(separator, decimal)
@@ -139,8 +139,7 @@ def features(
     gedi features photographs --out features.parquet --size 224 --skip-broken
     gedi fit features.parquet -k 5 --id-column path
     """
-    from gedilearn.cli.reading import image_options, read
-    from gedilearn.cli.rows import Rows
+    from gedilearn.cli.data import Rows, image_options, read
 
     screen, images = Screen(quiet=quiet), image_options(size, skip_broken)
     if cache is not None and cache.exists() and not cache.is_dir():

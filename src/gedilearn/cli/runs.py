@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gedilearn.cli.output import Screen
-from gedilearn.cli.reading import (
+import numpy as np
+
+from gedilearn.cli.data import (
+    Rows,
     image_options,
     image_options_of_run,
     lasting,
@@ -17,12 +19,12 @@ from gedilearn.cli.reading import (
     tell_dialect,
     text_options,
 )
-from gedilearn.cli.rows import Rows
+from gedilearn.cli.output import Screen
 from gedilearn.data.arrays import as_numbers
 from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.load import is_folder, is_table, load_table
 from gedilearn.data.sources import split_for_testing
-from gedilearn.data.table import Table
+from gedilearn.data.tables import written
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.training.run import Config, RunDirectory, open_model, read_config
@@ -120,23 +122,21 @@ class Fitted:
             dataset = read(data, screen, **options, columns=self.columns, label_column=label)
             rows = Rows.of(dataset)
         else:
-            names = [each.name for each in columns.used]
-            table = load_table(data, expected=names, as_text=True, **text)
-            rows = Rows.of_table(data, table, label)
+            rows = Rows.of(load_table(data, text=columns.text, label_column=label, **text))
         tell_dialect(rows, screen)
         return rows
 
     def columns_of(self, points: Any) -> dict[str, Any]:
         """Vectors, or rows of a table, column by column."""
-        if isinstance(points, Table):
-            return {name: points[name].written() for name in points.names}
+        if self.model.columns_ is not None:
+            return {name: written(points[name]) for name in points.columns}
         names = self.columns or [f"x{k + 1}" for k in range(points.shape[1])]
         return dict(zip(names, points.T, strict=True))
 
     def points(self, rows: Rows) -> Dataset:
         """The same as points, for `model.on_points()`."""
         if self.model.columns_ is None:
-            return Dataset(rows.name, rows.x, rows.y, rows.columns, rows.source)
+            return Dataset(rows.name, np.asarray(rows.x), rows.y, rows.columns, rows.source)
         x = self.model.validate(rows.x)
         return Dataset(rows.name, x, rows.y, tuple(self.model.columns_.names), rows.source)
 

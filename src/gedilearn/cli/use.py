@@ -22,8 +22,8 @@ from gedilearn.cli.app import (
     app,
     outside,
 )
+from gedilearn.cli.data import Decimal, KeepColumns, Separator
 from gedilearn.cli.output import Result, Screen
-from gedilearn.cli.table_options import Decimal, KeepColumns, Separator
 from gedilearn.errors import InputError
 
 
@@ -64,7 +64,7 @@ def predict(
     gedi predict gedi-runs/points-1 more.csv --proba --out probabilities.csv
     gedi predict gedi-runs/customers-1 new.csv --keep-columns --out clusters.parquet
     """
-    from gedilearn.cli.rows import found
+    from gedilearn.cli.data import found
     from gedilearn.cli.runs import Fitted
 
     screen, fitted = Screen(as_json), Fitted.open(run)
@@ -78,8 +78,7 @@ def predict(
         array = model.predict_proba(rows.x)
         said |= {f"p{k}": array[:, k] for k in range(array.shape[1])}
         content["probabilities"] = array.tolist()
-    typed = out is not None and out.suffix.lower() == ".parquet"
-    screen.give(Result(rows.results(model, said, keep_columns, typed), array, content), out)
+    screen.give(Result(rows.results(model, said, keep_columns), array, content), out)
 
 
 @app.command()
@@ -142,8 +141,6 @@ def sample(
     gedi sample gedi-runs/points-1 -n 1000 --out new.csv
     gedi sample gedi-runs/points-1 -n 10 --cluster 2
     """
-    import numpy as np
-
     from gedilearn.cli.runs import Fitted
 
     fitted = Fitted.open(run)
@@ -154,8 +151,9 @@ def sample(
     table = {}
     if not is_image:
         table = fitted.columns_of(points) | {"cluster": labels}
-    array = points if fitted.model.columns_ is None else fitted.model.columns_.transform(points)
-    rows = array if array is points else np.asarray(points)
+    is_table = fitted.model.columns_ is not None
+    array = fitted.model.validate(points) if is_table else points
+    rows = points.to_numpy(dtype=object) if is_table else points
     content = {"points": rows.tolist(), "labels": labels.tolist()}
     Screen(as_json).give(Result(table, array, content), out)
 
@@ -264,7 +262,7 @@ def evaluate(
     gedi evaluate gedi-runs/points-1 --test more.csv --ood others=elsewhere.csv --samples 0
     """
     from gedilearn import evaluation
-    from gedilearn.cli.reading import text_options
+    from gedilearn.cli.data import text_options
     from gedilearn.cli.runs import Fitted
     from gedilearn.training.run import RunDirectory
 

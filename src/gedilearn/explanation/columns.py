@@ -13,8 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
-from gedilearn.data.cells import clock
-from gedilearn.data.table import DAYS, Meaning
+from gedilearn.data.tables import DAYS, Meaning, clock
 
 MOST_NAMED = 5  # columns of a cluster
 WORTH = 0.5  # the effect from which a column is named; Cohen calls it medium,

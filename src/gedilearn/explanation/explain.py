@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gedilearn.data.arrays import listing
-from gedilearn.data.table import Meaning
+from gedilearn.data.tables import Meaning
 from gedilearn.explanation.columns import (
     Columns,
     Compared,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gedilearn.data.arrays import Scaling, evenly_spaced
-from gedilearn.data.table import Meaning
+from gedilearn.data.tables import Meaning
 from gedilearn.explanation.explain import explain
 from gedilearn.explanation.profiles import Explanation
 from gedilearn.io import RESTORE, read_json, reading
