@@ -348,7 +348,9 @@ def _settled(cells: pd.Series) -> pd.Series:
         return cells.cat.rename_categories([word(value) for value in cells.cat.categories])
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
         whole = kind == "integer" and not cells.isna().any()
-        return cells if cells.dtype.kind in "iuf" else cells.astype("int64" if whole else "float64")
+        if cells.dtype.kind in "iuf":
+            return cells
+        return cells.astype("int64") if whole else cells.where(cells.notna(), np.nan).astype(float)
     if kind == "boolean":
         return cells.astype("boolean")
     if kind == "period":
