@@ -139,7 +139,7 @@ def _parsed(path: Path, decimal: str, **how: Any) -> pd.DataFrame:
             "name the separator (--separator)"
         ) from None
     if decimal == ",":  # in columns that have words among the numbers
-        for name in frame.columns[frame.dtypes.map(lambda dtype: dtype.kind == "O")]:
+        for name in filter(lambda name: _is_text(frame[name]), frame.columns):
             frame[name] = frame[name].str.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
     filled = np.flatnonzero(frame.notna().to_numpy().any(axis=1))
     return frame.iloc[: filled[-1] + 1 if len(filled) else 0]
