@@ -6,7 +6,6 @@ import copy
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,10 +22,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape, of_tensor
-from gedilearn.data.columns import Columns
 from gedilearn.data.dataset import fingerprint
-from gedilearn.data.frames import as_table, of_rows
-from gedilearn.data.table import Meaning, Table, check_no_infinity
+from gedilearn.data.tables import Columns, Meaning, as_frame, frame_of_rows, numbers
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
 from gedilearn.fields import Schedule
@@ -269,9 +266,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         run_dir: str | Path | None,
         source: dict[str, Any] | None = None,
         progress: Progress | None = None,
+        columns: Columns | None = None,
     ) -> Self:
-        """Fit into a run directory, whose config keeps where the data came from: `source`."""
-        data = self.validate(X, reset=True)
+        """Fit into a run directory, whose config keeps where the data came from: `source`.
+
+        columns: how those of a table are encoded, where that was found out already
+        """
+        data = self.validate(X, reset=True, columns=columns)
         settings = self.resolve(data.shape)
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
@@ -388,7 +389,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     ) -> tuple[Any, np.ndarray]:
         """New points, in the data's units, and their clusters; of one `cluster`, if it is given.
 
-        Of a table that is not all numbers, the points are its rows: a `Table` with `to_pandas`.
+        Of a table that is not all numbers, the points are its rows: a data frame of pandas.
         Vectors are drawn by their weights near the data and moved by `steps` Langevin steps (20)
         that Metropolis's rule corrects; images are short runs from the base, as in training.
         Without a base: chains of `steps` steps (500) from uniform points of the data's box.
@@ -553,28 +554,27 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     # --- data ------------------------------------------------------------------------------------
 
-    def validate(self, X: Any, reset: bool = False) -> np.ndarray:
+    def validate(self, X: Any, reset: bool = False, columns: Columns | None = None) -> np.ndarray:
         """X as an array of numbers, or one line that says what is wrong with it.
 
-        Its columns must be those seen in `fit`, unless `reset`. The columns of a table or a data
-        frame that are not all numbers are encoded, see `data.columns`.
+        Its columns must be those seen in `fit`, unless `reset`. The columns of a data frame that
+        are not all numbers are encoded, see `data.tables`.
         """
         if isinstance(X, Tensor):
             X = of_tensor(X, "X")
         if type(X) is dict:  # some sparse matrices are dicts too
             raise InputError("X is a dict: make a data frame of it, as pandas.DataFrame(X)")
-        table = as_table(X)
+        frame = as_frame(X)
         if reset:
-            self.columns_ = None
-            if table is not None and len(table):
-                self.columns_ = Columns.of(table, self.table_options(table.shape))
+            self.columns_ = columns
+            if columns is None and frame is not None and len(frame):
+                self.columns_ = Columns.of(frame, self.table_options(frame.shape))
         columns = getattr(self, "columns_", None)
         if columns is not None:
-            return self._encoded(X, table, columns, reset)
-        # Columns of vectors are several, and lazy frames have no shape.
-        if table is not None and (table is X or getattr(X, "shape", None) != table.shape):
-            return self._plain(table, reset)
-        return self._checked(X, reset)
+            return self._encoded(X, frame, columns, reset)
+        if frame is None or _is_numeric(X):
+            return self._checked(X, reset)
+        return self._checked(numbers(frame) if len(frame) else frame, reset)
 
     def on_points(self: Self) -> Self:
         """The same model for rows of a table that are encoded already."""
@@ -614,55 +614,24 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         check_same_shape(array, self.point_shape_, "X")
         return torch.from_numpy(self.scaling_.apply(array)).to(self.box_.low.dtype)
 
-    def _encoded(self, X: Any, table: Table | None, columns: Columns, reset: bool) -> np.ndarray:
+    def _encoded(self, X: Any, frame: Any, columns: Columns, reset: bool) -> np.ndarray:
         if reset:
             self.n_features_in_ = len(columns.all)
             self.feature_names_in_ = np.array(columns.inputs, dtype=object)
-            left_out = columns.lines()[-1]
-            if left_out.startswith("left out") and not isinstance(X, Table):
-                warnings.warn(f"X: {left_out}", LeftOut, stacklevel=4)
-        elif table is None:  # rows without names have the columns of the fit
-            table = of_rows(X, columns.inputs)
-        if table is None:
+            if columns.left_out and "source" not in frame.attrs:
+                warnings.warn(f"X: {columns.left_out}", LeftOut, stacklevel=4)
+        elif frame is None:  # rows without names have the columns of the fit
+            frame = frame_of_rows(X, columns.inputs)
+        if frame is None:
             raise InputError(
                 f"X has no names of columns, and not the {len(columns.all)} columns of the fit: "
                 "give a data frame"
             )
-        if len(table) < (2 if reset else 1):
-            raise InputError(
-                f"Found array with {len(table)} sample(s), too few (shape={table.shape})"
-            )
-        return as_numbers(columns.transform(table), "X")
+        if not len(frame):
+            raise InputError(f"Found array with 0 sample(s) (shape={frame.shape})")
+        return as_numbers(columns.transform(frame), "X")
 
-    def _plain(self, table: Table, reset: bool) -> np.ndarray:
-        """Numbers alone; their names are kept, and in new data looked for."""
-        names, source = getattr(self, "feature_names_in_", None), table.source or "X"
-        if not reset and names is not None and table.named:
-            table = table.select(names.tolist(), source)
-        for name, column in zip(table.names, table.columns, strict=True):
-            gaps = int(column.missing.sum())
-            if column.kind not in ("number", "boolean") or gaps:
-                where = f"{source}: column {name!r}"
-                typed = column.as_kind("number", where)
-                rows = np.flatnonzero(typed.missing).tolist()
-                if rows:
-                    raise InputError(
-                        f"{where} has {len(rows)} missing cells, the first in row "
-                        f"{rows[0]} (counted from 0), but those of the fit had none; fill them in"
-                    )
-        if table.block is None:
-            numbers = tuple(column.as_kind("number", source) for column in table.columns)
-            for name, column in zip(table.names, numbers, strict=True):
-                check_no_infinity(column, f"{source}: column {name!r}")
-            table = replace(table, columns=numbers)
-        with warnings.catch_warnings():  # that an array has no names
-            warnings.simplefilter("ignore", UserWarning)
-            array = self._checked(table.matrix(), reset, source)
-        if reset and table.named:
-            self.feature_names_in_ = np.array(table.names, dtype=object)
-        return array
-
-    def _checked(self, X: Any, reset: bool, source: str = "X") -> np.ndarray:
+    def _checked(self, X: Any, reset: bool) -> np.ndarray:
         """By scikit-learn's rules."""
         try:
             array = validate_data(
@@ -676,7 +645,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             )
         except ValueError as error:
             raise InputError(" ".join(str(error).split())) from None
-        return as_numbers(array, source)
+        return as_numbers(array, "X")
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a fit has come to its end: one that was refused has left its traces too."""
@@ -688,6 +657,12 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _is_numeric(X: Any) -> bool:
+    """Whether all columns of a frame are of NumPy's numbers."""
+    kinds = [getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", ())]
+    return bool(kinds) and all(isinstance(kind, str) and kind in "biuf" for kind in kinds)
 
 
 def _is_object(name: str, value: Any) -> bool:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from gedilearn.cli import app
 from gedilearn.cli.app import Screen
-from gedilearn.cli.reading import read
+from gedilearn.cli.data import read
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_a_wrong_name_or_folder_is_one_line(arguments: tuple[str, ...], words: s
 def test_a_set_from_a_folder_is_known_by_its_name_and_a_run_finds_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gedilearn.cli.reading import lasting
+    from gedilearn.cli.data import lasting
 
     assert lasting("mnist:test") == "mnist:test"
     assert lasting("points.npy") == str(Path("points.npy").absolute())

@@ -13,7 +13,7 @@ import yaml
 from PIL import Image
 
 from gedilearn import GEDI
-from gedilearn.cli.reading import image_options, run_folder
+from gedilearn.cli.data import image_options, run_folder
 from gedilearn.data.image_folder import read_images
 from gedilearn.errors import InputError
 from gedilearn.training.run import RunDirectory

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from gedilearn.data import tables
 from gedilearn.data.load import known_formats, load
 from gedilearn.errors import InputError
 
@@ -241,7 +240,7 @@ def test_an_npy_renamed_to_npz_is_refused(save, tmp_path):
     assert "not an .npz archive" in refusal(tmp_path / "b.npz")
 
 
-# --- csv, tsv -----------------------------------------------------------------------------------
+# --- tables -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -263,122 +262,58 @@ def test_an_all_integer_first_row_is_a_point_not_a_header(write):
     assert load(write("3,1\n0.5,1\n")).x.tolist() == [[3, 1], [0.5, 1]]
 
 
-def test_the_columns_of_a_nameless_data_frame_are_a_header(tmp_path):
-    x = RNG.normal(size=(4, 3))
-    pd.DataFrame(x).to_csv(tmp_path / "t.csv", index=False)
+def test_numbers_are_read_to_the_last_bit(tmp_path):
+    x = RNG.normal(size=(50, 4)) * 10.0 ** RNG.integers(-9, 9, size=(50, 4))
+    pd.DataFrame(x).to_csv(tmp_path / "t.csv", index=False)  # names 0, 1, 2, 3
+    pd.DataFrame(x).to_csv(tmp_path / "t.tsv", index=False, header=list("abcd"), sep="\t")
     np.testing.assert_array_equal(load(tmp_path / "t.csv").x, x)
+    np.testing.assert_array_equal(load(tmp_path / "t.tsv").x, x)
+    assert load(tmp_path / "t.tsv").columns == ("a", "b", "c", "d")
 
 
-def test_tsv_is_separated_by_tabs(write):
-    data = load(write("a\tb\n1\t2\n", "t.tsv"))
-    assert data.columns == ("a", "b")
-    assert data.x.tolist() == [[1, 2]]
+def test_blank_lines_are_skipped_and_one_column_and_one_row_are_enough(write):
+    assert load(write("1,2\n\n3, 4\n\n")).x.tolist() == [[1, 2], [3, 4]]
+    assert load(write("1\n2\n")).x.tolist() == [[1], [2]]
+    assert load(write("1,2")).x.tolist() == [[1, 2]]
 
 
-def test_the_fast_and_the_careful_way_agree_with_pandas(tmp_path, monkeypatch):
-    frame = pd.DataFrame(RNG.normal(size=(50, 4)) * 10.0 ** RNG.integers(-9, 9, size=(50, 4)))
-    frame.columns = list("abcd")
-    path = tmp_path / "t.csv"
-    frame.to_csv(path, index=False)
-    fast = load(path).x
-    monkeypatch.setattr(tables, "plain_numbers", lambda *_: None)
-    np.testing.assert_array_equal(fast, frame.to_numpy())
-    np.testing.assert_array_equal(load(path).x, fast)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n7,8x\n9z,1\n", "column 'a': '9z' in row 2 (counted from 0) is not a number"),
+        ("a,kind\n1,x\n3,y\n", "column 'kind': 'x' in row 0"),
+        ("a,b\n1,2\n3,\n5,6\n", "column 'b': missing in row 1 (counted from 0); drop"),
+        ("a,b\n1,2\n3,1e999\n5,6\n", "column 'b': infinite in row 1"),
+        ("a,b\n1,2\n3\n5,6\n", "column 'b': missing in row 1"),
+        ("a,b\n1,2,3\n4,5,6\n", "has 3 cells, the first row 2"),
+        ("a,b\n", "zero rows"),
+        ("\n\n", "blank lines"),
+        ("\ufeff", "blank lines"),
+    ],
+)
+def test_what_is_no_table_of_numbers_is_named_by_row_and_column(write, text, words):
+    assert words in refusal(write(text))
 
 
-def test_plain_numbers_take_the_fast_way(write, monkeypatch):
-    monkeypatch.setattr(tables, "_parse_cells", lambda *_: pytest.fail("slow"))
-    assert load(write("a,b\n1,2\n")).x.tolist() == [[1, 2]]
-
-
-def test_quoted_numbers_are_numbers(write):
-    assert load(write('"a","b"\n"1","2"\n3, 4\n')).x.tolist() == [[1, 2], [3, 4]]
-
-
-def test_blank_lines_are_skipped_and_still_counted(write):
-    assert load(write("1,2\n\n3,4\n\n")).x.tolist() == [[1, 2], [3, 4]]
-    assert "line 4, column 2: 'x' is not a number" in refusal(write("1,2\n\n3,4\n4,x\n5,6\n"))
-
-
-def test_the_first_bad_cell_is_named_by_line_and_column(write):
-    message = refusal(write("a,b\n1,2\n3,4\n5,6\n7,8x\n9z,1\n"))
-    assert "line 5, column 'b': '8x' is not a number" in message
-    message = refusal(write('a,b\n"1",2\n"3\n",4\n5,oops\n6,7\n7,8\n'))
-    assert "line 5, column 'b': 'oops'" in message
-    message = refusal(write('a,b\n1,2\noops,"3\n"\n4,5\n6,7\n'))
-    assert "line 3, column 'a': 'oops'" in message
-    assert "line 2, column 'a': '1_000'" in refusal(write("a,b\n1_000,2\n3,4\n"))
-
-
-def test_a_bad_cell_in_a_first_row_of_numbers_is_no_header(write):
-    message = refusal(write("1,2x\n3,4\n5,6\n"))
-    assert "line 1, column 2: '2x' is not a number" in message
-    assert "header" in message
-
-
-@pytest.mark.parametrize("gap", ["", " ", "nan", "NaN", '""', "inf", "1e999"])
-def test_missing_and_infinite_cells_are_named_by_line(write, gap):
-    message = refusal(write(f"a,b\n1,2\n3,{gap}\n5,6\n"))
-    assert "1 missing or infinite cell in row 3 (line numbers in the file)" in message
-    assert "first in column 'b'" in message
-
-
-def test_many_missing_cells_are_counted_per_cell_and_listed_per_row(write):
-    message = refusal(write("a,b\n,\n1,2\n,2\n3,\n,4\n"))
-    assert "5 missing or infinite cells in rows 2, 4, 5 and 1 more" in message
-
-
-def test_text_columns_are_named_with_the_way_out(write):
-    message = refusal(write("a,kind,b,name\n1,x,2,u\n3,y,4,v\n"))
-    assert "columns 'kind', 'name' not numbers" in message
-    assert "encode" in message
-    assert "drop" in message
-
-
-@pytest.mark.parametrize("row", ["3", "3,4,5", "3,4,"])
-def test_ragged_rows_are_named(write, row):
-    count = row.count(",") + 1
-    message = refusal(write(f"a,b\n1,2\n{row}\n5,6\n"))
-    assert f"line 3 has {count} cells, line 1 has 2" in message
-
-
-def test_a_header_of_another_width_is_ragged(write):
-    assert "line 2 has 3 cells, line 1 has 2" in refusal(write("a,b\n1,2,3\n4,5,6\n"))
-
-
-def test_a_text_label_column_becomes_y(write):
+def test_labels_are_set_aside(write):
     data = load(write('a,kind,b\n1,"x, y",2\n3,z,4\n'), label_column="kind")
     assert data.x.tolist() == [[1, 2], [3, 4]]
-    assert data.y.tolist() == ["x, y", "z"]
-    assert data.columns == ("a", "b")
-
-
-@pytest.mark.parametrize("quote", ["", '"'])
-def test_a_numeric_label_column_becomes_integers_on_either_way(write, quote):
-    data = load(write(f"label,0,1\n1,{quote}5{quote},6\n0.0,7,8\n"), label_column="label")
-    assert data.x.tolist() == [[5, 6], [7, 8]]
-    assert data.y.tolist() == [1, 0]
-    assert data.y.dtype == np.int64
-
-
-def test_an_unknown_label_column_suggests_the_nearest(write):
-    path = write("a,kind\n1,x\n")
+    assert data.y.tolist() == ["x, y", "z"] and data.columns == ("a", "b")
+    data = load(write("label,0,1\n1,5,6\n0.0,7,8\n"), label_column="label")
+    assert data.y.tolist() == [1, 0] and data.y.dtype == np.int64
+    path = write("a,kind\n1,x\n2,\n")
     assert "no column is named 'knd'; did you mean 'kind'?" in refusal(path, label_column="knd")
-    assert "2 columns are named" in refusal(write("a,b,b\n1,2,3\n"), label_column="b")
-
-
-def test_a_row_without_its_label_is_named(write):
-    assert "line 3 has no label" in refusal(write("a,y\n1,u\n2,\n"), label_column="y")
-
-
-def test_a_table_of_labels_alone_has_no_columns(write):
+    assert "row 1 (counted from 0) has no label" in refusal(path, label_column="kind")
     assert "zero columns" in refusal(write("y\n1\n2\n"), label_column="y")
 
 
-def test_tables_without_rows_are_refused(write):
-    assert "zero rows" in refusal(write("a,b\n"))
-    assert "blank lines" in refusal(write("\n\n"))
-    assert "blank lines" in refusal(write("\ufeff"))
+def test_columns_are_found_by_their_names_or_in_their_order(write):
+    path = write("b,text,a\n1,u,2\n3,v,4\n")
+    assert load(path, columns=["a", "b"]).x.tolist() == [[2, 1], [4, 3]]
+    assert "no column 'c'; there are b, text, a" in refusal(path, columns=["a", "c"])
+    assert load(write("1,2\n3,4\n"), columns=["a", "b"]).columns == ("a", "b")
+    words = "2 columns without names, expected 1"
+    assert words in refusal(write("1,2\n3,4\n"), columns=["a"])
 
 
 def test_text_that_is_not_utf8_is_said(write):
@@ -386,49 +321,16 @@ def test_text_that_is_not_utf8_is_said(write):
     assert "not UTF-8" in refusal(write(late))
 
 
-def test_an_open_quote_is_named_by_its_line(write):
-    assert "line 3: unexpected end of data" in refusal(write('a,b\n1,2\n3,"4\n5,6\n'))
-
-
-def test_one_column_and_one_row_are_enough(write):
-    assert load(write("1\n2\n")).x.tolist() == [[1], [2]]
-    assert load(write("1,2")).x.tolist() == [[1, 2]]
-
-
-# --- parquet ------------------------------------------------------------------------------------
-
-
-def test_parquet_columns_of_every_number_type_are_read(tmp_path):
-    frame = pd.DataFrame({"i": [1, 2], "f": np.float32([0.5, 1.5]), "b": [True, False]})
-    frame.to_parquet(tmp_path / "t.parquet")
-    data = load(tmp_path / "t.parquet")
-    assert data.x.tolist() == [[1, 0.5, 1], [2, 1.5, 0]]
-    assert data.columns == ("i", "f", "b")
-
-
-def test_parquet_takes_labels_out_and_leaves_the_index_aside(tmp_path):
-    frame = pd.DataFrame({"a": [1.0, 2.0], "kind": ["u", "v"], "c": [3, 4]}, index=[7, 9])
-    frame.to_parquet(tmp_path / "t.parquet")
-    data = load(tmp_path / "t.parquet", label_column="kind")
-    assert data.x.tolist() == [[1, 3], [2, 4]]
-    assert data.y.tolist() == ["u", "v"]
-    assert data.columns == ("a", "c")
-    assert load(tmp_path / "t.parquet", label_column="kind").x.dtype == np.float64
-
-
-def test_parquet_refuses_text_gaps_and_emptiness(tmp_path):
+def test_parquet_columns_of_every_number_type_are_read_without_the_index(tmp_path):
     path = tmp_path / "t.parquet"
-    pd.DataFrame({"a": [1.0], "when": pd.to_datetime(["2020"]), "s": ["x"]}).to_parquet(path)
-    assert "columns 'when', 's' not numbers" in refusal(path)
-    assert "did you mean 'when'" in refusal(path, label_column="whem")
-    pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64")}).to_parquet(path)
-    assert "in row 1 " in refusal(path)
-    pd.DataFrame({"a": [1.0, 2.0], "y": ["u", None]}).to_parquet(path)
-    assert "1 rows without a label" in refusal(path, label_column="y")
+    columns = {"i": [1, 2], "f": np.float32([0.5, 1.5]), "b": [True, False], "y": ["u", "v"]}
+    pd.DataFrame(columns, index=[7, 9]).to_parquet(path)
+    data = load(path, label_column="y")
+    assert data.x.tolist() == [[1, 0.5, 1], [2, 1.5, 0]] and data.x.dtype == np.float64
+    assert data.y.tolist() == ["u", "v"] and data.columns == ("i", "f", "b")
+    assert "column 'y': 'u' in row 0" in refusal(path)
     pd.DataFrame({"a": np.zeros(0)}).to_parquet(path)
     assert "zero rows" in refusal(path)
-    pd.DataFrame({"y": [1, 2]}).to_parquet(path)
-    assert "zero columns" in refusal(path, label_column="y")
 
 
 def test_without_pyarrow_the_extra_is_named(write, monkeypatch):

@@ -40,7 +40,7 @@ LONGEST = 3  # times as long by the clock
 TICK = 0.001
 # Where each phase of `gedi fit` begins; an iteration of the clusters says itself that it is one.
 PHASES = {
-    "reading": "gedilearn.cli.reading.load",
+    "reading": "gedilearn.data.load.load",
     "neighbours": "gedilearn.data.views.landmark_tables",
     "start": "gedilearn.training.setup.choose_start",
     "clusters": "gedilearn.training.loop.step",

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gedilearn.cli import data as inputs
 from gedilearn.cli import options
-from gedilearn.cli import table_options as tables
 from gedilearn.cli.app import Screen, app, interruptible, short, table, write_columns
 from gedilearn.errors import InputError
 from gedilearn.io import is_first_process
 from gedilearn.registry import METHODS
 
 if TYPE_CHECKING:
-    from gedilearn.cli.rows import Rows
+    from gedilearn.cli.data import Rows
     from gedilearn.estimator import GEDI
     from gedilearn.progress import Progress
 
@@ -61,15 +61,15 @@ def fit(
     device: Annotated[
         str | None, typer.Option(metavar="[auto|cpu|cuda|mps]", help="Where to train.")
     ] = None,
-    columns: tables.Columns = None,
-    drop: tables.Drop = None,
-    id_column: tables.IdColumn = None,
-    categorical: tables.Categorical = None,
-    numeric: tables.Numeric = None,
-    impute: tables.Impute = None,
-    separator: tables.Separator = None,
-    decimal: tables.Decimal = None,
-    keep_columns: tables.KeepColumns = False,
+    columns: inputs.Columns = None,
+    drop: inputs.Drop = None,
+    id_column: inputs.IdColumn = None,
+    categorical: inputs.Categorical = None,
+    numeric: inputs.Numeric = None,
+    impute: inputs.Impute = None,
+    separator: inputs.Separator = None,
+    decimal: inputs.Decimal = None,
+    keep_columns: inputs.KeepColumns = False,
     size: options.Size = None,
     skip_broken: options.SkipBroken = False,
     as_json: options.AsJson = False,
@@ -90,8 +90,6 @@ def fit(
     gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
-    from gedilearn.cli import reading
-    from gedilearn.cli.reading import resume_command
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import assign, checked, resolve
 
@@ -99,7 +97,7 @@ def fit(
     if "n_clusters" in changed:
         raise InputError(f"--set n_clusters={changed['n_clusters']}: use --clusters")
     kinds = changed.get("table.kinds")
-    changed |= tables.table_settings(columns, drop, id_column, categorical, numeric, impute, kinds)
+    changed |= inputs.table_settings(columns, drop, id_column, categorical, numeric, impute, kinds)
     given = {"method": method, "training.seed": seed, "training.n_init": inits}
     given |= {"device.accelerator": device, "n_clusters": clusters}
     changed |= {name: value for name, value in given.items() if value is not None}
@@ -107,8 +105,8 @@ def fit(
     for name, value in changed.items():
         assign(values, name, value)
     checked(values)
-    text = reading.text_options(separator, decimal)
-    images = reading.image_options(size, skip_broken)
+    text = inputs.text_options(separator, decimal)
+    images = inputs.image_options(size, skip_broken)
     if out is not None and out.exists() and is_first_process():
         from gedilearn.training.run import RunDirectory
 
@@ -116,7 +114,7 @@ def fit(
     screen = Screen(as_json, quiet)
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, typed = reading.read_typed(data, screen, values, label_column, text, **images)
+        rows, typed = inputs.read_typed(data, screen, values, label_column, text, **images)
         progress.phase("loading torch")
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory
@@ -124,12 +122,12 @@ def fit(
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
         model = GEDI.from_settings(settings)
         processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
-        described = reading.describe(data, label_column, text, images, rows, typed is not None)
+        described = inputs.describe(data, label_column, text, images, rows, typed is not None)
         with (
-            reading.run_folder(out, rows.name, processes) as run,
-            interruptible(f"continue with {resume_command(run)}", RunDirectory(run).config),
+            inputs.run_folder(out, rows.name, processes) as run,
+            interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),
         ):
-            model.fit_run(rows.x, run, described, progress)
+            model.fit_run(rows.x, run, described, progress, typed)
             _write_labels(model, rows, run, progress, keep_columns)
     _show(model, rows.y, run, screen)
 
@@ -141,7 +139,7 @@ def resume(
         str | None,
         typer.Option(metavar="DATA", help="The place of the data now, if it was moved."),
     ] = None,
-    keep_columns: tables.KeepColumns = False,
+    keep_columns: inputs.KeepColumns = False,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -154,8 +152,6 @@ def resume(
     gedi resume gedi-runs/points-1
     gedi resume gedi-runs/points-1 --data /new/place/points.csv
     """
-    from gedilearn.cli import reading
-    from gedilearn.cli.reading import resume_command
     from gedilearn.estimator import GEDI
     from gedilearn.training.run import RunDirectory, read_config
 
@@ -167,8 +163,8 @@ def resume(
         return
     with screen.progress() as progress:
         progress.phase("reading the data again")
-        rows = reading.load_source(run, config, data, "give it with --data DATA", screen)
-        with interruptible(f"continue with {resume_command(run)}"):
+        rows = inputs.load_source(run, config, data, "give it with --data DATA", screen)
+        with interruptible(f"continue with {inputs.resume_command(run)}"):
             model = GEDI.resume(run, rows.x, progress=progress)
             _write_labels(model, rows, run, progress, keep_columns)
     _show(model, rows.y, run, screen)
@@ -176,12 +172,11 @@ def resume(
 
 def _write_labels(model: GEDI, rows: Rows, run: Path, progress: Progress, keep: bool) -> None:
     """Write the cluster of each row."""
-    from gedilearn.cli.rows import found
     from gedilearn.training.run import RunDirectory
 
     if is_first_process():
         progress.phase("labels")
-        columns = rows.results(model, found(model, rows.x, model.labels_), keep)
+        columns = rows.results(model, inputs.found(model, rows.x, model.labels_), keep)
         write_columns(RunDirectory(run).labels, columns)
 
 

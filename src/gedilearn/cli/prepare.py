@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from gedilearn.cli import data as inputs
 from gedilearn.cli import options
-from gedilearn.cli import table_options as tables
 from gedilearn.cli.app import Screen, app, print_list, short, table
 from gedilearn.errors import InputError
 from gedilearn.io import refuse_existing, write_json
@@ -27,14 +27,14 @@ def choose(
         typer.Option(metavar="DIR", help="Write choose.json and choose.png into this folder."),
     ] = None,
     seed: options.Seed = 0,
-    columns: tables.Columns = None,
-    drop: tables.Drop = None,
-    id_column: tables.IdColumn = None,
-    categorical: tables.Categorical = None,
-    numeric: tables.Numeric = None,
-    impute: tables.Impute = None,
-    separator: tables.Separator = None,
-    decimal: tables.Decimal = None,
+    columns: inputs.Columns = None,
+    drop: inputs.Drop = None,
+    id_column: inputs.IdColumn = None,
+    categorical: inputs.Categorical = None,
+    numeric: inputs.Numeric = None,
+    impute: inputs.Impute = None,
+    separator: inputs.Separator = None,
+    decimal: inputs.Decimal = None,
     size: options.Size = None,
     skip_broken: options.SkipBroken = False,
     as_json: options.AsJson = False,
@@ -50,13 +50,12 @@ def choose(
     gedi choose points.csv
     gedi choose points.csv --max 6 --out choice
     """
-    from gedilearn.cli import reading
 
     screen = Screen(as_json, quiet)
-    text = reading.text_options(separator, decimal)
-    images = reading.image_options(size, skip_broken)
+    text = inputs.text_options(separator, decimal)
+    images = inputs.image_options(size, skip_broken)
     files = new_files(out, "choose.json", "choose.png")
-    given = tables.table_settings(columns, drop, id_column, categorical, numeric, impute)
+    given = inputs.table_settings(columns, drop, id_column, categorical, numeric, impute)
 
     def tell(row: dict[str, Any]) -> None:
         certified = "certified" if row["certified"] else "not certified"
@@ -66,7 +65,7 @@ def choose(
 
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        x, settings = reading.read_points(data, screen, given, text, **images)
+        x, settings = inputs.read_points(data, screen, given, text, **images)
         progress.phase("loading torch")
         from gedilearn.selection import choose_n_clusters
 
@@ -233,12 +232,10 @@ def features(
     """
     import numpy as np
 
-    from gedilearn.cli.reading import image_options, read
-
-    screen, images = Screen(quiet=quiet), image_options(size, skip_broken)
+    screen, images = Screen(quiet=quiet), inputs.image_options(size, skip_broken)
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        dataset = read(data, screen, **images)
+        dataset = inputs.read(data, screen, **images)
         if dataset.x.ndim != 4:
             raise InputError(f"{data}: data of shape {dataset.x.shape}, and not images")
         progress.phase("loading torch")

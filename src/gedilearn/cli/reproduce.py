@@ -35,7 +35,7 @@ def demo(
     \b
     gedi demo
     """
-    from gedilearn.cli.reading import run_folder
+    from gedilearn.cli.data import run_folder
     from gedilearn.experiments.demo import run
 
     with run_folder(out, "demo") as folder:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from gedilearn.cli import data as inputs
 from gedilearn.cli import options
-from gedilearn.cli import table_options as tables
 from gedilearn.cli.app import Screen, app, table
 from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
-    from gedilearn.cli.rows import Rows
+    from gedilearn.cli.data import Rows
     from gedilearn.data.dataset import Dataset
     from gedilearn.estimator import GEDI
     from gedilearn.training.run import Config
@@ -35,10 +35,10 @@ def predict(
     score: Annotated[
         Score | None, typer.Option(help="Add a score, higher for more typical rows.")
     ] = None,
-    keep_columns: tables.KeepColumns = False,
+    keep_columns: inputs.KeepColumns = False,
     skip_broken: options.SkipBroken = False,
-    separator: tables.Separator = None,
-    decimal: tables.Decimal = None,
+    separator: inputs.Separator = None,
+    decimal: inputs.Decimal = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -59,12 +59,11 @@ def predict(
     gedi predict gedi-runs/points-1 more.csv --score gradient_norm --out scores.npy
     gedi predict gedi-runs/customers-1 new.csv --keep-columns --out clusters.parquet
     """
-    from gedilearn.cli.rows import found
 
     screen = Screen(as_json, quiet)
     fitted = Fitted.open(run, screen, skip_broken, separator, decimal)
     rows, model = fitted.read(data), fitted.model
-    results = found(model, rows.x)
+    results = inputs.found(model, rows.x)
     if score:
         results[score] = model.score_samples(rows.x, score)
     content = {name: values.tolist() for name, values in rows.results(model, results).items()}
@@ -74,8 +73,7 @@ def predict(
         array = model.predict_proba(rows.x)
         results |= {f"p{k}": array[:, k] for k in range(array.shape[1])}
         content["probabilities"] = array.tolist()
-    typed = out is not None and out.suffix.lower() == ".parquet"
-    screen.give(rows.results(model, results, keep_columns, typed), array, content, out)
+    screen.give(rows.results(model, results, keep_columns), array, content, out)
 
 
 @app.command()
@@ -111,9 +109,10 @@ def sample(
         raise InputError("samples of images need a file: --out FILE.npy")
     points, labels = fitted.model.sample(number, cluster=cluster, steps=steps, random_state=seed)
     columns = {} if is_image else fitted.columns_of(points) | {"cluster": labels}
-    content = {"points": np.asarray(points).tolist(), "labels": labels.tolist()}
-    encoding = fitted.model.columns_
-    array = points if encoding is None else encoding.transform(points)
+    encoded = fitted.model.columns_ is not None
+    content = {"points": np.asarray(points, object if encoded else None).tolist()}
+    content["labels"] = labels.tolist()
+    array = fitted.model.validate(points) if encoded else points
     screen.give(columns, array, content, out)
 
 
@@ -125,8 +124,8 @@ def explain(
         typer.Argument(metavar="DATA", help="Data to explain; that of the fit if not given."),
     ] = None,
     skip_broken: options.SkipBroken = False,
-    separator: tables.Separator = None,
-    decimal: tables.Decimal = None,
+    separator: inputs.Separator = None,
+    decimal: inputs.Decimal = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -175,8 +174,8 @@ def evaluate(
         Path | None, typer.Option(metavar="DIR", help="The folder to write; else RUN/evaluation.")
     ] = None,
     skip_broken: options.SkipBroken = False,
-    separator: tables.Separator = None,
-    decimal: tables.Decimal = None,
+    separator: inputs.Separator = None,
+    decimal: inputs.Decimal = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -283,15 +282,14 @@ class Fitted:
         decimal: str | None = None,
     ) -> Fitted:
         """The model of a run directory or of a file."""
-        from gedilearn.cli.reading import resume_command, text_options
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory, open_model, read_config
 
-        marks, file, config = text_options(separator, decimal), path, None
+        marks, file, config = inputs.text_options(separator, decimal), path, None
         if path.is_dir():
             file, config = RunDirectory(path).model, read_config(path)
             if not file.exists():
-                raise InputError(f"{path} is not finished: {resume_command(path)}")
+                raise InputError(f"{path} is not finished: {inputs.resume_command(path)}")
         model = GEDI.load(file)
         if config is not None and config.data.shape[1:] != model.point_shape_:
             raise InputError(
@@ -306,48 +304,46 @@ class Fitted:
 
     def read(self, data: str | None, label: str | None = None) -> Rows:
         """New data with the columns of the fit, or the data of the fit."""
-        from gedilearn.cli import reading
-        from gedilearn.cli.rows import Rows
         from gedilearn.data.load import is_folder, is_table, load_table
 
         if data is None:
-            return reading.load_source(self.path, self.config, None, "give DATA", self.screen)
+            return inputs.load_source(self.path, self.config, None, "give DATA", self.screen)
         encoding, shape = self.model.columns_, self.model.point_shape_
         if encoding is not None and is_table(data):
-            names = [column.name for column in encoding.used]
-            table = load_table(data, expected=names, as_text=True, **self.marks)
-            rows = Rows.of_table(data, table, label)
+            table = load_table(data, text=encoding.text, label_column=label, **self.marks)
+            rows = inputs.Rows.of(table)
         else:
             chosen: dict[str, Any] = {"columns": self.columns, "label_column": label}
             if is_folder(data) and len(shape) == 3:
                 chosen["size"] = shape[1:]
             if self.skip_broken:
                 chosen["broken"] = "skip"
-            rows = Rows.of(reading.read(data, self.screen, **chosen, **self.marks))
-        reading.tell_dialect(rows, self.screen)
+            rows = inputs.Rows.of(inputs.read(data, self.screen, **chosen, **self.marks))
+        inputs.tell_dialect(rows, self.screen)
         return rows
 
     def columns_of(self, points: Any) -> dict[str, Any]:
         """Vectors, or rows of a table, column by column."""
-        from gedilearn.data.table import Table
+        from gedilearn.data.tables import written
 
-        if isinstance(points, Table):
-            return {name: points[name].written() for name in points.names}
+        if self.model.columns_ is not None:
+            return {name: written(points[name]) for name in points.columns}
         names = self.columns or [f"x{k + 1}" for k in range(points.shape[1])]
         return dict(zip(names, points.T, strict=True))
 
     def points(self, rows: Rows) -> Dataset:
         """The rows as numbers, for `model.on_points()`."""
+        import numpy as np
+
         from gedilearn.data.dataset import Dataset
 
-        encoding, x, names = self.model.columns_, rows.x, rows.columns
+        encoding, x, names = self.model.columns_, np.asarray(rows.x), rows.columns
         if encoding is not None:
             x, names = self.model.validate(rows.x), tuple(encoding.names)
         return Dataset(rows.name, x, rows.y, names, rows.source)
 
     def training_data(self, train: str | None, test: str | None) -> Dataset | None:
         """The data of the fit; None if it cannot be found, and there is test data."""
-        from gedilearn.cli.reading import load_source
         from gedilearn.data.arrays import as_numbers
         from gedilearn.data.dataset import fingerprint
 
@@ -355,7 +351,9 @@ class Fitted:
             return None
         remedy = "give it with --train DATA" if self.config else "give --test DATA"
         try:
-            rows = load_source(self.path, self.config, train, remedy, self.screen, self.columns)
+            rows = inputs.load_source(
+                self.path, self.config, train, remedy, self.screen, self.columns
+            )
         except InputError as error:
             if train is not None or test is None:
                 raise
@@ -371,13 +369,13 @@ class Fitted:
 
     def test_data(self, trained: Dataset | None, train: str | None, test: str | None) -> Dataset:
         """The data asked for, the test images of a downloaded set, or the training data."""
-        from gedilearn.cli.reading import lasting
         from gedilearn.data.published import split_for_testing
 
         described = self.config.data if self.config else None
         source = train or (described.source if described else None)
         test = test or split_for_testing(source)
-        if trained is not None and (test is None or lasting(test) == (source and lasting(source))):
+        same = test is None or (source and inputs.lasting(test) == inputs.lasting(source))
+        if trained is not None and same:
             return trained
         label = described.label_column if described else None
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,23 +22,26 @@ class Dataset:
     Attributes
     ----------
     name: short name for titles and run directories
-    x: vectors (n, d) or images (n, c, h, w), floating point and finite, or bytes of pixels
+    x: vectors (n, d) or images (n, c, h, w), floating point and finite, or bytes of pixels; a data
+        frame where columns of any type were asked for
     y: labels (n,) where they are known, for evaluation only
     columns: the names of the d columns where the source has them
     source: the path as given, or ``built-in``
     paths, rows: of images in a folder, where each lies in it, and its number among all that are
         there, also those that cannot be read
     dialect: how a table of text was written, in words, where that is not as usual
+    frame: a table with all its columns, labels too
     """
 
     name: str
-    x: np.ndarray
+    x: Any
     y: np.ndarray | None
     columns: tuple[str, ...] | None
     source: str
     paths: tuple[str, ...] | None = None
     rows: np.ndarray | None = None
     dialect: str = ""
+    frame: Any = None
 
     @classmethod
     def checked(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gedilearn.data.arrays import CHANNELS, as_labels, listing
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.dialects import USUAL
 from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
 from gedilearn.data.published import (
@@ -21,9 +21,7 @@ from gedilearn.data.published import (
     read_published,
     split_of,
 )
-from gedilearn.data.table import Table
-from gedilearn.data.table_files import read_whole
-from gedilearn.data.tables import TABLE_SUFFIXES, read_table
+from gedilearn.data.tables import TABLE_SUFFIXES, USUAL, as_text, numbers, read_table
 from gedilearn.errors import InputError, closest
 from gedilearn.io import MAPPED, as_path, check_file, reading
 from gedilearn.registry import DATA_SETS
@@ -67,7 +65,6 @@ def load(
     broken: Broken = "refuse",
     separator: str | None = None,
     decimal: str | None = None,
-    shared: bool = False,
 ) -> Dataset:
     """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
 
@@ -80,10 +77,8 @@ def load(
     looked at. Sources without names of columns are taken as they come.
     ``size`` (height, width) is what the images of a folder are resized to; ``broken="skip"`` leaves
     out those that cannot be read, see `image_folder.read_images`.
-    ``separator`` (``","``, ``";"``, ``"tab"``, ``"|"``) and ``decimal`` (``"."``, ``","``) are the
-    marks of a table of text, where they are not to be found out from it.
-    ``shared`` says that all ranks that torchrun has started read this, so that those of a machine
-    may unpack a large Parquet file together.
+    ``separator`` (``","``, ``";"``, ``"tab"``, ``"|"``) is that of a table of text, where its first
+    lines do not tell; ``decimal`` (``"."``, ``","``) its decimal mark, a point if not given.
     """
     if not isinstance(source, str | Path) or not str(source):
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
@@ -96,6 +91,11 @@ def load(
         raise InputError(
             f"{source}: size and broken (--size, --skip-broken) are for folders of images"
         )
+    if suffix in TABLE_SUFFIXES and not named and not path.is_dir():
+        table = load_table(
+            path, label_column=label_column, separator=separator, decimal=decimal, names=columns
+        )
+        return replace(table, x=numbers(table.x).to_numpy(), frame=None)
     check_marks(source, separator, decimal)
     if named:
         published = split_of(str(source))
@@ -104,9 +104,6 @@ def load(
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
         _check_file(path)
-        if suffix in TABLE_SUFFIXES:
-            check_file(path)
-            return read_table(path, label_column, columns, separator, decimal)
         if suffix == ".npy":
             return Dataset.checked(path, read_npy(path))
         if suffix == ".npz":
@@ -131,19 +128,62 @@ def check_marks(source: str | Path, separator: str | None, decimal: str | None) 
 def load_table(
     source: str | Path,
     *,
-    expected: Collection[str] = (),
-    as_text: bool = False,
+    label_column: str | None = None,
+    names: Sequence[str] | None = None,
+    text: Collection[str] = (),
     separator: str | None = None,
     decimal: str | None = None,
-    shared: bool = False,
-) -> Table:
-    """A whole table with columns of any type; see `table_files.read_whole`."""
+) -> Dataset:
+    """A table with columns of any type: `x` is a data frame, `frame` has the labels beside it.
+
+    names: the columns to take, in this order; others are left out, but stay in `frame`
+    text: columns whose cells are kept as they are written
+    """
     path = as_path(source)
     check_marks(source, separator, decimal)
     with reading(path):
         _check_file(path)
-        check_file(path)
-        return read_whole(path, expected, as_text, separator, decimal)
+        expected = {*(names or ()), *((label_column,) if label_column else ())}
+        table = read_table(path, separator, decimal, text, expected)
+        frame, y = table.frame, None
+        if label_column is not None:
+            y = _labels(path, label_column, frame)
+            frame = frame.drop(columns=label_column)
+        if not frame.shape[1]:
+            raise InputError(f"{path}: zero columns beside the labels; give at least one")
+        if names is not None:
+            frame = _selected(path, frame, list(names), table.named)
+    found = tuple(frame.columns) if table.named or names is not None else None
+    return Dataset(path.stem, frame, y, found, str(path), dialect=table.dialect, frame=table.frame)
+
+
+def _labels(path: Path, name: str, frame: Any) -> np.ndarray:
+    if name not in frame.columns:
+        near = closest(name, list(frame.columns))
+        hint = f"did you mean {near!r}?" if near else f"there are {listing(frame.columns, 6)}"
+        raise InputError(f"{path}: no column is named {name!r}; {hint}")
+    cells = frame[name]
+    for row in np.flatnonzero(cells.isna())[:1]:
+        raise InputError(f"{path}: row {row} (counted from 0) has no label in column {name!r}")
+    is_number = cells.dtype.kind in "biuf"
+    return as_labels(cells.to_numpy() if is_number else as_text(cells).tolist(), str(path))
+
+
+def _selected(path: Path, frame: Any, names: list[str], named: bool) -> Any:
+    """The columns of these names; columns without names are taken in their order."""
+    if not named and not set(names) <= set(frame.columns):
+        if frame.shape[1] != len(names):
+            raise InputError(
+                f"{path}: {frame.shape[1]} columns without names, expected {len(names)}: "
+                f"{listing(names, 6)}"
+            )
+        return frame.set_axis(names, axis=1)
+    missing = [repr(name) for name in names if name not in frame.columns]
+    if missing:
+        noun = "column" if len(missing) == 1 else "columns"
+        there = listing(list(frame.columns), 6)
+        raise InputError(f"{path}: no {noun} {listing(missing, 6)}; there are {there}")
+    return frame[names]
 
 
 def _built_in(name: str) -> Dataset:
@@ -164,7 +204,7 @@ def _check_file(path: Path) -> None:
         if way is not None:
             raise InputError(f"{path}: {suffix} files are not read; {way}")
         raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
-    if check_file(path, MAPPED if suffix in (".npy", ".parquet") else 1.0) == 0:
+    if check_file(path, MAPPED if suffix == ".npy" else 1.0) == 0:
         raise InputError(f"{path}: the file is empty; write it again")
 
 

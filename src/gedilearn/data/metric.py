@@ -22,7 +22,7 @@ REACH = 3.0
 GAUSSIAN = 3.0
 
 # Largest deviation of a column of two values, where that of others is 1. A category of m levels
-# comes as m such columns: at this one it weighs about as much as one number. `data.columns` takes
+# comes as m such columns: at this one it weighs about as much as one number. `data.tables` takes
 # it too, for tables: missing cells make three values of two.
 TWO_VALUED = 0.5
 

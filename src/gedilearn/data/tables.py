@@ -1,350 +1,1013 @@
-"""Tables of numbers: .csv, .tsv, .txt and .parquet. What is wrong is named by line and column.
+"""Tables: files and frames as pandas data frames, their columns as points, and points as rows.
 
-`data.table_files` reads tables of any columns.
+pandas is imported by the functions that need it: a fit of an array does without.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import codecs
+import csv
+import json
+import math
+import re
+import sys
+import warnings
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import time
+from functools import cached_property
 from itertools import islice
+from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from uuid import UUID
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
 
-from gedilearn.data.arrays import as_labels, listing, row_listing
-from gedilearn.data.cells import number
-from gedilearn.data.dataset import Dataset
-from gedilearn.data.decimals import Look, decimals
-from gedilearn.data.dialects import USUAL, Dialect, is_number, lines, records
-from gedilearn.errors import InputError, closest
+from gedilearn.data.arrays import Scaling, listing, row_listing
+from gedilearn.data.metric import TWO_VALUED
+from gedilearn.errors import InputError, suggestion
 from gedilearn.io import check_file, check_size, most_bytes
+from gedilearn.settings import Kind
+from gedilearn.settings import Table as Options
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+# --- files --------------------------------------------------------------------------------------
+
+USUAL = {".csv": ",", ".tsv": "\t", ".txt": "\t"}  # separator of a file, by how its name ends
 TABLE_SUFFIXES = (*USUAL, ".parquet")
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
+DECIMALS = {"point": ".", "comma": ","}
+# Those that pandas knows, the mark of the UCI repository, and errors of Excel.
+MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NaT", "NULL", "null"]
+MISSING += ["None", "?", "#DIV/0!", "#NAME?", "#NUM!", "#REF!", "#VALUE!"]
 
-# What counts for the limit of `files`: bytes of a cell, and of a column (its weights in a network
-# and what is kept of them while training).
-_CELL, _COLUMN = 8, 20_000
-_ROWS = 20  # by which the fast way is chosen
-
-
-class Head(NamedTuple):
-    """What the first records of a table say about the rest."""
-
-    names: tuple[str, ...] | None
-    first: tuple[str, ...]
-    line: int
-    last_line: int
-
-    def column(self, index: int) -> str:
-        return f"{self.names[index]!r}" if self.names else str(index + 1)
+_CELL, _COLUMN = 8, 20_000  # bytes that count for the limit: a cell, and a column in a network
+_FIRST = 200  # lines that show how a file is written
+_ENCODINGS = {"cp1252": "Windows-1252", "utf-16": "UTF-16"}  # names of the unusual ones
 
 
-def rows(path: Path, dialect: Dialect, head: Head) -> Iterator[tuple[int, list[str]]]:
-    """First line and cells of every record but the header; all have as many as the first.
+class TableFile(NamedTuple):
+    """A table from a file.
 
-    Records at the end that have separators alone are left out: spreadsheets write such.
+    named: whether the file has names of columns, each once
+    dialect: how a text is written, in words, where that is not as usual
     """
-    width, empty = len(head.first), []
-    for line, _, cells in records(path, dialect):
-        if head.names and line == head.line:
-            continue
-        if len(cells) != width:
-            raise InputError(
-                f"{path}: line {line} has {len(cells)} cells, line {head.line} has {width}; "
-                "give every row the same number, or name the separator (--separator)"
-            )
-        if width > 1 and not any(map(str.strip, cells)):
-            empty.append((line, cells))
-            continue
-        yield from empty
-        empty = []
-        yield line, cells
 
-
-def check_width(path: Path | str, n_columns: int) -> None:
-    """Refuse a table that is too wide, before it is read."""
-    check_size(n_columns * _COLUMN, f"{path}: {n_columns} columns")
-
-
-def check_extent(path: Path, n_columns: int, n_rows: int) -> None:
-    """Refuse a table that is too wide or too large, before it is read."""
-    check_width(path, n_columns)
-    check_size(n_rows * n_columns * _CELL, f"{path}: {n_rows} rows of {n_columns} columns")
-
-
-def _count_lines(path: Path) -> int:
-    with path.open("rb") as handle:
-        return sum(piece.count(b"\n") for piece in iter(lambda: handle.read(2**20), b"")) + 1
-
-
-def _is_header(first: Sequence[str], second: Sequence[str], expected: set[str]) -> bool:
-    if expected and expected <= set(first):
-        return True
-    filled = [cell for cell in first if cell]
-    if filled and not any(map(is_number, filled)):
-        return True
-    # A data frame without names writes its columns as 0, 1, 2, ...: a header, not a point.
-    counting = len(first) > 1 and list(filled) == [str(index) for index in range(len(filled))]
-    counting = counting and (list(first) == filled or list(first[1:]) == filled)
-    return counting and (len(filled) >= 10 or not all(cell.strip().isdigit() for cell in second))
-
-
-def read_head(path: Path, dialect: Dialect, expected: set[str]) -> Head:
-    found = records(path, dialect)
-    top = next(found, None)
-    if top is None:
-        raise InputError(f"{path}: the file holds only blank lines; write it again")
-    line, last_line, cells = top
-    first = tuple(cell.strip() for cell in cells)
-    below = next(found, None)
-    if below is not None:
-        is_header = _is_header(first, below[2], expected)
-    elif is_header := not any(is_number(cell) for cell in first if cell):
-        raise InputError(f"{path}: zero rows below the header; give at least one")
-    # A cell takes at least two bytes of text, so that most files need not be counted.
-    may_be_large = _CELL * check_file(path) / 2 > most_bytes()
-    check_extent(path, len(first), _count_lines(path) if may_be_large else 1)
-    names = tuple(cell or f"column {index + 1}" for index, cell in enumerate(first))
-    return Head(names if is_header else None, first, line, last_line)
-
-
-def _select(
-    path: Path,
-    names: Sequence[str] | None,
-    first: Sequence[str],
-    label_column: str | None,
-    columns: Sequence[str] | None,
-) -> tuple[list[int], int | None]:
-    """Where the features are, and the label: `columns` in their order, else all but the label.
-
-    names: of all columns, where the table has them; first: its first record
-    """
-    label = None if label_column is None else label_index(path, names or first, label_column)
-    rest = [index for index in range(len(first)) if index != label]
-    if not rest:
-        beside = "" if label is None else " beside the labels"
-        raise InputError(f"{path}: zero columns{beside}; give at least one")
-    if columns is None:
-        return rest, label
-    if names is None:
-        if len(rest) != len(columns):
-            raise InputError(
-                f"{path}: {len(rest)} columns without names, expected {len(columns)}: "
-                f"{listing(columns, 6)}"
-            )
-        return rest, label
-    places = {name: index for index, name in enumerate(names)}
-    missing = [repr(name) for name in columns if name not in places]
-    if missing:
-        noun = "column" if len(missing) == 1 else "columns"
-        raise InputError(f"{path}: no {noun} {listing(missing, 6)}; there are {listing(names, 6)}")
-    counts = Counter(names)
-    doubled = [repr(name) for name in columns if counts[name] > 1]
-    if doubled:
-        raise InputError(f"{path}: more than one column is named {listing(doubled, 6)}; rename")
-    return [places[name] for name in columns], label
-
-
-def label_index(path: Path, names: Sequence[str], label_column: str) -> int:
-    found = [index for index, name in enumerate(names) if name == label_column]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InputError(f"{path}: {len(found)} columns are named {label_column!r}; rename")
-    near = closest(label_column, names)
-    hint = f"did you mean {near!r}?" if near else f"there are {listing(names, 6)}"
-    raise InputError(f"{path}: no column is named {label_column!r}; {hint}")
+    frame: pd.DataFrame
+    named: bool
+    dialect: str
 
 
 def read_table(
     path: Path,
-    label_column: str | None,
-    columns: Sequence[str] | None,
     separator: str | None = None,
     decimal: str | None = None,
-) -> Dataset:
-    """Numbers in columns; `label_column` becomes y, `columns` (else all others) are the features.
+    text: Collection[str] = (),
+    expected: Collection[str] = (),
+) -> TableFile:
+    """A table with columns of any type.
 
-    A file of text may have a header or none; separator, decimal: its marks, None: as they look.
+    separator: of a text; None: as its first lines show; decimal: its mark, None: a point
+    text: columns whose cells are kept as they are written, 01 as 01
+    expected: names that, if the first line has them all, make it a header
     """
     if path.suffix.lower() == ".parquet":
-        return _read_parquet(path, label_column, columns)
-    dialect = Dialect.of(path, separator, decimal)
-    head = read_head(path, dialect, {label_column} if label_column else set(columns or ()))
-    features, label = _select(path, head.names, head.first, label_column, columns)
-    names = tuple(head.names[index] for index in features) if head.names else None
-    labels: np.ndarray | list[str]
-    marks = {"."}
-    if (table := plain_numbers(path, dialect, head)) is None:
-        own, marks = _marks(path, dialect, head, features)
-        x, labels = _parse_cells(path, dialect, head, own, label)
+        found = TableFile(_read_parquet(path), True, "")
     else:
-        x, labels = table[:, features], table[:, label or 0]
-    y = None if label is None else as_labels(labels, str(path))
-    return replace(Dataset.checked(path, x, y, names), dialect=dialect.words(path, marks))
+        found = _read_text(path, separator, decimal or ".", set(text), set(expected))
+    if not found.frame.size:
+        what = "rows" if found.frame.shape[1] else "columns"
+        raise InputError(f"{path}: zero {what}; give at least one")
+    frame = as_frame(found.frame)
+    assert frame is not None
+    frame.attrs["source"] = str(path)
+    return found._replace(frame=frame)
 
 
-def plain_numbers(path: Path, dialect: Dialect, head: Head) -> np.ndarray | None:
-    """The fast way, for finite numbers with decimal points only; None where it does not do."""
-    if not _has_points(path, dialect):
-        return None
-    skip, text = head.last_line if head.names else 0, lines(path, dialect.encoding)
+def mark(given: str, known: dict[str, str], option: str) -> str:
+    """A separator or decimal mark by its name, or as it is."""
+    names = known | {each: each for each in known.values()} | {r"\t": "\t"}
+    if given not in names or names[given] not in known.values():
+        choice = ", ".join(repr(each) if each != "\t" else "tab" for each in known.values())
+        raise InputError(f"--{option} {given!r}: give one of {choice}")
+    return names[given]
+
+
+def _read_text(
+    path: Path, separator: str | None, decimal: str, text: set[str], expected: set[str]
+) -> TableFile:
+    """UTF-16 if its mark is at the start, UTF-8, or else Windows-1252, which includes Latin-1."""
+    with path.open("rb") as file:
+        is_wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    reason = None
+    for encoding in ("utf-16",) if is_wide else ("utf-8-sig", "cp1252"):
+        try:
+            sign, head = _first_records(path, encoding, separator)
+            first = [cell.strip() for cell in head[0]]
+            named = _is_header(first, head[1:], expected)
+            own = first if named else [""] * len(first)
+            names = distinct([name or f"column {k + 1}" for k, name in enumerate(own)])
+            coded = {names[k] for row in head for k, cell in enumerate(row) if _is_code(cell)}
+            how: dict[str, Any] = {"sep": sign, "encoding": encoding, "names": names}
+            how["dtype"] = dict.fromkeys((text | coded) & set(names), str)
+            frame = _parsed(path, decimal, header=0 if named else None, **how)
+            written = _dialect(path, sign, decimal, encoding)
+            return TableFile(frame, named and len(set(own)) == len(own), written)
+        except UnicodeDecodeError as error:
+            reason = reason or error
+    assert reason is not None
+    raise reason
+
+
+def _parsed(path: Path, decimal: str, **how: Any) -> pd.DataFrame:
+    """The cells below the header, without the empty rows that spreadsheets add at the end."""
+    import pandas as pd
+
+    how |= {"decimal": decimal, "na_values": MISSING, "skipinitialspace": True}
     try:
-        x = np.loadtxt(text, delimiter=dialect.separator, skiprows=skip, comments=None, ndmin=2)
-    except InputError:
-        raise
-    except ValueError:
-        return None
-    return x if x.shape[1] == len(head.first) and np.isfinite(x).all() else None
-
-
-def _has_points(path: Path, dialect: Dialect) -> bool:
-    """Whether numbers that can be read with decimal points are to be read so.
-
-    If the separator does not say it, a number among the first rows must.
-    """
-    if dialect.decimal is not None or dialect.separator in ",\t":
-        return dialect.decimal != ","
-    found = (cells for _, _, cells in islice(records(path, dialect), _ROWS))
-    return any(Look.of([cell]).marks() == ["."] for cells in found for cell in cells)
-
-
-def _marks(
-    path: Path, dialect: Dialect, head: Head, features: list[int]
-) -> tuple[dict[int, str], set[str]]:
-    """The decimal mark of each feature, and of all where it matters."""
-    looks = {index: Look() for index in features}
-    for _, cells in rows(path, dialect, head):
-        for index, look in looks.items():
-            look.see(cells[index])
-    names = [head.column(index) for index in features]
-    own, all_marks = decimals(list(looks.values()), dialect, names, path)
-    return dict(zip(features, own, strict=True)), all_marks
-
-
-def _parse_cells(
-    path: Path, dialect: Dialect, head: Head, marks: dict[int, str], label: int | None
-) -> tuple[np.ndarray, list[str]]:
-    """Cell by cell, so that what is wrong can be named by line and column.
-
-    marks: the decimal mark of each feature
-    """
-    numbers, labels = array("d"), []
-    good, bad = Counter[int](), Counter[int]()  # cells of each column
-    first_bad: tuple[int, int, str] | None = None
-    missing = Counter[int]()  # cells of each line
-    first_missing = 0  # its column
-    for line, cells in rows(path, dialect, head):
-        if label is not None:
-            labels.append(cells[label].strip())
-            if labels[-1].lower() in ("", "nan"):
-                raise InputError(f"{path}: line {line} has no label in column {head.column(label)}")
-        for index, mark in marks.items():
-            value = number(cells[index], mark)
-            if value is None:
-                bad[index] += 1
-                first_bad = first_bad or (line, index, cells[index])
-            elif np.isfinite(value):
-                good[index] += 1
-            else:
-                first_missing = first_missing if missing else index
-                missing[line] += 1
-            numbers.append(np.nan if value is None else value)
-    if text := [head.column(index) for index in marks if bad[index] > good[index]]:
-        _refuse_columns(path, text)
-    if first_bad:
-        line, index, cell = first_bad
-        hint = "if line 1 is a header, no name in it may be a number" if line == 1 else "mend it"
-        place = f"line {line}, column {head.column(index)}"
-        raise InputError(f"{path}: {place}: {cell[:40]!r} is not a number; {hint}")
-    if count := missing.total():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(path, index_col=False, low_memory=False, compression=None, **how)
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
         raise InputError(
-            f"{path}: {count} missing or infinite cell{'' if count == 1 else 's'} in "
-            f"{row_listing(list(missing))} (line numbers in the file), first in column "
-            f"{head.column(first_missing)}; drop these rows or fill in the values"
+            f"{path}: {reason}; give every row as many cells as the first, mend the quotes, or "
+            "name the separator (--separator)"
+        ) from None
+    if decimal == ",":  # in columns that have words among the numbers
+        for name in filter(lambda name: _is_text(frame[name]), frame.columns):
+            frame[name] = frame[name].str.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
+    filled = np.flatnonzero(frame.notna().to_numpy().any(axis=1))
+    return frame.iloc[: filled[-1] + 1 if len(filled) else 0]
+
+
+def _dialect(path: Path, separator: str, decimal: str, encoding: str) -> str:
+    names = {each: name for name, each in SEPARATORS.items()}
+    found = {
+        f"separated by {names[separator]}s": separator != USUAL[path.suffix.lower()],
+        "decimal commas": decimal == ",",
+        f"text in {_ENCODINGS.get(encoding)}": encoding in _ENCODINGS,
+    }
+    return ", ".join(words for words, is_so in found.items() if is_so)
+
+
+def _first_records(path: Path, encoding: str, separator: str | None) -> tuple[str, list[list[str]]]:
+    """The separator and the first records, none of them longer than the very first."""
+    size = check_file(path)
+    with path.open(encoding=encoding, newline="") as file:
+        lines = list(islice(file, _FIRST))
+    if not "".join(lines).strip():
+        raise InputError(f"{path}: the file holds only blank lines; write it again")
+    found = {}
+    for each in [separator] if separator else SEPARATORS.values():
+        rows = [row for row in csv.reader(lines, delimiter=each) if "".join(row).strip() or row[1:]]
+        found[each] = rows[:-1] if len(lines) == _FIRST and len(rows) > 1 else rows
+    chosen = separator or _separator(path, found)
+    head, width = found[chosen], len(found[chosen][0])
+    check_size(width * _COLUMN, f"{path}: {width} columns")
+    if _CELL * size / 2 > most_bytes():  # a cell takes two bytes or more of text
+        with path.open("rb") as binary:
+            n = sum(piece.count(b"\n") for piece in iter(lambda: binary.read(2**20), b"")) + 1
+        check_size(n * width * _CELL, f"{path}: {n} rows of {width} columns")
+    if long := next((row for row in head if len(row) > width), None):
+        raise InputError(
+            f"{path}: {chosen.join(long)[:40]!r} has {len(long)} cells, the first row {width}; "
+            "give every row the same number, or name the separator (--separator)"
         )
-    return np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(marks)), labels
+    return chosen, head
 
 
-def _refuse_columns(path: Path, columns: Sequence[str]) -> None:
-    noun = "column" if len(columns) == 1 else "columns"
-    raise InputError(
-        f"{path}: {noun} {listing(columns, 6)} not numbers but text or the like; encode as numbers "
-        "or drop, or name one as label_column"
-    )
+def _separator(path: Path, found: dict[str, list[list[str]]]) -> str:
+    """The mark by which the first records have the same number of cells, two or more.
 
-
-def _read_parquet(path: Path, label_column: str | None, columns: Sequence[str] | None) -> Dataset:
-    """Parquet, as written by pandas, polars or pyarrow."""
-    pa, pq = arrow(path)
-    types = pa.types
-    kinds = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    with path.open("rb") as handle:
-        head = pq.ParquetFile(handle)
-        schema, n_rows = head.schema_arrow, head.metadata.num_rows
-        index = set(map(str, (schema.pandas_metadata or {}).get("index_columns", [])))
-        kept = [
-            i for i, name in enumerate(schema.names) if name not in index or name == label_column
-        ]
-        names = [schema.names[i] for i in kept]
-        features, label = _select(path, names, names, label_column, columns)
-        is_number = [any(test(schema.field(i).type) for test in kinds) for i in kept]
-        if n_rows == 0:
-            raise InputError(f"{path}: zero rows; give at least one")
-        if text := [repr(names[k]) for k in features if not is_number[k]]:
-            _refuse_columns(path, text)
-        check_extent(path, len(features), n_rows)
-        groups = (head.metadata.row_group(g) for g in range(head.metadata.num_row_groups))
-        check_size(sum(group.total_byte_size for group in groups), f"{path}: unpacked")
-        read = dict.fromkeys(names[k] for k in [*features, *([] if label is None else [label])])
-        # Labels of text as a list of words and their numbers: a long word may stand in many rows.
-        is_text = label is not None and types.is_string(schema.field(kept[label]).type)
-        words = [names[label]] if label is not None and is_text else []
-        table = pq.ParquetFile(handle, read_dictionary=words).read(columns=list(read))
-    in_order = [i for name in read for i in schema.get_all_field_indices(name)]
-    if table.num_columns != len(in_order):
-        raise ValueError("columns within columns")
-    places = {i: place for place, i in enumerate(in_order)}
-
-    def column(k: int) -> Any:
-        return table.column(places[kept[k]])
-
-    def numbers(k: int) -> Any:
-        return column(k).cast(pa.float64(), safe=False).to_numpy()
-
-    x = np.column_stack([numbers(k) for k in features])
-    chosen = tuple(names[k] for k in features)
-    if label is None:
-        return Dataset.checked(path, x, None, chosen)
-    if missing := column(label).null_count:
-        raise InputError(f"{path}: {missing} rows without a label; drop them")
-    values = numbers(label) if is_number[label] else _words(column(label))
-    return Dataset.checked(path, x, as_labels(values, str(path)), chosen)
-
-
-def arrow(path: Path) -> tuple[Any, Any]:
-    """pyarrow and its part for such files, if they are installed."""
-    try:
-        import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
-        import pyarrow.parquet as pq  # type: ignore[import-untyped, unused-ignore]
-    except ImportError as error:
+    A comma that stands only within numbers is no separator where another mark would do. If no mark
+    makes equal records, the only one that the first record has, or the one that is usual.
+    """
+    splits = {each: rows for each, rows in found.items() if len(rows[0]) > 1}
+    regular = [each for each, rows in splits.items() if len({len(row) for row in rows}) == 1]
+    if len(regular) > 1 and "," in regular:
+        other = next(each for each in regular if each != ",")
+        if all(_is_number(cell) for row in found[other][1:] for cell in row if "," in cell):
+            regular.remove(",")
+    if len(regular) > 1:
+        names = [name for name, each in SEPARATORS.items() if each in regular]
         raise InputError(
-            f'{path}: .parquet needs pyarrow; pip install "gedi-learn[parquet]"'
-        ) from error
+            f"{path}: its cells may be separated by {' or '.join(names)}; say which, as in "
+            f"--separator {names[0]}"
+        )
+    if not splits:
+        blank = [" ".join(row).split() for row in found[","]]
+        all_numbers = all(_is_number(cell) for row in blank[1:] for cell in row)
+        if len(blank[0]) > 1 and all_numbers and len({len(row) for row in blank}) == 1:
+            raise InputError(
+                f"{path}: its cells seem to be separated by blanks; write it with commas, or say "
+                "that it is one column with --separator comma"
+            )
+    usual = next(iter(splits)) if len(splits) == 1 else USUAL.get(path.suffix.lower(), ",")
+    return regular[0] if regular else usual
+
+
+def _is_number(cell: str) -> bool:
+    """With a decimal point or a decimal comma."""
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return "_" not in cell
+
+
+def _is_code(cell: str) -> bool:
+    """Whether a number would lose a zero."""
+    return cell.strip()[:1] == "0" and cell.strip()[1:2].isdigit()
+
+
+def _is_header(first: Sequence[str], below: Sequence[Sequence[str]], expected: set[str]) -> bool:
+    if expected and expected <= set(first):
+        return True
+    filled = [cell for cell in first if cell]
+    if filled and not any(map(_is_number, filled)):
+        return True
+    # A data frame without names writes its columns as 0, 1, 2, ...: a header, not a point.
+    counting = len(first) > 1 and first[-len(filled) :] == [str(k) for k in range(len(filled))]
+    others = below[0] if below else first
+    return counting and (len(filled) >= 10 or not all(cell.strip().isdigit() for cell in others))
+
+
+def arrow(path: Path | str) -> tuple[Any, Any]:
+    """pyarrow and its part for Parquet, if they are installed."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        words = f'{path}: needs pyarrow; pip install "gedi-learn[parquet]"'
+        raise InputError(words) from error
     return pa, pq
 
 
-def _words(column: Any) -> list[str]:
-    """The text in a column of parquet, where it is the same also the same object."""
-    found: list[str] = []
-    for chunk in column.chunks:
-        if hasattr(chunk, "dictionary"):
-            known = [str(value) for value in chunk.dictionary.to_pylist()]
-            found += [known[i] for i in chunk.indices.to_pylist()]
+def _read_parquet(path: Path) -> pd.DataFrame:
+    """As written by pandas, polars or pyarrow; without the index of a data frame."""
+    pa, pq = arrow(path)
+    with path.open("rb") as handle:
+        head = pq.ParquetFile(handle)
+        schema, about = head.schema_arrow, head.metadata
+        n, width = about.num_rows, len(schema.names)
+        check_size(width * _COLUMN, f"{path}: {width} columns")
+        check_size(n * width * _CELL, f"{path}: {n} rows of {width} columns")
+        groups = (about.row_group(g) for g in range(about.num_row_groups))
+        check_size(sum(group.total_byte_size for group in groups), f"{path}: unpacked")
+        # Text as a list of words and their numbers: a long word may stand in many rows.
+        words = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
+        frame = pq.ParquetFile(handle, read_dictionary=words).read().to_pandas()
+    for k in np.flatnonzero(frame.columns.isin(words)):
+        frame.isetitem(k, frame.iloc[:, k].astype(object))
+    return frame
+
+
+# --- frames -------------------------------------------------------------------------------------
+
+
+def as_frame(X: Any) -> pd.DataFrame | None:
+    """The data frame in a frame of any library, None if `X` is none.
+
+    Names are text, each once. A column whose cells are vectors of one length becomes as many
+    columns: e[0], e[1], ... Cells are numbers, truth values, moments, times of day (durations since
+    midnight), categories or text; others stay as they are.
+    """
+    if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "get_columns"):
+        X = X.collect()  # a lazy frame of polars
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(X, pandas.DataFrame):
+        if not (hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns")):
+            return None
+        X = arrow("a frame that is not of pandas")[0].table(X).to_pandas()
+    import pandas as pd
+
+    columns: list[tuple[str, Any]] = []
+    for k, name in enumerate(distinct(list(map(str, X.columns)))):
+        cells = X.iloc[:, k].reset_index(drop=True)
+        vectors = _vectors(cells)
+        if vectors is None:
+            columns.append((name, _settled(cells)))
         else:
-            found += [str(value) for value in chunk.to_pylist()]
-    return found
+            check_size(vectors.shape[1] * _COLUMN, f"column {name!r}: {vectors.shape[1]} columns")
+            columns += [(f"{name}[{j}]", pd.Series(part)) for j, part in enumerate(vectors.T)]
+    frame = pd.DataFrame(dict(enumerate(cells for _, cells in columns)), index=range(len(X)))
+    frame.columns = pd.Index(distinct([name for name, _ in columns]), dtype=object)
+    frame.attrs = dict(X.attrs)
+    return frame
+
+
+def frame_of_rows(X: Any, names: Sequence[str]) -> pd.DataFrame | None:
+    """The frame of an array or a list of rows with these columns, None if it has others."""
+    import pandas as pd
+
+    array = np.asarray(X) if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+    fits = array.ndim == 2 and array.shape[1] == len(names)
+    return as_frame(pd.DataFrame(array, columns=list(names))) if fits else None
+
+
+def source(frame: pd.DataFrame) -> str:
+    """The file that a frame is from, or X."""
+    return str(frame.attrs.get("source", "X"))
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """Names of which no two are alike: of several called x, the second is 'x (2)'."""
+    found: dict[str, None] = {}
+    for name in names:
+        new, number = name, 1
+        while new in found:
+            number += 1
+            new = f"{name} ({number})"
+        found[new] = None
+    return list(found)
+
+
+def _vectors(cells: pd.Series) -> np.ndarray | None:
+    """(n, length) of cells that are vectors of numbers, all of one length; else None."""
+    if cells.dtype.kind != "O" or not len(cells):
+        return None
+    if not isinstance(cells.iloc[0], list | tuple | np.ndarray):
+        return None
+    try:
+        found = np.array([np.asarray(cell) for cell in cells])
+    except ValueError:  # of several lengths
+        return None
+    return found if found.ndim == 2 and found.size and found.dtype.kind in "iuf" else None
+
+
+def _settled(cells: pd.Series) -> pd.Series:
+    import pandas as pd
+
+    kind = pd.api.types.infer_dtype(cells, skipna=True)
+    if kind == "categorical":
+        return cells.cat.rename_categories([word(value) for value in cells.cat.categories])
+    if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
+        whole = kind == "integer" and not cells.isna().any()
+        if cells.dtype.kind in "iuf":
+            return cells
+        return cells.astype("int64") if whole else cells.where(cells.notna(), np.nan).astype(float)
+    if kind == "boolean":
+        return cells.astype("boolean")
+    if kind == "period":
+        return cells.dt.to_timestamp()
+    if kind in ("datetime", "datetime64", "date"):
+        return pd.to_datetime(cells, utc=True).dt.tz_localize(None)
+    if kind in ("timedelta", "timedelta64"):
+        return pd.to_timedelta(cells) / pd.Timedelta(days=1)
+    if kind == "time":
+        return pd.to_timedelta(cells.map(str, na_action="ignore"))
+    known = str | Real | UUID | pd.Interval
+    if kind == "string" or cells.dropna().map(lambda value: isinstance(value, known)).all():
+        text = as_text(cells).str.strip()
+        return text.mask(text.isin(MISSING))
+    return cells
+
+
+def word(value: Any) -> str:
+    """A cell as text: whole numbers without a point, dates without midnight."""
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).removeprefix("0 days ").removesuffix(" 00:00:00")
+
+
+def written(cells: pd.Series) -> np.ndarray:
+    """As a file should have it: whole numbers without a point, None where missing."""
+    if cells.dtype.kind == "M":
+        return np.asarray(cells)
+    if cells.dtype.kind == "m":
+        cells = as_text(cells)
+    if cells.dtype.kind == "f" and (cells.dropna() % 1 == 0).all() and cells.abs().max() < 2**53:
+        cells = cells.astype("Int64")
+    return np.asarray(cells.astype(object).where(cells.notna(), None))
+
+
+# --- cells --------------------------------------------------------------------------------------
+
+# The numbers of a column may be shares of rows, days since 1970, hours since midnight.
+Meaning = Literal["share", "date", "time"]
+DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
+# May be a category, but stands for a missing cell among numbers, truth values, dates or times.
+NO_VALUE = ["-", "--", "\u2013", "\u2014", ".", "n.a.", "none", "missing", "unknown"]
+TRUTH = (("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"), ("0", "1"))
+_DATE = re.compile(
+    r"\d{4}[-/.]\d|\d{1,2}[-/. ]\s?(\d{1,2}[-/.]|[A-Za-z]{3})|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}"
+)
+_TIME = re.compile(r"\d{1,2}(:\d{2}|\s?[AaPp][Mm])")
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I %p", "%I%p")
+_WANTED = {
+    "number": "a number",
+    "boolean": "true or false",
+    "date": "a date",
+    "time": "a time of day, as 18:30",
+}
+# Digits with a unit, a currency, marks of thousands or another decimal mark.
+_MEASURE = r"[^\w\s]{0,2}\s?\d[\d.,' \u00a0\u2009\u202f\u2019]*\s?[^\d]{0,4}|[A-Z]{3} \d[\d.,]*"
+
+
+def kind_of(cells: pd.Series) -> Kind:
+    """By the type of the cells; text and all others are categories."""
+    import pandas as pd
+
+    kinds: dict[str, Kind] = {"b": "boolean", "M": "date", "m": "time", "O": "category"}
+    is_category = isinstance(cells.dtype, pd.CategoricalDtype)
+    return "category" if is_category else kinds.get(cells.dtype.kind, "number")
+
+
+def typed(cells: pd.Series) -> pd.Series:
+    """Text that is all numbers, truth values, dates or times of day as such; others as they are."""
+    if not _is_text(cells):
+        return cells
+    present = _present(cells)
+    for kind in _WANTED if present.notna().any() else ():
+        values = _read(present, kind)
+        if not (values.isna() & present.notna()).any():
+            return values
+    return cells
+
+
+def as_kind(cells: pd.Series, kind: str, where: str, days_first: bool | None = None) -> pd.Series:
+    """Cells as text (of a category) or numbers; the first that cannot be read so is named.
+
+    Truth values are 0 and 1, dates days since 1970, times of day hours.
+    days_first: whether 3/1/2024 is in January, None: as the cells look
+    """
+    if kind == "category":
+        return as_text(cells)
+    own, text = kind_of(cells), as_text(cells)
+    if own == "category":
+        text = _present(text)
+        cells = _read(text, kind, days_first)
+        wrong = cells.isna() & text.notna()
+    else:
+        fits = kind in ("number", own)
+        fits = fits or (kind == "boolean" and _floats(cells).dropna().isin((0, 1)).all())
+        wrong = cells.notna() & (not fits)
+    for row in np.flatnonzero(wrong)[:1]:
+        cell = str(text.iloc[row])[:40]
+        comma = "; for decimal commas say --decimal comma" if _is_number(cell) else ""
+        words = f"{cell!r} in row {row} (counted from 0) is not {_WANTED[kind]}{comma}"
+        raise InputError(f"{where}: {words}")
+    return _floats(cells)
+
+
+def check_no_infinity(values: pd.Series, where: str) -> None:
+    """Refuse numbers that are infinite; those that are missing are filled in."""
+    rows = np.flatnonzero(np.isinf(values)).tolist() if values.dtype.kind == "f" else []
+    if rows:
+        raise InputError(
+            f"{where}: infinite in {row_listing(rows)} (counted from 0); mend these cells, or "
+            "leave them empty"
+        )
+
+
+def numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns of numbers without gaps as float64; any other is refused by its name."""
+    import pandas as pd
+
+    found = {}
+    for name in frame.columns:
+        place = f"{source(frame)}: column {name!r}"
+        values = as_kind(frame[name], "number", place)
+        check_no_infinity(values, place)
+        rows = np.flatnonzero(values.isna()).tolist()
+        if rows:
+            words = f"missing in {row_listing(rows)} (counted from 0)"
+            raise InputError(f"{place}: {words}; drop these rows or fill in the cells")
+        found[name] = values
+    return pd.DataFrame(found)
+
+
+def _is_text(cells: pd.Series) -> bool:
+    import pandas as pd
+
+    if cells.dtype != object:
+        return isinstance(cells.dtype, pd.StringDtype)
+    return pd.api.types.infer_dtype(cells, skipna=True) in ("string", "empty")
+
+
+def as_text(cells: pd.Series) -> pd.Series:
+    """Cells as text, missing ones as they are."""
+    return cells if _is_text(cells) else cells.astype(object).map(word, na_action="ignore")
+
+
+def _floats(cells: pd.Series) -> pd.Series:
+    if cells.dtype.kind == "m":
+        return cells / np.timedelta64(1, "h")
+    if cells.dtype.kind == "M":
+        return (cells - np.datetime64(0, "s")) / np.timedelta64(1, "D")
+    return cells.astype("float64")
+
+
+def _present(text: pd.Series) -> pd.Series:
+    return text.mask(text.str.lower().isin(NO_VALUE))
+
+
+def _read(text: pd.Series, kind: str, days_first: bool | None = None) -> pd.Series:
+    """Text as a kind, missing where a cell is missing or not of this kind."""
+    import pandas as pd
+
+    if kind == "number":
+        return pd.to_numeric(text, errors="coerce").astype("float64")
+    first = str(text.loc[text.first_valid_index()]) if text.notna().any() else ""
+    if kind == "boolean":
+        pair = next((pair for pair in TRUTH if first.lower() in pair), ("", ""))
+        return text.str.lower().map({pair[0]: False, pair[1]: True}).astype("boolean")
+    if kind == "time" and _TIME.match(first):
+        found = pd.to_datetime(text, format=_CLOCKS[0], errors="coerce")
+        for form in _CLOCKS[1:]:
+            found = found.fillna(pd.to_datetime(text, format=form, errors="coerce"))
+        return found - found.dt.normalize()
+    if kind == "date" and _DATE.match(first):
+        return _dates(text, days_first)
+    return pd.Series(np.nan, text.index)
+
+
+def _dates(text: pd.Series, days_first: bool | None) -> pd.Series:
+    """By ISO 8601, or by one format for all cells.
+
+    1.3.2024 is the first of March; 3/1/2024 too, unless another cell says that days come first.
+    `attrs` keeps which of them it was.
+    """
+    import pandas as pd
+
+    orders = [days_first] if days_first is not None else [False, True]
+    if days_first is None and text.str.match(r"\d{1,2}\.|(1[3-9]|[23]\d)[-/ ]").any():
+        orders = [True]
+    best = pd.Series(pd.NaT, text.index)
+    for order in (None, *orders):
+        how: dict[str, Any] = {"format": "ISO8601"} if order is None else {"dayfirst": order}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that a format could not be told
+            found = pd.to_datetime(text, errors="coerce", utc=True, **how).dt.tz_localize(None)
+        if found.count() > best.count():
+            best = found
+            best.attrs["days_first"] = order
+    return best
+
+
+def clock(hours: float) -> time:
+    """The time of day so many hours after midnight, to the microsecond."""
+    seconds, micro = divmod(round(hours * 3_600_000_000) % 86_400_000_000, 1_000_000)
+    return time(seconds // 3600, seconds // 60 % 60, seconds % 60, micro)
+
+
+# --- kinds --------------------------------------------------------------------------------------
+
+USED = ("number", "boolean", "date", "time", "category")
+MOST_CATEGORIES = 20  # of a column, the last of which are all others together
+RARE = 0.01  # of the rows: a category below that is one of the others
+FEWEST = 20  # numbers by which an ID is told
+_ID = re.compile(r"(?:^|[^a-z])(?:id|uuid|guid|index|key|nr|no)$|^unnamed|^row(?:number|num)?$")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_UNNAMED = re.compile(r"column \d+")
+
+
+def _by_parts(names: Sequence[str], options: Options) -> tuple[list[str] | None, dict[str, Kind]]:
+    """The columns and kinds that are asked for: of a column e of vectors, of e[0], e[1], ..."""
+
+    def parts(name: str) -> list[str]:
+        own = [each for each in names if each.startswith(f"{name}[")]
+        return own if own and name not in names else [name]
+
+    columns, kinds = options.columns, options.kinds
+    chosen = None if columns is None else [part for name in columns for part in parts(name)]
+    return chosen, {part: kind for name, kind in kinds.items() for part in parts(name)}
+
+
+def _is_plain(name: str, cells: pd.Series) -> bool:
+    """Whether these are numbers without gaps, and no ID."""
+    if kind_of(cells) not in ("number", "boolean") or cells.isna().any():
+        return False
+    return bool(_UNNAMED.fullmatch(name)) or not _looks_like_id(name, cells)
+
+
+def _use(
+    name: str, cells: pd.Series, kind: Kind, known: bool, asked: bool, where: str
+) -> tuple[Kind, str]:
+    """The kind of a column, and for one that is left out, the reason.
+
+    cells: as `as_kind` gives them
+    known: whether the kind was asked for; asked: whether the column was
+    """
+    values = cells.dropna()
+    n, gaps = values.nunique(), len(cells) - len(values)
+    if n < 2:
+        return "drop", "empty" if n == 0 else f"constant, {gaps} missing" if gaps else "constant"
+    if kind == "category":
+        if not known and n > MOST_CATEGORIES:
+            _refuse_bad_numbers(values, where)
+        if not known and n == len(values):
+            return "id", "no two values alike: taken for an ID"
+        if not known and n > len(values) / 2:
+            return "drop", f"{n} different values in {len(values)} cells: taken for free text"
+        if values.value_counts().iloc[0] < RARE * len(cells):
+            return "drop", f"{n} categories, none in {RARE:.0%} of the rows"
+    elif kind == "number" and not known and not asked:
+        if _looks_like_id(name, cells):
+            return "id", "whole numbers, no two alike: taken for an ID"
+        if values.isin((0, 1)).all():
+            return "boolean", ""
+    return kind, ""
+
+
+def _looks_like_id(name: str, cells: pd.Series) -> bool:
+    """Whole numbers of which no two are alike, and that count, are called IDs or spread evenly.
+
+    Numbers that are measured may all differ too, but most of them are near their mean.
+    """
+    values = np.sort(_floats(cells).to_numpy())
+    if len(values) < FEWEST or not np.isfinite(values).all():
+        return False
+    span = values[-1] - values[0]
+    if span < len(values) - 1 or (values % 1 != 0).any() or (values[1:] == values[:-1]).any():
+        return False
+    words = _CAMEL.sub(" ", name).lower().replace("_", " ").strip()
+    return span == len(values) - 1 or bool(_ID.search(words)) or _spreads_evenly(values)
+
+
+def _spreads_evenly(values: np.ndarray) -> bool:
+    """Whether 200 values or more look drawn evenly between the smallest and the largest.
+
+    The statistic of Kolmogorov and Smirnov exceeds this value once in 20 times.
+    """
+    at = (values - values[0]) / (values[-1] - values[0])
+    ranks = np.arange(len(at) + 1) / len(at)
+    largest = max((ranks[1:] - at).max(), (at - ranks[:-1]).max())
+    return len(at) >= 10 * FEWEST and bool(largest < 1.36 / np.sqrt(len(at)))
+
+
+def _refuse_bad_numbers(values: pd.Series, where: str) -> None:
+    """Refuse a few words among numbers, and numbers with units or marks that are not read."""
+    present = _present(values).dropna()
+    is_number = _read(present, "number").notna()
+    for good in (is_number, is_number | present.str.fullmatch(_MEASURE).astype(bool)):
+        bad = present[~is_number]
+        if len(bad) and good.sum() > len(present) / 2:
+            raise InputError(
+                f"{where}: {bad.iloc[0][:40]!r} in row {bad.index[0]} (counted from 0) is not a "
+                "number: write numbers without units and marks of thousands, name the decimal "
+                "mark (--decimal comma), take the column for categories (--categorical) or leave "
+                "it out (--drop)"
+            )
+
+
+def _content(kind: str, cells: pd.Series) -> bytes:
+    """Bytes that are equal for equal columns; of categories, whatever they are called."""
+    numbers = cells.factorize()[0] if kind == "category" else _floats(cells)
+    return kind.encode() + np.asarray(numbers).tobytes()
+
+
+# --- encoding -----------------------------------------------------------------------------------
+
+OTHERS = "(other)"  # the name of all rare categories
+LEAST_GAP = 2.0  # hours without any time of day in which the day may begin
+
+
+class OneColumn(BaseModel):
+    """What is kept of a column.
+
+    fill: what a missing cell becomes, in each of the columns that it is encoded as
+    categories: those that have a column of their own; others: whether there is one for all others
+    whole: whether all numbers were whole, all dates without a time of day, all times whole minutes
+    begins: the hour at which the day of a column of times begins
+    words: for truth values that were text, the words for false and true
+    days_first: whether 3/1/2024 was read as a day of January; None where no date was such text
+    reason: why it is left out; missing: how many cells were; distinct: how many values there were
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    kind: Kind
+    fill: tuple[FiniteFloat, ...] = ()
+    categories: tuple[str, ...] = ()
+    others: bool = False
+    whole: bool = False
+    begins: FiniteFloat = 0.0
+    words: tuple[str, str] | None = None
+    days_first: bool | None = None
+    reason: str = ""
+    missing: int = 0
+    distinct: int = 0
+
+    @property
+    def width(self) -> int:
+        """How many columns it is encoded as."""
+        return len(self.fill)
+
+    @property
+    def levels(self) -> list[str]:
+        """The categories, with the one of all others."""
+        return [*self.categories, *([OTHERS] if self.others else [])]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns that it is encoded as."""
+        is_category = self.kind == "category"
+        return [f"{self.name}={level}" for level in self.levels] if is_category else [self.name]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether what a file says of a column fits together."""
+        if self.kind != "category":
+            return self.width == (self.kind in USED) and not self.categories
+        in_order = list(self.categories) == sorted(set(self.categories))
+        return in_order and 1 <= self.width == len(self.levels)
+
+    @property
+    def unit(self) -> float:
+        """One unit of the columns of a category or a truth value, which are 0 and 1."""
+        levels = 2 if self.kind == "boolean" else max(self.width, 2)
+        deviation = math.sqrt((1 - 1 / levels) / levels)  # of each column, if all are as frequent
+        return deviation / min(TWO_VALUED, 1 / math.sqrt(self.width))
+
+    def describe(self) -> str:
+        """The name, the number of values and of missing cells; or the reason to leave it out."""
+        notes = [self.reason] if self.reason else []
+        notes += [f"{self.distinct} values"] if self.kind == "category" else []
+        notes += [f"{self.missing} missing"] if self.missing and not self.reason else []
+        return f"{self.name} ({', '.join(notes)})" if notes else self.name
+
+    def encode(self, cells: pd.Series) -> np.ndarray:
+        """(n, width), with the fill in rows that are missing, or of a category that is not known.
+
+        cells: as `as_kind` gives them
+        """
+        if self.kind == "category":
+            codes = cells.map({name: k for k, name in enumerate(self.categories)})
+            codes = codes.astype("float64").fillna(-1).to_numpy(dtype=int, copy=True)
+            codes[(codes < 0) & cells.notna() & self.others] = len(self.categories)
+            return np.asarray(np.vstack([np.eye(self.width), self.fill])[codes])
+        values = np.asarray(cells.fillna(self.fill[0]))[:, None]
+        return (values - self.begins) % 24 + self.begins if self.kind == "time" else values
+
+    def decode(self, block: np.ndarray) -> Any:
+        """The cells nearest to points (n, width)."""
+        if self.kind == "category":
+            return np.array(self.levels, dtype=object)[block.argmax(axis=1)]
+        values = block[:, 0]
+        if self.kind == "boolean":
+            words = np.array(self.words, dtype=object) if self.words else np.array([False, True])
+            return words[(values >= 0.5).astype(int)]
+        if self.kind == "time":
+            hours = np.round(60 * values) / 60 if self.whole else values
+            return np.array([clock(hour) for hour in hours], dtype=object)
+        values = np.round(values) if self.whole else values
+        if self.kind == "date":
+            days = np.clip(values, *DAYS) * 86_400_000_000
+            return np.datetime64(0, "us") + days.astype("m8[us]")
+        return values.astype(np.int64) if self.whole and np.abs(values).max() < 2**53 else values
+
+
+def _measured(one: OneColumn, cells: pd.Series, raw: pd.Series, impute: str) -> OneColumn:
+    """With all that is measured on a column that is used; cells: as `as_kind` gives them."""
+    values = cells.dropna()
+    if one.kind == "category":
+        names, others = _levels(values, math.ceil(RARE * len(cells)))
+        width = len(names) + others
+        one = one.model_copy(update={"categories": names, "others": others, "fill": (0.0,) * width})
+        shares = one.encode(values).mean(axis=0)
+        first = np.eye(width)[shares.argmax()]
+        fill = first if impute == "most_frequent" else shares
+        return one.model_copy(update={"fill": tuple(map(float, fill))})
+    update: dict[str, Any] = {"fill": (0.0,)}
+    if one.kind == "time":
+        update["begins"] = _begin_of_day(values.to_numpy())
+        values = values.map(lambda hour: (hour - update["begins"]) % 24 + update["begins"])
+    if one.kind == "boolean":
+        impute = "mean" if impute == "median" else impute
+        found = {value: str(text) for value, text in zip(cells, raw, strict=True)}
+        update["words"] = (found[0.0], found[1.0]) if _is_text(raw) else None
+    else:
+        steps = np.round(60 * values, 6) if one.kind == "time" else values
+        update["whole"] = bool((steps % 1 == 0).all())
+    mode = values.mode().iloc[0]
+    fill = {"median": values.median(), "mean": values.mean(), "most_frequent": mode}[impute]
+    return one.model_copy(update=update | {"fill": (float(fill),)})
+
+
+def _levels(values: pd.Series, least: int) -> tuple[tuple[str, ...], bool]:
+    """The categories that have a column of their own, and whether there are others."""
+    counts = values.value_counts().sort_index()
+    kept = counts[counts >= least]
+    if len(kept) >= MOST_CATEGORIES:
+        kept = kept.sort_values(kind="stable").iloc[1 - MOST_CATEGORIES :]
+    return tuple(sorted(kept.index)), len(kept) < len(counts)
+
+
+def _begin_of_day(hours: np.ndarray) -> float:
+    """Midnight, unless times lie on both sides of it and the widest gap between them is elsewhere.
+
+    Then the middle of that gap: a night from 22:00 to 4:00 is not cut in two.
+    """
+    at = np.unique(hours)
+    gaps = np.append(at[1:], at[0] + 24) - at  # the last one is that around midnight
+    widest = int(gaps.argmax())
+    if gaps[widest] < max(LEAST_GAP, gaps[-1] + 1e-9):
+        return 0.0
+    return float(at[widest] + gaps[widest] / 2)
+
+
+_KEPT = TypeAdapter(tuple[OneColumn, ...])
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """How the columns of a table become points, and points become rows again."""
+
+    all: tuple[OneColumn, ...]  # in the order of the table
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, options: Options) -> Columns | None:
+        """Measured on a frame; None where it is nothing but numbers, which are points already.
+
+        Columns without use are left out, each with a reason.
+        """
+        where, names = source(frame), list(frame.columns)
+        chosen, kinds = _by_parts(names, options)
+        for name in (*(chosen or ()), *kinds):
+            if name not in names:
+                raise InputError(f"{where}: no column {name!r}{suggestion(name, names)}")
+        found = {name: typed(frame[name]) for name in names if name not in kinds}
+        if options == Options() and all(_is_plain(*each) for each in found.items()):
+            return None
+        if len(frame) < 2:
+            raise InputError(f"{where}: 1 row, or sample; clustering needs at least 2")
+        seen: dict[bytes, str] = {}
+        columns = []
+        for name in names:
+            kind = kinds.get(name)
+            if kind in ("drop", "id"):
+                columns.append(OneColumn(name=name, kind=kind, reason="as asked for"))
+            elif kind is None and chosen is not None and name not in chosen:
+                reason = "not among the columns asked for"
+                columns.append(OneColumn(name=name, kind="drop", reason=reason))
+            else:
+                place = f"{where}: column {name!r}"
+                cells = found.get(name, frame[name])
+                columns.append(
+                    _one_column(name, cells, frame[name], kind, chosen, options, place, seen)
+                )
+        made = cls(tuple(columns))
+        if not made.used:
+            raise InputError(
+                f"{where}: no column is of use: {listing([e.describe() for e in made.all], 6)}; "
+                "say what they are (--numeric, --categorical, or 'table.kinds'), or add columns"
+            )
+        return made
+
+    def to_json(self) -> str:
+        """All that was measured, as text."""
+        return json.dumps([each.model_dump(exclude_defaults=True) for each in self.all])
+
+    @classmethod
+    def from_json(cls, text: str) -> Columns:
+        """Read what `to_json` wrote; anything else is an `InputError`."""
+        try:
+            columns = cls(_KEPT.validate_json(text))
+        except ValueError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"columns: not written by Columns.to_json ({reason})") from error
+        names = columns.inputs
+        sound = all(each.is_sound for each in columns.all)
+        if not columns.used or not sound or len(set(names)) != len(names):
+            raise InputError("columns: names, categories and fills do not match")
+        return columns
+
+    @cached_property
+    def used(self) -> tuple[OneColumn, ...]:
+        """Those that are encoded."""
+        return tuple(each for each in self.all if each.kind in USED)
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of all columns of the table."""
+        return [each.name for each in self.all]
+
+    @property
+    def ids(self) -> list[str]:
+        """Names of the columns that tell rows apart."""
+        return [each.name for each in self.all if each.kind == "id"]
+
+    @property
+    def text(self) -> list[str]:
+        """Names of the columns whose cells count as they are written."""
+        return [each.name for each in self.all if each.kind in ("id", "category")]
+
+    @property
+    def width(self) -> int:
+        """How many columns the points have."""
+        return sum(each.width for each in self.used)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns of the points."""
+        return [name for each in self.used for name in each.names]
+
+    @property
+    def meanings(self) -> dict[int, Meaning]:
+        """Which columns of the points are shares, dates or times of day."""
+        known: dict[str, Meaning] = {"category": "share", "boolean": "share"}
+        known |= {"date": "date", "time": "time"}
+        kinds = [each.kind for each in self.used for _ in range(each.width)]
+        return {j: known[kind] for j, kind in enumerate(kinds) if kind in known}
+
+    @property
+    def left_out(self) -> str:
+        """The columns that are not used, with the reasons, in words; '' if there are none."""
+        out = [each.describe() for each in self.all if each.kind not in USED]
+        return f"left out: {', '.join(out)}" if out else ""
+
+    def lines(self) -> list[str]:
+        """What was taken as what, in words: a line for each kind."""
+        by_kind = {kind: [e.describe() for e in self.used if e.kind == kind] for kind in USED}
+        found = [f"{kind}: {', '.join(those)}" for kind, those in by_kind.items() if those]
+        return [*found, self.left_out] if self.left_out else found
+
+    def transform(self, frame: pd.DataFrame) -> np.ndarray:
+        """The points of a frame that has the used columns: (n, width), float64."""
+        where, known = source(frame), set(frame.columns)
+        gone = [repr(each.name) for each in self.used if each.name not in known]
+        if gone:
+            noun = "column" if len(gone) == 1 else "columns"
+            raise InputError(f"{where}: no {noun} {listing(gone, 6)}")
+        blocks = []
+        for each in self.used:
+            place = f"{where}: column {each.name!r}"
+            cells = as_kind(frame[each.name], each.kind, place, each.days_first)
+            check_no_infinity(cells, place)
+            blocks.append(each.encode(cells))
+        return np.hstack(blocks)
+
+    def inverse(self, points: np.ndarray) -> pd.DataFrame:
+        """The rows nearest to points (n, width): the used columns alone."""
+        import pandas as pd
+
+        ends = np.cumsum([each.width for each in self.used])
+        blocks = np.split(points, ends[:-1], axis=1)
+        pairs = zip(self.used, blocks, strict=True)
+        return pd.DataFrame({each.name: each.decode(block) for each, block in pairs})
+
+    def scaling(self, points: np.ndarray, kind: str) -> Scaling:
+        """Between the units of the points and the network's.
+
+        Numbers, dates and times have the deviation 1. Categories and truth values have less, so
+        that none of them decides alone: if all values of a category were equally frequent, each of
+        its columns would have the deviation `TWO_VALUED`, which `data.metric` gives columns of two
+        values, or less, so that all of them together vary no more than one number. A rare value
+        weighs no more than a frequent one.
+        """
+        scaling = Scaling.of(points, kind)
+        if kind != "standard":
+            return scaling
+        each_column = [each for each in self.used for _ in range(each.width)]
+        is_share = np.array([each.kind in ("category", "boolean") for each in each_column])
+        units = np.array([each.unit for each in each_column])
+        return replace(scaling, scale=np.where(is_share, units, scaling.scale))
+
+
+def _one_column(
+    name: str,
+    cells: pd.Series,
+    raw: pd.Series,
+    kind: Kind | None,
+    chosen: list[str] | None,
+    options: Options,
+    where: str,
+    seen: dict[bytes, str],
+) -> OneColumn:
+    """What is kept of a column; it is left out if it says the same as one that was seen.
+
+    kind: what was asked for; cells: as they look
+    """
+    if cells.dtype == object and not _is_text(cells):
+        found = type(next(iter(cells.dropna()))).__name__
+        raise InputError(
+            f"{where} holds {found} objects: neither numbers, text, dates nor vectors of one "
+            f"length; leave it out (--drop, or 'table.kinds': {{{name!r}: 'drop'}})"
+        )
+    known, days_first = kind or kind_of(cells), cells.attrs.get("days_first")
+    cells = as_kind(cells, known, where)
+    check_no_infinity(cells, where)
+    use, reason = _use(name, cells, known, kind is not None, bool(chosen and name in chosen), where)
+    if use in USED:
+        first = seen.setdefault(_content(use, cells), name)
+        if first != name and kind is None:
+            same = "says the same as" if use == "category" else "the same as"
+            use, reason = "drop", f"{same} {first!r}"
+    one = OneColumn(
+        name=name,
+        kind=use,
+        reason=reason,
+        days_first=days_first,
+        missing=int(cells.isna().sum()),
+        distinct=cells.nunique(),
+    )
+    return _measured(one, cells, raw, options.impute) if use in USED else one

@@ -280,7 +280,7 @@ class Described(BaseModel):
     source: str | None = None  # a path, or the name of a set
     label_column: str | None = None
     columns: list[str] | None = None
-    table: list[str] | None = None  # all columns of one that is encoded, see data.columns
+    table: list[str] | None = None  # all columns of one that is encoded, see data.tables
     separator: str | None = None  # of a text, and its decimal mark, where they were asked for
     decimal: str | None = None
     size: tuple[PositiveInt, PositiveInt] | None = None  # height and width that images were given
