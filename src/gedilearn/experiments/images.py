@@ -179,6 +179,8 @@ def run(
     usual = SCALES[scale]
     trained = chosen("method", methods, METHODS, usual.methods)
     seeds = range(usual.seeds) if seeds is None else seeds
+    if not trained or not seeds:  # k-means alone is no run
+        raise InputError("nothing to run: give at least one seed and method")
     train, test = sets or load_sets(name)
     outside = load_others(name, test, ood or {})
     measuring = {
