@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from density import squared_mmd
 from gedilearn import GEDI
 from gedilearn.data import toy
 from gedilearn.density.importance import PROPOSALS, ROWS
 from gedilearn.evaluation.ood import roc
-from gedilearn.experiments.density_table import squared_mmd
 
 FORWARD, BACK_TO_WEIGHTS, BACK_TO_POINTS = 1, 2, 1
 SETS = {"moons": toy.moons, "circles": toy.circles}

@@ -58,7 +58,7 @@ def data(kind: str, n: int) -> tuple[Any, int]:
 
 def measure(kind: str, n: int) -> dict[str, float]:
     """One row; to be called in a fresh process."""
-    from gedilearn.data import neighbours
+    from gedilearn.data import graph as neighbours
     from gedilearn.data.walks import walk_tables
 
     small, clusters = data(kind, 1_000)

@@ -1,6 +1,6 @@
 """Whether trust follows how right clusters are, on sets of every difficulty, drawn at random.
 
-The sets of `gedi reproduce shapes` are chosen, and half of them are solved in full, so that their
+The sets of `shapes.py` are chosen, and half of them are solved in full, so that their
 order says little. Here each set is drawn: mixtures of Gaussians or heavier tails, moons, circles,
 spirals and tables with discrete and noise columns, of 300 to 1,000 points, from clearly separated
 to hopeless. Printed are the rank correlation of trust with AMI over all sets, for each grade the

@@ -1,65 +1,127 @@
-"""The pages of docs/results, from the rows in docs/results/rows: no number is typed by hand.
+"""The tables of docs/results, from the rows in docs/results/rows; the prose is written by hand.
 
-python docs/make_results.py                      makes every page that has rows again
-python docs/make_results.py collect NAME OUT     takes rows over first
+python docs/make_results.py                      makes every table of every page again
+python docs/make_results.py collect NAME OUT     takes over the rows that a run kept in OUT first
 
-Taken over is what `gedi reproduce NAME --out OUT` kept: rows, settings, versions, and pictures that
-need models; for toy also what `labels`, `generation` and `sensitivity` kept in the same OUT. Other
-rows of the page stay; a run is taken off it by removing its files from docs/results/rows.
+A table stands between `<!-- table EXPERIMENT ROWS K -->` and `<!-- end -->`: the K-th table of the
+experiment from the rows in rows/ROWS.csv. `<!-- made ROWS -->` stands for seeds, versions and
+commits, as rows/ROWS.json and the rows have them. Pictures that need models are copied by hand.
 """
 
 from __future__ import annotations
 
-import shutil
+import csv
+import json
+import re
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
 from gedilearn.errors import InputError
-from gedilearn.experiments.kept import runs_in
-from gedilearn.experiments.table import Page
-from gedilearn.registry import EXPERIMENTS
-from gedilearn.io import write_text
+from gedilearn.experiments import sensitivity
+from gedilearn.experiments.runner import CONFIG, ROWS
+from gedilearn.experiments.table import Row
+from gedilearn.io import csv_text, read_json, read_json_lines, write_json, write_text
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = ROOT / "docs" / "results"
+COMPARISONS = ("shapes", "density")  # modules of benchmarks
+BLOCK = re.compile(r"<!-- (table|made) (.+?) -->\n.*?<!-- end -->", re.DOTALL)
+DIGITS = 6  # of numbers in rows
 
-
-def names(results: Path = RESULTS) -> list[str]:
-    """The experiments that have rows there."""
-    rows = results / "rows"
-    return [
-        name for name in EXPERIMENTS if (rows / name).exists() or (rows / f"{name}.csv").exists()
-    ]
+# --- rows ---------------------------------------------------------------------------------------
 
 
-def page(name: str, results: Path = RESULTS) -> Page:
-    """The page of an experiment, from its rows there."""
-    made: Page = EXPERIMENTS[name].page(results / "rows" / name)
-    return made
+def read_rows(file: Path) -> list[Row]:
+    """Rows of CSV: nothing is None, words are as they are, all else is JSON."""
+    with open(file, newline="", encoding="utf-8") as lines:
+        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(lines)]
 
 
-def collect(name: str, out: str | Path, results: Path = RESULTS) -> None:
-    """Take over what a command kept in `out`."""
-    found = EXPERIMENTS[name].page(Path(out))  # refuses what is no such folder
-    for kept in runs_in(Path(out)):
-        kept.write(results / "rows" / name / kept.folder.relative_to(out))
-    for picture, source in found.pictures.items():
-        shutil.copyfile(source, results / picture)
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text
 
 
-def make(name: str, results: Path = RESULTS) -> None:
-    """Write a page, and the figures that come from rows alone."""
-    made = page(name, results)
-    write_text(results / f"{name}.md", made.text)
-    for figure, draw in made.figures.items():
-        draw(results / figure)
-    print(f"written: {results / name}.md")
+def rows_as_csv(rows: list[Row]) -> str:
+    heads = list(dict.fromkeys(name for row in rows for name in row))
+    return csv_text(heads, ([_cell(row.get(name)) for name in heads] for row in rows))
+
+
+def _cell(value: Any) -> str:
+    """Numbers have a few digits: enough for any table, and a third of the size."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    short = json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
+    return json.dumps(short)
+
+
+def collect(name: str, out: str | Path, results: Path = RESULTS) -> list[Path]:
+    """Take over the rows and configs of all runs in `out`, under the names of their folders."""
+    taken = []
+    for config in sorted(Path(out).rglob(CONFIG)):
+        if rows := read_json_lines(config.parent / ROWS):
+            place = results / "rows" / name / config.parent.relative_to(out)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_text(Path(f"{place}.csv"), rows_as_csv(rows))
+            write_json(Path(f"{place}.json"), read_json(config), indent=1)
+            taken.append(place)
+    if not taken:
+        raise InputError(f"{out} holds no rows: gedi reproduce {name} --out {out}")
+    return taken
+
+
+# --- pages --------------------------------------------------------------------------------------
+
+
+def block(kind: str, words: list[str], results: Path = RESULTS) -> str:
+    """The content of a block, from the rows that it names."""
+    if kind == "made":
+        return made(results / "rows" / words[0])
+    experiment, place, k = words
+    module = experiment if experiment in COMPARISONS else f"gedilearn.experiments.{experiment}"
+    rows = read_rows(results / "rows" / f"{place}.csv")
+    return str(import_module(module).tables(rows)[int(k)].markdown())
+
+
+def made(place: Path) -> str:
+    """Seeds, points, minutes, versions and commits."""
+    rows, config = read_rows(Path(f"{place}.csv")), read_json(Path(f"{place}.json"))
+    seeds = sorted({row["seed"] for row in rows})
+    minutes = sum(row["seconds"] + (row.get("evaluation_seconds") or 0) for row in rows) / 60
+    versions = [f"{name} {version}" for name, version in config["versions"].items()]
+    commits = sorted({f"commit {row['commit']}" for row in rows if row.get("commit")})
+    return (
+        f"{len(rows)} rows; seeds {', '.join(map(str, seeds))}; {config['n']} points or images to "
+        f"train on; {minutes:.0f} minutes on one core; {', '.join([*versions, *commits])}.\n"
+    )
+
+
+def page(file: Path, results: Path = RESULTS) -> str:
+    """The text of a page with all its blocks made again."""
+
+    def again(found: re.Match[str]) -> str:
+        kind, words = found.group(1), found.group(2)
+        return f"<!-- {kind} {words} -->\n\n{block(kind, words.split(), results)}\n<!-- end -->"
+
+    return BLOCK.sub(again, file.read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["collect"]:
+        collect(*sys.argv[2:4])
+    for file in sorted(RESULTS.glob("*.md")):
+        write_text(file, page(file))
+    for rows in sorted((RESULTS / "rows" / "toy").glob("*/sensitivity.csv")):
+        sensitivity.figure(read_rows(rows), RESULTS / f"sensitivity-{rows.parent.name}.png")
 
 
 if __name__ == "__main__":
     try:
-        if sys.argv[1:2] == ["collect"]:
-            collect(*sys.argv[2:4])
-        for each in names():
-            make(each)
+        main()
     except InputError as error:
         raise SystemExit(f"error: {error}") from None

@@ -16,10 +16,10 @@ from pydantic import Field
 from sklearn.datasets import make_blobs
 from torch import Generator, Tensor
 
-from gedilearn import GEDI, sections
+from gedilearn import GEDI, settings
 from gedilearn.data.views import CallableViews, Views
 from gedilearn.errors import InputError
-from gedilearn.fields import Section
+from gedilearn.fields import MethodSettings
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.models.energy import EnergyModel
@@ -44,7 +44,7 @@ def added() -> Iterator[list[tuple[Registry, str]]]:
 # --- a method ---------------------------------------------------------------------------------
 
 
-class Options(Section):
+class Options(MethodSettings):
     """The settings of a method of one's own."""
 
     balance: float = Field(4.0, ge=0, description="Weight of the balance of clusters.")
@@ -84,7 +84,7 @@ def test_a_method_that_is_not_there_is_named_with_the_nearest() -> None:
 # --- a view -----------------------------------------------------------------------------------
 
 
-def mirrored(settings: sections.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
+def mirrored(settings: settings.Views, data: Tensor, n_clusters: int, seed: int) -> Views:
     """A point, or the point with its columns in the other order."""
 
     def view(x: Tensor, generator: Generator) -> Tensor:
@@ -122,7 +122,7 @@ class UniformSampler:
 
 
 def uniform(
-    settings: sections.Sampler,
+    settings: settings.Sampler,
     box: Box,
     n_members: int,
     n_chains: int,

@@ -9,7 +9,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 from torch import nn
 
-from gedilearn import GEDI, features, pretrained
+from gedilearn import features, pretrained
 from gedilearn.errors import InputError
 from helpers import run_command as gedi
 
@@ -63,12 +63,6 @@ def test_a_damaged_file_of_the_cache_is_named(images, tmp_path):
     file.write_bytes(file.read_bytes()[:50])
     with pytest.raises(InputError, match="remove it, and it is made again"):
         features(images, Counted(), cache=tmp_path)
-
-
-def test_the_vectors_of_a_module_can_be_clustered(images):
-    bright = np.concatenate([images // 4, images // 4 + 180, images // 4, images // 4 + 180])
-    model = GEDI(2, max_iter=20, random_state=0, w_gen=0).fit(features(bright, Counted()))
-    assert len(set(model.labels_[:7])) == 1 and model.labels_[0] != model.labels_[7]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ def test_help_pages_and_lists_load_nothing_heavy(arguments):
         (["fit", "moons", "-k", "2", "--set", "training.tol=-1"], "training.tol=-1"),
         (["choose", "nothing.csv"], "nothing.csv: no such file"),
         (["data", "features", "nothing", "--out", "f.npy"], "nothing: no such file"),
+        (["reproduce", "density"], "benchmarks/density.py"),
+        (["reproduce", "toi"], "did you mean 'toy'"),
         (["predict", "nothing", "more.csv"], "nothing is not a run directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -26,7 +26,6 @@ from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_
 from gedilearn.data.columns import Columns
 from gedilearn.data.dataset import fingerprint
 from gedilearn.data.frames import as_table, of_rows
-from gedilearn.data.scratch import in_units, is_mapped
 from gedilearn.data.table import Meaning, Table, check_no_infinity
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
@@ -293,7 +292,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _train(
         self: Self, data: np.ndarray, settings: Settings, directory: Any, given: Progress | None
     ) -> Self:
-        x = in_units(data, scaling := self.scaling(data, settings.scaling))
+        scaling = self.scaling(data, settings.scaling)
+        x = torch.from_numpy(scaling.apply(data))
         own: Any = {"encoder": self.encoder_object(), "view_function": self.view_function()}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
             (result,) = train(x, settings, run=directory, progress=progress, **own)
@@ -589,8 +589,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def scaling(self, data: np.ndarray, kind: str) -> Scaling:
         """Between the units of validated data and those of the network."""
-        if not is_mapped(data):
-            check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
+        check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
         columns = getattr(self, "columns_", None)
         return Scaling.of(data, kind) if columns is None else columns.scaling(data, kind)
 

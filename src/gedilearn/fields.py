@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from numbers import Real
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -89,3 +90,22 @@ class Section(BaseModel):
     def resolved(self: Self, settings: Any, shape: tuple[int, ...]) -> Self:
         """The section for data of this shape, in these `Settings`: nothing is left open."""
         return self
+
+
+@dataclass(frozen=True)
+class NetworkShape:
+    """What a method asks of the network beside the settings of the network."""
+
+    batch_norm: bool = False  # between layers
+    embedding: int | None = None  # width of the vectors that prototypes are compared with, if any
+    temperature: float | None = None  # None is that of the settings
+
+
+class MethodSettings(Section):
+    """The settings of a method, and the facts about it that need no torch."""
+
+    weighted: ClassVar[tuple[str, ...]] = ()  # which of GEN, INV and PRIOR it has
+
+    def network(self) -> NetworkShape:
+        """What the method asks of the network."""
+        return NetworkShape()

@@ -71,13 +71,6 @@ def colour(cluster: int) -> str:
     return COLOURS[cluster % len(COLOURS)]
 
 
-def shade(cluster: int) -> np.ndarray:
-    """The cluster's colour, light enough to lie under its points: (3,)."""
-    from matplotlib.colors import to_rgb
-
-    return 0.22 * np.array(to_rgb(colour(cluster))) + 0.78
-
-
 def scatter(axes: Axes, points: np.ndarray, labels: np.ndarray, n_clusters: int) -> None:
     """Points (n, 2) in their clusters' colours."""
     size = float(np.clip(12_000 / max(len(points), 1), 9, 28))

@@ -233,32 +233,6 @@ ABOUT: dict[str, str] = {
         for data in _IMAGE_SETS
     },
 }
-_OF_THE_PAPER = (
-    "Where the paper is silent, values are our reading of it (docs/methods.md); that any was "
-    "chosen by results is not recorded."
-)
-# What the settings of each were chosen on: results there are not those of data never looked at.
-CHOSEN: dict[str, str] = {
-    "default": "Where training of vectors begins, its evidence and its length were chosen on about "
-    "50 sets drawn for it, which no page reports but for iris, wine, breast cancer and digits, "
-    "with seeds from 0 to 13. The sets of `gedi reproduce shapes` were looked at twice meanwhile: "
-    "with seed 0, after which cuts were counted cluster by cluster, and with seeds 0 to 2, after "
-    "which training went on where the gap still fell. Of equal starts the steadiest counts since "
-    "some of these sets were looked at with seeds 100 to 102. On what all else was chosen is not "
-    "recorded: the sets and seeds of this page may be among it.",
-    "paper/toy-literal": _OF_THE_PAPER,
-    "paper/toy": "Its departures were chosen on moons and circles, with seeds 100 to 104.",
-    **{f"paper/{data}": _OF_THE_PAPER for data in _IMAGE_SETS},
-    **{
-        f"small/{data}": "Weights and sampler are as chosen on MNIST (seeds 0 and 1); on which set "
-        "the learning rate was chosen is not recorded."
-        for data in _IMAGE_SETS
-    },
-}
-CHOSEN_FOR_IMAGES = (
-    "The defaults for images were chosen on MNIST, looking at its test images too, with seeds 0 "
-    "and 1, those of the density with seed 0: results on MNIST are not those of unseen data."
-)
 CHANGES: dict[str, dict[str, Values]] = {
     # Without INV or PRIOR, or with clusters that are only read off at the end, the gap has nothing
     # to choose by. Views are nothing to JEM.

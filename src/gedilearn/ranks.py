@@ -9,12 +9,9 @@ Without: work on all rows of the data is shared out, and all ranks have what cam
 
 from __future__ import annotations
 
-import json
-import os
+import threading
 from collections.abc import Callable
-from datetime import timedelta
-from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,7 +26,7 @@ def own_rank() -> int:
     return dist.get_rank() if n_ranks() > 1 else 0
 
 
-def deal(items: Tensor) -> Tensor:
+def own_share(items: Tensor) -> Tensor:
     """This rank's share of a vector; all have equally many, so a few at the end may be left out."""
     ranks = n_ranks()
     if ranks == 1:
@@ -53,11 +50,6 @@ def rank_mean(x: Tensor) -> Tensor:
     return mean
 
 
-def share_of(parts: int, rank: int, ranks: int) -> range:
-    """Which of so many parts a rank has: one after another, as evenly as can be."""
-    return range(parts * rank // ranks, parts * (rank + 1) // ranks)
-
-
 def by_shares(
     out: Tensor, step: int, compute: Callable[[slice], Tensor], shared: bool = True
 ) -> Tensor:
@@ -68,7 +60,8 @@ def by_shares(
     multiplied at once.
     """
     rank, ranks = (own_rank(), n_ranks()) if shared else (0, 1)
-    for k in share_of(-(-len(out) // step), rank, ranks):
+    parts = -(-len(out) // step)
+    for k in range(parts * rank // ranks, parts * (rank + 1) // ranks):
         rows = slice(k * step, min((k + 1) * step, len(out)))
         out[rows] = compute(rows)
     if ranks > 1:
@@ -88,75 +81,6 @@ def _joined(x: Tensor) -> list[Tensor]:
     parts = [torch.empty_like(x) for _ in range(n_ranks())]
     dist.all_gather(parts, x)
     return parts
-
-
-class Ranks(Protocol):
-    """Who works together: this one's number, how many there are, and what they tell each other."""
-
-    rank: int
-    number: int
-
-    def everyones(self, value: Any) -> list[Any]:
-        """A small value of every rank, by rank; all wait until all have given theirs."""
-        ...
-
-
-class Alone(Ranks):
-    """One, whatever others there are."""
-
-    rank, number = 0, 1
-
-    def everyones(self, value: Any) -> list[Any]:
-        return [value]
-
-
-class Group(Ranks):
-    """The ranks of a training, which may be one."""
-
-    def __init__(self) -> None:
-        self.rank, self.number = own_rank(), n_ranks()
-
-    def everyones(self, value: Any) -> list[Any]:
-        """A value that JSON can say: torch's own way to exchange objects would pickle it."""
-        if self.number == 1:
-            return [value]
-        text = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8, device=_place())
-        sizes = _joined(torch.tensor([len(text)], device=text.device))
-        padded = torch.nn.functional.pad(text, (0, int(max(sizes)) - len(text)))
-        pairs = zip(_joined(padded), sizes, strict=True)
-        return [json.loads(bytes(own[: int(size)].tolist())) for own, size in pairs]
-
-
-class Early(Ranks):
-    """The ranks that torchrun has started, before they are a group: by the store that it keeps."""
-
-    turns = count()  # of this process; all take the same
-    longest = timedelta(days=7)  # torchrun ends all that wait for one that has failed
-
-    def __init__(self) -> None:
-        self.rank, self.number = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        self.store = dist.TCPStore(  # type: ignore[attr-defined]
-            host, port, is_master=False, timeout=self.longest
-        )
-
-    @classmethod
-    def there(cls) -> bool:
-        """Whether there are such ranks, and such a store."""
-        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-        return several and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-
-    @staticmethod
-    def machine() -> int:
-        """The number of this machine among all."""
-        return int(os.environ.get("GROUP_RANK", "0"))
-
-    def everyones(self, value: Any) -> list[Any]:
-        """A value that JSON can say."""
-        start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        turn = f"gedi/{start}/{next(self.turns)}"
-        self.store.set(f"{turn}/{self.rank}", json.dumps(value))
-        return [json.loads(self.store.get(f"{turn}/{k}")) for k in range(self.number)]
 
 
 class _Gather(torch.autograd.Function):
@@ -185,3 +109,15 @@ class _Mean(torch.autograd.Function):
         total = gradient.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         return total / n_ranks()
+
+
+# --- threads --------------------------------------------------------------------------------------
+#
+# What several threads of one process do one after another.
+
+
+# Held while a library changes what all threads share. scikit-learn lets BLAS compute with a single
+# thread meanwhile, which changes the last digits of other products, and then puts back what it
+# found: of two overlapping searches, the second finds the first one's limit. `catch_warnings` does
+# the same to filters, and pynndescent may end the process when two threads compute at once.
+ONE_AT_A_TIME = threading.RLock()

@@ -60,19 +60,24 @@ class Registry:
 METHODS = Registry(
     "method",
     gedi="gedilearn.methods.gedi:GEDI",
-    no_gen="gedilearn.methods.gedi:NoGen",
-    no_inv="gedilearn.methods.gedi:NoInv",
-    no_unif="gedilearn.methods.gedi:NoUnif",
-    jem="gedilearn.methods.gedi:JEM",
+    no_gen="gedilearn.methods.gedi:GEDI",
+    no_inv="gedilearn.methods.gedi:GEDI",
+    no_unif="gedilearn.methods.gedi:GEDI",
+    jem="gedilearn.methods.gedi:GEDI",
     swav="gedilearn.methods.swav:SwAV",
     barlow="gedilearn.methods.barlow:BarlowTwins",
     dino="gedilearn.methods.dino:DINO",
     deepcluster="gedilearn.methods.deepcluster:DeepCluster",
     ebclr="gedilearn.methods.ebclr:EBCLR",
 )
-# The settings that a method has of its own: subclasses of `fields.Section`, under its name.
+# The settings and facts of each method: subclasses of `fields.MethodSettings`, under its name.
 OPTIONS = Registry(
-    "method with settings",
+    "method",
+    gedi="gedilearn.methods.options:GEDI",
+    no_gen="gedilearn.methods.options:NoGen",
+    no_inv="gedilearn.methods.options:NoInv",
+    no_unif="gedilearn.methods.options:NoUnif",
+    jem="gedilearn.methods.options:JEM",
     swav="gedilearn.methods.options:SwAV",
     barlow="gedilearn.methods.options:Barlow",
     dino="gedilearn.methods.options:Dino",
@@ -97,13 +102,13 @@ DATA_SETS = Registry(
     circles="gedilearn.data.toy:circles",
     digits="gedilearn.data.toy:digits",
 )
-# `experiments.table.Experiment`s: what `gedi reproduce NAME` runs, and the tables that it makes.
+# Functions (`experiments.runner.Runner`, options of `gedi reproduce`) -> tables to print.
 EXPERIMENTS = Registry(
     "experiment",
-    toy="gedilearn.experiments.toy_tables:EXPERIMENT",
-    sensitivity="gedilearn.experiments.sensitivity:EXPERIMENT",
-    images="gedilearn.experiments.image_tables:EXPERIMENT",
-    landscape="gedilearn.experiments.landscape:EXPERIMENT",
-    shapes="gedilearn.experiments.shapes:EXPERIMENT",
-    density="gedilearn.experiments.density_table:EXPERIMENT",
+    landscape="gedilearn.experiments.landscape:run",
+    toy="gedilearn.experiments.toy:run",
+    labels="gedilearn.experiments.toy:labels",
+    generation="gedilearn.experiments.toy:generation",
+    sensitivity="gedilearn.experiments.sensitivity:run",
+    images="gedilearn.experiments.images:run",
 )

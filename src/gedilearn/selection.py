@@ -1,10 +1,10 @@
-"""The number of clusters, chosen without labels: fit every number and compare what vouches for it.
+"""The number of clusters, chosen without labels: fit every number and compare the evidence.
 
-The largest certified number is recommended, or nearly certified one: the clusters of a smaller one
-are joined from its clusters. Where there is none, but some are supported, two things must agree:
-the number after which modes of the walk decay much faster, and the number at which parts of the
-data agree best. If they do not, no number is recommended, and the words say so. Of images, which
-have no such evidence, the size of the gap and the agreement of initialisations rank the numbers.
+The largest certified number is recommended, or the largest nearly certified one: a smaller number
+joins its clusters. Where none is certified but some are supported, two measures must agree: the
+number after which modes of the walk decay much faster, and the number at which parts of the data
+agree best. If they disagree, no number is recommended, and the words say so. Images have no such
+evidence: the size of the gap and the agreement of initialisations rank the numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Choice:
-    """The recommended number of clusters, and what it rests on.
+    """The recommended number of clusters, and the evidence for it.
 
     n_clusters: the number that ranks first.
     stands_out: whether it is recommended; if not, it is only the least bad.
@@ -122,9 +122,8 @@ def _check_arguments(max_clusters: int, n_init: int, arguments: dict[str, Any]) 
     if n_init < 2:
         raise InputError(f"n_init={n_init}: stability compares at least 2 initialisations")
     known = set(inspect.signature(GEDI).parameters) - set(OWN)
-    for name in arguments:
-        if name not in known:
-            raise InputError(f"{name}: not an argument of GEDI that can be given here")
+    if unknown := sorted(set(arguments) - known):
+        raise InputError(f"{unknown[0]}: not an argument of GEDI that can be given here")
 
 
 def _row(best: GEDI, fits: list[GEDI], seconds: float) -> Row:
@@ -147,7 +146,7 @@ def _row(best: GEDI, fits: list[GEDI], seconds: float) -> Row:
 
 
 def _tier(row: Row, tol: float) -> int:
-    """0: certified, 1: nearly, 2: supported, 3: not even that."""
+    """0: certified, 1: nearly, 2: supported, 3: neither."""
     if row["certified"]:
         return 0
     trusted = row["unused"] == 0 and (row["step"] is None or row["grade"] == "supported")
@@ -164,49 +163,53 @@ def _order(row: Row, tol: float) -> tuple[int, float]:
     return tier, -row["step"] if tier == 2 else row["score"]
 
 
+def _most_stable(ranked: list[Row], tol: float) -> Row:
+    """Of the supported numbers, the one at which parts of the data agree best."""
+    supported = [row for row in ranked if _tier(row, tol) == 2]
+    return max(supported, key=lambda row: row["stability"])
+
+
 def _stands_out(ranked: list[Row], tol: float) -> bool:
     """Whether the first one is recommended; see the top of this file."""
     best = ranked[0]
     if _tier(best, tol) != 2:
         return _tier(best, tol) < 2
-    most = max(row["stability"] for row in ranked if _tier(row, tol) == 2)
+    most = _most_stable(ranked, tol)["stability"]
     return bool(best["step"] > STEP and best["stability"] >= most - AS_STABLE)
 
 
 def _words(ranked: list[Row], stands_out: bool, tol: float) -> str:
+    best, *others = ranked
+    whose = "initialisations" if best["step"] is None else "parts of the data"
+    parts = [f"{_finding(ranked, stands_out, tol)}; {whose} agree to {best['stability']:.2f}"]
+    parts += [
+        f"Runner-up: {second['n_clusters']}, {second['grade']}, gap {second['gap']:.3f} nats"
+        for second in others[:1]
+    ]
+    return ". ".join(parts) + "."
+
+
+def _finding(ranked: list[Row], stands_out: bool, tol: float) -> str:
     best = ranked[0]
     k, gap = best["n_clusters"], f"a gap of {best['gap']:.4f} nats"
     tried = sorted(row["n_clusters"] for row in ranked)
     span = f"{tried[0]} to {tried[-1]}" if len(tried) > 1 else f"{k}"
-    certified = sorted(row["n_clusters"] for row in ranked if row["certified"])
-    tier, parts = _tier(best, tol), []
+    tier = _tier(best, tol)
     if tier == 3:
-        parts.append(f"no number stands out: none of {span} is certified or supported")
-        found = f"the least bad is {k} ({best['grade']}), with {gap}"
-    elif tier == 2:
-        most = max(
-            (row for row in ranked if _tier(row, tol) == 2), key=lambda row: row["stability"]
-        )
+        none = f"No number stands out: none of {span} is certified or supported"
+        return f"{none}. The least bad is {k} ({best['grade']}), with {gap}"
+    if tier == 2:
         step = f"the next mode of walks decays {best['step']:.1f} times faster"
         if stands_out:
-            found = f"{k} clusters, probably: supported, not certified; {step}"
-        else:
-            parts.append("no number stands out: the evidence disagrees, or is weak")
-            found = f"{k} clusters by the walks ({step}), {most['n_clusters']} by stability"
-    elif tier == 1:
-        found = f"{k} clusters, probably: none of {span} is certified, but {k} is nearly, "
-        found += f"with {gap} (certified below {tol:g})"
-    elif len(certified) == 1:
-        found = f"{k} clusters: certified with {gap}, alone among {span}"
-    else:
-        listed = ", ".join(map(str, certified))
-        found = f"{k} clusters: the finest of several certified numbers ({listed}), with {gap}; "
-        found += "a smaller one joins its clusters to groups"
-    whose = "initialisations" if best["step"] is None else "parts of the data"
-    parts.append(f"{found}; {whose} agree to {best['stability']:.2f}")
-    if len(ranked) > 1:
-        second = ranked[1]
-        parts.append(
-            f"runner-up: {second['n_clusters']}, {second['grade']}, gap {second['gap']:.3f} nats"
-        )
-    return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
+            return f"{k} clusters, probably: supported, not certified; {step}"
+        stable = _most_stable(ranked, tol)["n_clusters"]
+        none = "No number stands out: the evidence disagrees, or is weak"
+        return f"{none}. {k} clusters by the walks ({step}), {stable} by stability"
+    if tier == 1:
+        nearly = f"none of {span} is certified, but {k} is nearly"
+        return f"{k} clusters, probably: {nearly}, with {gap} (certified below {tol:g})"
+    certified = sorted(row["n_clusters"] for row in ranked if row["certified"])
+    if len(certified) == 1:
+        return f"{k} clusters: the only certified number of {span}, with {gap}"
+    listed = f"the largest of several certified numbers ({', '.join(map(str, certified))})"
+    return f"{k} clusters: {listed}, with {gap}; a smaller number joins some of its clusters"

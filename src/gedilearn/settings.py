@@ -16,7 +16,17 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, ValidationError, create_model, field_validator, model_validator
 
 from gedilearn.errors import InputError, closest
-from gedilearn.fields import AUTO, LARGE, Many, Schedule, Section, Share, Width, is_images
+from gedilearn.fields import (
+    AUTO,
+    LARGE,
+    Many,
+    MethodSettings,
+    Schedule,
+    Section,
+    Share,
+    Width,
+    is_images,
+)
 from gedilearn.registry import METHODS, OPTIONS, SAMPLERS, VIEWS
 
 # --- sections ------------------------------------------------------------------------------------
@@ -212,7 +222,7 @@ class Training(Section):
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all randomness.")
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Training:
-        trains_bound = {"inv", "prior"} <= set(METHODS[settings.method].weighted)
+        trains_bound = {"inv", "prior"} <= set(settings.own.weighted)
         early = trains_bound if self.early_stopping is None else self.early_stopping
         walks = not is_images(shape) and settings.views.kind in (AUTO, "walk")
         several = settings.n_clusters > 1
@@ -417,8 +427,10 @@ class Settings(Section):
 
     @property
     def own(self) -> Any:
-        """The section of the method, if it has settings of its own."""
-        return getattr(self, self.method, None)
+        """The `MethodSettings` of the method; a method without any value to set has no section."""
+        if self.method not in OPTIONS:  # one from outside, which states none
+            return MethodSettings()
+        return getattr(self, self.method, None) or OPTIONS[self.method]()
 
     @field_validator("prior", mode="before")
     @classmethod
@@ -561,7 +573,8 @@ def checked(values: dict[str, Any]) -> Settings:
 
 def settings_type() -> type[Settings]:
     """`Settings` with a section for every registered method that has settings of its own."""
-    return _with_sections(tuple((name, OPTIONS[name]) for name in OPTIONS))
+    known = ((name, OPTIONS[name]) for name in OPTIONS)
+    return _with_sections(tuple(pair for pair in known if pair[1].model_fields))
 
 
 def _validated(values: dict[str, Any]) -> Settings:

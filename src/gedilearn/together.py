@@ -10,7 +10,6 @@ import torch
 from gedilearn.data.arrays import Scaling, check_enough
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.registry import METHODS
 from gedilearn.settings import Settings, Weights
 from gedilearn.training.environment import check_machine
 from gedilearn.training.loop import train
@@ -29,7 +28,7 @@ def fit_together(
     """
     models = [GEDI.from_settings(settings) for _ in data]
     arrays = [model.validate(x, reset=True) for model, x in zip(models, data, strict=True)]
-    n_results = _count_results(arrays, factors or {}, settings.method)
+    n_results = _count_results(arrays, factors or {}, settings)
     for array in arrays:
         check_enough(array, settings.n_clusters)
     check_machine(settings, arrays[0].shape[1:])
@@ -50,14 +49,18 @@ def fit_together(
     return fitted
 
 
-def _count_results(arrays: list[np.ndarray], factors: dict[str, np.ndarray], method: str) -> int:
+def _count_results(
+    arrays: list[np.ndarray], factors: dict[str, np.ndarray], settings: Settings
+) -> int:
     """How many estimators `fit_together` gives; sets and factors that do not match are refused."""
     shapes = {array.shape for array in arrays}
     if len(shapes) != 1:
         given = ", ".join(map(str, sorted(shapes))) or "none"
         raise InputError(f"data sets of shapes {given}: those fitted together must have one shape")
-    if factors and not METHODS[method].weighted:
-        raise InputError(f"factors for method={method!r}: they multiply the terms of GEDI alone")
+    if factors and not settings.own.weighted:
+        raise InputError(
+            f"factors for method={settings.method!r}: they multiply the terms of GEDI alone"
+        )
     terms = [name for name in Weights.model_fields if name != "symmetric"]
     unknown = sorted(set(factors) - set(terms))
     if unknown:

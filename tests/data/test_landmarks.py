@@ -12,9 +12,8 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_mutual_info_score, pairwise_distances
 
 from gedilearn import GEDI
-from gedilearn.data import landmarks
-from gedilearn.data.landmarks import landmark_tables, n_nodes, nearest_of
-from gedilearn.data.walks import draw, walk_tables
+from gedilearn.data import walks as landmarks
+from gedilearn.data.walks import draw, landmark_tables, n_nodes, nearest_of, walk_tables
 
 Array = NDArray[Any]
 
@@ -34,7 +33,7 @@ def test_up_to_the_limit_every_point_is_a_node_and_nothing_changes() -> None:
     x, _ = points(300)
     tables, nodes = landmark_tables(x, 4, n_neighbors=10)
     expected = walk_tables(x, 4, n_neighbors=10)
-    assert nodes is x and tables.home is None and tables.place is None
+    assert nodes.points is x and tables.node is None and tables.place is None
     torch.testing.assert_close(tables.ends, expected.ends, rtol=0, atol=0)
 
 
@@ -45,11 +44,11 @@ def test_many_clusters_have_more_nodes(few_nodes: None) -> None:
 def test_walks_begin_at_the_nearest_node_and_end_at_points(few_nodes: None) -> None:
     x, label = points(1000)
     tables, nodes = landmark_tables(x, 4, n_neighbors=10)
-    assert nodes.shape == (200, 3) and tables.ends.shape[1] == 200
-    assert tables.home is not None and tables.place is not None
-    home, place = tables.home.numpy(), tables.place.numpy()
-    np.testing.assert_array_equal(x[place], nodes)
-    np.testing.assert_array_equal(home, pairwise_distances(x, nodes).argmin(1))
+    assert nodes.points.shape == (200, 3) and tables.ends.shape[1] == 200
+    assert tables.node is not None and tables.place is not None
+    home, place = tables.node.numpy(), tables.place.numpy()
+    np.testing.assert_array_equal(x[place], nodes.points)
+    np.testing.assert_array_equal(home, pairwise_distances(x, nodes.points).argmin(1))
     np.testing.assert_array_equal(home[place], np.arange(200))
     index = torch.arange(1000)
     end = draw(tables, index, tables.longest, torch.Generator().manual_seed(0)).numpy()
@@ -57,7 +56,7 @@ def test_walks_begin_at_the_nearest_node_and_end_at_points(few_nodes: None) -> N
     np.testing.assert_array_equal(label[end], label)  # the four are apart
     assert tables.radius.shape == (1000,)
     moved = tables.to(torch.device("meta"))
-    assert moved.home is not None and moved.home.is_meta
+    assert moved.node is not None and moved.node.is_meta
 
 
 @pytest.mark.parametrize("d", [3, 16])

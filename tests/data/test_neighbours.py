@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances
 
-from gedilearn.data import neighbours
-from gedilearn.data.neighbours import descent_neighbours, nearest, tree_neighbours
+from gedilearn.data import graph as neighbours
+from gedilearn.data.graph import descent_neighbours, nearest, tree_neighbours
 from gedilearn.data.walks import walk_tables
 
 Array = NDArray[Any]

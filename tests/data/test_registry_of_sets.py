@@ -41,13 +41,6 @@ def test_a_misspelt_name_suggests_it(registered, tmp_path, monkeypatch):
         load("my-lime")
 
 
-def test_options_of_files_are_refused_for_it(registered):
-    with pytest.raises(InputError, match="label_column is for tables"):
-        load(registered, label_column="y")
-    with pytest.raises(InputError, match="for folders of images"):
-        load(registered, size=(4, 4))
-
-
 def test_a_function_that_gives_something_else_is_named(registered):
     DATA_SETS.register("my-line", lambda: np.zeros((3, 2)))
     with pytest.raises(InputError, match="data set 'my-line': its function gave ndarray"):

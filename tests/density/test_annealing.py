@@ -16,7 +16,7 @@ from gedilearn.density.annealing import (
     resampled,
     settle,
 )
-from gedilearn.density.gaussians import Gaussians
+from gedilearn.density.base import Gaussians
 
 D = 4
 UNIT = Gaussians.full(

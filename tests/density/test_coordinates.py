@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gedilearn.density.coordinates import Coordinates, Squash
+from gedilearn.density.density import Coordinates, Squash
 from gedilearn.density.principal import choose_squash, directions_of
 
 

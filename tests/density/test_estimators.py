@@ -13,13 +13,10 @@ import torch
 from torch import Tensor
 
 from gedilearn import GEDI
-from gedilearn.density.base import Candidate
-from gedilearn.density.density import Density, Sizes
-from gedilearn.density.energy import Energy
+from gedilearn.density.base import Candidate, Gaussians
+from gedilearn.density.density import Density, Energy, Sizes
 from gedilearn.density.findings import Findings
-from gedilearn.density.fit import fit_density
-from gedilearn.density.folds import learn_folds_by_chains
-from gedilearn.density.gaussians import Gaussians
+from gedilearn.density.fit import fit_density, learn_folds_by_chains
 from gedilearn.density.importance import (
     CHECKED,
     HEALTHY,

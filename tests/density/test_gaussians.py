@@ -11,13 +11,14 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
 from gedilearn.density.base import (
+    Framed,
+    Gaussians,
     Rules,
     clusters_mixture,
     gaussian_mixture,
     kernels,
     mixing_weights,
 )
-from gedilearn.density.gaussians import Framed, Gaussians
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(0, 1, (150, 3)), RNG.normal(4, 0.5, (100, 3))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from gedilearn.density.stein import stein_kernel, stein_test
+from gedilearn.density.findings import stein_kernel, stein_test
 
 
 def draws(n: int, d: int, seed: int) -> Tensor:

@@ -57,39 +57,6 @@ def test_inception_has_the_published_number_of_parameters():
     assert n_parameters(network) == 23_851_784 - sum(norms) + eight_more_classes == 23_850_960
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("Conv2d_4a_3x3.conv.weight", (192, 80, 3, 3)),
-        ("Mixed_5b.branch_pool.conv.weight", (32, 192, 1, 1)),
-        ("Mixed_5d.branch5x5_2.conv.weight", (64, 48, 5, 5)),
-        ("Mixed_6a.branch3x3.conv.weight", (384, 288, 3, 3)),
-        ("Mixed_6b.branch7x7_2.conv.weight", (128, 128, 1, 7)),
-        ("Mixed_6e.branch7x7dbl_4.bn.running_var", (192,)),
-        ("Mixed_7a.branch7x7x3_4.conv.weight", (192, 192, 3, 3)),
-        ("Mixed_7c.branch3x3dbl_3b.conv.weight", (384, 384, 3, 1)),
-        ("fc.weight", (1008, 2048)),
-    ],
-)
-def test_inception_has_the_layers_of_the_published_file(network, name, shape):
-    assert tuple(network.state_dict()[name].shape) == shape
-
-
-def test_inception_goes_through_the_published_sizes(network):
-    sizes, hooks = {}, []
-    for name in ("Conv2d_1a_3x3", "Conv2d_2b_3x3", "Conv2d_4a_3x3", *network.mixed):
-        module = network.get_submodule(name)
-        hook = lambda m, x, y, name=name: sizes.update({name: tuple(y.shape[1:3])})  # noqa: E731
-        hooks.append(module.register_forward_hook(hook))
-    assert network(torch.zeros(1, 3, 32, 32, dtype=torch.uint8)).shape == (1, 2048)
-    for hook in hooks:
-        hook.remove()
-    assert list(sizes.values()) == [
-        (32, 149), (64, 147), (192, 71), (256, 35), (288, 35), (288, 35), (768, 17), (768, 17),
-        (768, 17), (768, 17), (768, 17), (1280, 8), (2048, 8), (2048, 8),
-    ]  # fmt: skip
-
-
 def unit(network: Inception, name: str, x: Tensor, padding: int | tuple[int, int] = 0) -> Tensor:
     """One layer from the tensors alone."""
     state = {k.removeprefix(f"{name}."): v for k, v in network.state_dict().items() if name in k}
@@ -137,15 +104,6 @@ def test_resizing_reads_at_multiples_of_the_ratio_as_a_loop_does(old, new):
             expected[i, j] = top * (1 - u + a) + low * (u - a)
     found = resize_as_tensorflow_1(torch.from_numpy(x)[None, None], new)[0, 0]
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
-
-
-def test_bytes_reach_the_first_layer_as_numbers_around_zero(network):
-    seen = []
-    hook = network.Conv2d_1a_3x3.register_forward_pre_hook(lambda m, x: seen.append(x[0]))
-    network(torch.tensor([0, 128, 255], dtype=torch.uint8)[None, :, None, None].expand(1, 3, 9, 9))
-    hook.remove()
-    assert seen[0].shape == (1, 3, 299, 299)
-    assert seen[0].mean(dim=(0, 2, 3)).tolist() == pytest.approx([-1, 0, 127 / 128], abs=1e-5)
 
 
 def test_inception_loads_the_file_that_it_knows(tmp_path, monkeypatch, network):
@@ -217,12 +175,6 @@ def test_convolutions_pad_to_the_ratio_with_the_odd_pixel_behind(size, kernel, s
                     if 0 <= u < size and 0 <= v < size + 1:
                         value = value + conv.weight[:, 0, a, b] * x[0, [0, 0, 1, 1], u, v]
             torch.testing.assert_close(found[0, :, i, j], value, rtol=1e-4, atol=1e-5)
-
-
-def test_efficientnet_has_the_published_number_of_parameters_and_features():
-    network = EfficientNetLite0(32).eval()
-    assert n_parameters(network) == 4_652_008
-    assert network(torch.zeros(2, 3, 20, 30, dtype=torch.uint8)).shape == (2, 1280)
 
 
 @pytest.mark.parametrize(("name", "label"), [("china.jpg", 698), ("flower.jpg", 985)])

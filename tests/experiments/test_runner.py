@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
+import subprocess
 import threading
 import warnings
 
 import joblib
 import pytest
 import threadpoolctl
-from joblib.parallel import ThreadingBackend, get_active_backend
 
 from gedilearn.errors import InputError
-from gedilearn.experiments.runner import Cell, Runner
+from gedilearn.experiments.runner import Cell, Runner, changed, commit
 
 CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1), ("b",))]
 
@@ -35,7 +34,7 @@ def kept(out):
 
 
 def test_rows_come_in_the_order_of_the_cells_seed_by_seed():
-    rows = Runner().rows_of_cells(CELLS, work, 5)
+    rows = Runner().rows(CELLS, work, 5)
     assert [(r["method"], r["seed"]) for r in rows] == [
         *(("a", 0), ("a too", 0), ("a", 1), ("a too", 1), ("a", 2), ("a too", 2)),
         *(("b", 0), ("b", 1)),
@@ -43,16 +42,16 @@ def test_rows_come_in_the_order_of_the_cells_seed_by_seed():
 
 
 def test_only_the_seeds_that_lack_a_row_are_run_again_and_no_row_is_kept_twice(tmp_path):
-    first = Runner(tmp_path).rows_of_cells(CELLS, work, 5)
+    first = Runner(tmp_path).rows(CELLS, work, 5)
     lines = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
     gone = [i for i, r in enumerate(kept(tmp_path)) if (r["method"], r["seed"]) == ("a too", 1)]
     del lines[gone[0]]
     (tmp_path / "rows.jsonl").write_text("".join(lines))
     told = []
-    runner = Runner(tmp_path, tell=lambda r, left: told.append((r, left)))
-    rows = runner.rows_of_cells(CELLS, work, 5)
-    ((row, left),) = told
-    assert (row["method"], row["seed"], row["with"], left) == ("a too", 1, [1], 0)
+    rows = Runner(tmp_path, say=told.append).rows(CELLS, work, 5)
+    assert told == ["moons, a too, seed 1: (0 to go)"]
+    row = rows[3]
+    assert (row["method"], row["seed"], row["with"]) == ("a too", 1, [1])
     assert [r for r in rows if r is not row] == [
         r for r in first if (r["method"], r["seed"]) != ("a too", 1)
     ]
@@ -67,82 +66,81 @@ def test_what_was_done_before_an_interruption_is_kept(tmp_path):
         return work(cell, *others)
 
     with pytest.raises(KeyboardInterrupt):
-        Runner(tmp_path).rows_of_cells(CELLS, interrupted, 5)
+        Runner(tmp_path).rows(CELLS, interrupted, 5)
     assert len(kept(tmp_path)) == 6
     told = []
-    runner = Runner(tmp_path, tell=lambda r, _: told.append(r["method"]))
-    runner.rows_of_cells(CELLS, work, 5)
-    assert told == ["b", "b"]
+    Runner(tmp_path, say=told.append).rows(CELLS, work, 5)
+    assert [line.split(",")[1] for line in told] == [" b", " b"]
 
 
 def test_no_more_processes_are_started_than_there_are_cells(tmp_path):
     for _ in range(2):  # the second time there is none to run
-        rows = Runner(tmp_path, workers=10**12).rows_of_cells(CELLS[:2], work, 5)
+        rows = Runner(tmp_path, jobs=10**12).rows(CELLS[:2], work, 5)
         assert len(rows) == 8
 
 
 def test_a_backend_chosen_by_the_caller_runs_the_cells():
     with joblib.parallel_config(backend="threading", n_jobs=2):
-        rows = Runner().rows_of_cells(CELLS, work, 5)
+        rows = Runner().rows(CELLS, work, 5)
     assert threading.current_thread().name not in {r["thread"] for r in rows}
     assert [r["method"] for r in rows][-2:] == ["b", "b"]
 
 
-def test_a_backend_that_gives_no_results_early_is_asked_in_rounds(tmp_path):
-    cells = [Cell("moons", name, (0,), (name,)) for name in "bcdef"]
-    sizes = []
-    with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
-        runner = Runner(tmp_path, tell=lambda r, left: sizes.append(left))
-        rows = runner.rows_of_cells(cells, work, 5)
-    assert [r["method"] for r in rows] == list("bcdef") and sizes == [4, 3, 2, 1, 0]
-    assert os.getpid() not in {r["process"] for r in rows[:4]}
-
-
-def test_a_row_has_its_key_plain_values_and_as_many_threads_as_asked_for():
-    def fit(data, method, seed, n, settings):
+def test_a_row_has_plain_values_and_as_many_threads_as_asked_for():
+    def fit(cell, n, settings):
         warnings.warn("not worth a line", stacklevel=1)
         pools = threadpoolctl.threadpool_info()
-        return {"score": math.inf, "threads": max(pool["num_threads"] for pool in pools)}
+        threads = max(pool["num_threads"] for pool in pools)
+        return [{"data": "moons", "method": "a", "seed": 3, "score": math.inf, "threads": threads}]
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (row,) = Runner().rows([("moons", "a", 3)], fit, 5, threads=1)
-    assert list(row.items()) == [
-        *(("data", "moons"), ("method", "a"), ("seed", 3), ("score", "inf"), ("threads", 1))
-    ]
+        (row,) = Runner().rows([Cell("moons", "a", (3,), ("a",))], fit, 5, threads=1)
+    assert (row["score"], row["threads"]) == ("inf", 1)
 
 
-def test_a_backend_is_chosen_by_its_name(tmp_path):
-    rows = Runner(tmp_path, workers=2, backend="threading").rows_of_cells(CELLS, work, 5)
-    assert threading.current_thread().name not in {r["thread"] for r in rows}
-    assert get_active_backend()[0].__class__.__name__ == "LokyBackend"  # as it was before
+def test_a_folder_of_other_settings_or_without_its_config_is_refused(tmp_path):
+    Runner(tmp_path).rows(CELLS, work, 5, {"a": 1})
+    with pytest.raises(InputError, match="other settings"):
+        Runner(tmp_path).rows(CELLS, work, 5, {"a": 2})
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(InputError, match=r"no config\.json"):
+        Runner(tmp_path).rows(CELLS, work, 5, {"a": 1})
 
 
-def test_a_backend_that_a_package_has_registered_is_as_good_as_joblibs_own(monkeypatch):
-    used = []
-
-    class Far(ThreadingBackend):
-        def effective_n_jobs(self, n_jobs):
-            used.append(n_jobs)
-            return super().effective_n_jobs(2 if n_jobs == -1 else n_jobs)
-
-    monkeypatch.setattr(joblib.parallel, "BACKENDS", dict(joblib.parallel.BACKENDS))
-    joblib.register_parallel_backend("far", Far)
-    rows = Runner(backend="far").rows_of_cells(CELLS, work, 5)
-    assert threading.current_thread().name not in {r["thread"] for r in rows}
-    assert -1 in used  # as many as it has
+def test_folders_below_are_named_after_the_settings(tmp_path):
+    words = changed(20, {"network.hidden": [8, 8], "views.kind": "noise"})
+    assert words == ["20 iterations", "network.hidden=[8, 8]", "views.kind=noise"]
+    folder = Runner(tmp_path).within("paper/toy", *words).out
+    name = "paper-toy-20-iterations-network.hidden=-8-8--views.kind=noise"
+    assert folder == tmp_path / name
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("dask", "backend 'dask' is not installed: pip install \"dask\\[distributed\\]\""),
-        ("ray", "backend 'ray' is not installed: pip install \"ray\""),
-        ("threadin", "unknown backend 'threadin'.*did you mean 'threading'"),
-    ],
-)
-def test_a_backend_that_is_not_there_is_one_line(name, words, monkeypatch, tmp_path):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
-    with pytest.raises(InputError, match=words):
-        Runner(tmp_path / "new", backend=name).rows_of_cells(CELLS, work, 5)
-    assert not (tmp_path / "new").exists()
+# --- commits
+
+
+def git(folder, *arguments):
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    command = ["git", "-C", str(folder), *who, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_commit_is_that_of_a_package_in_a_work_tree_and_says_if_files_changed(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    assert commit.__wrapped__(package) == {}
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    assert commit.__wrapped__(package) == {}  # another project, with a copy in it
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "two")
+    head = git(tmp_path, "rev-parse", "HEAD")[:12]
+    assert commit.__wrapped__(package) == {"commit": head}
+    (package / "__init__.py").write_text("1")
+    assert commit.__wrapped__(package) == {"commit": f"{head}+"}
+
+
+def test_without_git_no_commit_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit.__wrapped__() == {}

@@ -13,8 +13,7 @@ from gedilearn.errors import InputError
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, log_density, log_posterior, posterior
 from gedilearn.models.image_encoders import ResNet8, SmallConvNet
-from gedilearn.models.members import MemberModule, Members
-from gedilearn.models.mlp import MLP
+from gedilearn.models.mlp import MLP, MemberModule, Members
 from gedilearn.settings import Network, Settings, resolve
 from helpers import SEEDED
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.image_encoders import ResNet8
-from gedilearn.models.members import Members
+from gedilearn.models.mlp import Members
 from helpers import SEEDED
 
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Generator, Tensor
 
-from gedilearn.ranks import deal, n_ranks
+from gedilearn.ranks import n_ranks, own_share
 from gedilearn.registry import SAMPLERS
 from gedilearn.sampling.langevin import LogDensity, value_and_gradient
 from gedilearn.settings import resolve
@@ -49,7 +49,7 @@ class Climbing:
 
     def __init__(self, n_members: int, n_chains: int) -> None:
         generator = torch.Generator().manual_seed(5)
-        own = deal(torch.randn(n_chains * n_ranks(), 3, generator=generator))
+        own = own_share(torch.randn(n_chains * n_ranks(), 3, generator=generator))
         self.positions = own.expand(n_members, -1, -1).clone()
 
     def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:

@@ -1,11 +1,11 @@
-"""Run by test_shards.py, alone or under torchrun: fits of a file, mapped or read into memory.
+"""Run by test_shards.py, alone or under torchrun: fits of a mapped file.
 
     python shards.py FOLDER OUT
     python shards.py gedi ...
 
 Sizes from which things are done for large data are set low. What was found is written to
-FOLDER/OUT-RANK.npz: for each fit the node of each point, labels, trust, weights, probabilities, and
-how many arrays were put into mapped files. The second form is the command `gedi`.
+FOLDER/OUT-RANK.npz: for each fit the node of each point, labels, trust, weights and probabilities.
+The second form is the command `gedi`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import torch
 
 from gedilearn import GEDI
 from gedilearn.cli import main as command
-from gedilearn.data import arrays, landmarks, metric, numpy_files, scratch
+from gedilearn.data import arrays, metric
+from gedilearn.data import walks as landmarks
 from gedilearn.data.views import WalkViews
 from gedilearn.training import loop
 from gedilearn.training.setup import Setup
@@ -28,30 +29,23 @@ from gedilearn.training.setup import Setup
 torch.set_num_threads(1)
 SETTINGS = {"training.max_iter": 60, "training.check_every": 20, "optimizer.batch_size": 100}
 made: list[Setup] = []
-written: list[tuple[int, ...]] = []  # the shapes of arrays in mapped files
 
 
 def lower_limits() -> None:
     """As if 4,000 points were very many."""
     landmarks.MOST_NODES, landmarks.NODES_EACH, landmarks.ALL_PAIRS = 300, 20, 1
-    scratch.MAPPED_FROM, metric.SINGLE, arrays._CHUNK_VALUES = 1, 8_000, 5_000
-    numpy_files.MAPPED_FROM = 1
+    metric.SINGLE, arrays._CHUNK_VALUES = 8_000, 5_000
 
 
 def keep_what_is_made() -> None:
-    begin, array = loop.begin, scratch.Scratch.array
+    begin = loop.begin
 
     def begin_and_keep(*args: Any, **more: Any) -> Any:
         setup, state = begin(*args, **more)
         made.append(setup)
         return setup, state
 
-    def array_and_keep(self: Any, shape: tuple[int, ...], *args: Any) -> np.ndarray:
-        written.append(shape)
-        return array(self, shape, *args)
-
     loop.begin = begin_and_keep
-    scratch.Scratch.array = array_and_keep  # type: ignore[method-assign]
 
 
 def bent(x: torch.Tensor) -> torch.Tensor:
@@ -59,27 +53,25 @@ def bent(x: torch.Tensor) -> torch.Tensor:
     return 1.1 * x + 0.1 * torch.sin(x)
 
 
-def fit(path: Path, name: str, mapped: bool, **more: Any) -> dict[str, np.ndarray]:
+def fit(path: Path, name: str, **more: Any) -> dict[str, np.ndarray]:
     """What a fit finds, by names that begin with `name`."""
     made.clear()
-    written.clear()
-    x = np.load(path, mmap_mode="r" if mapped else None)
+    x = np.load(path, mmap_mode="r")
     model = GEDI(4, w_gen=0, random_state=0, device="cpu", settings=SETTINGS, **more).fit(x)
     views = made[0].views[0]
     found = {f"weights/{k}": v.numpy() for k, v in model.model_.state_dict().items()}
     found |= {"labels": model.labels_, "probabilities": model.predict_proba(x)}
     if isinstance(views, WalkViews):
-        assert views.tables.home is not None and model.trust_ is not None
-        found |= {"home": views.tables.home.numpy(), "trust": model.trust_}
-    return {f"{name}/{k}": v for k, v in found.items()} | {f"{name}/files": np.array(len(written))}
+        assert views.tables.node is not None and model.trust_ is not None
+        found |= {"node": views.tables.node.numpy(), "trust": model.trust_}
+    return {f"{name}/{k}": v for k, v in found.items()}
 
 
 def main(folder: Path, out: str) -> None:
     lower_limits()
     keep_what_is_made()
     path = folder / "x.npy"
-    found = fit(path, "memory", False) | fit(path, "mapped", True)
-    found |= fit(path, "fixed", True, views=bent)
+    found = fit(path, "walks") | fit(path, "fixed", views=bent)
     np.savez(folder / f"{out}-{os.environ.get('RANK', '0')}.npz", **found)
 
 

@@ -9,8 +9,7 @@ from torch import Tensor
 from gedilearn.data.views import CallableViews, NoiseViews
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.energy import EnergyModel
-from gedilearn.models.members import MemberModule
-from gedilearn.models.mlp import MLP
+from gedilearn.models.mlp import MLP, MemberModule
 from gedilearn.training.certificate import measure
 from helpers import SEEDED
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
 from gedilearn.errors import InputError
 from gedilearn.settings import Device, resolve
-from gedilearn.training.environment import _ranks, check_machine, flushed_denormals
+from gedilearn.training.environment import (
+    _ranks,
+    check_machine,
+    check_memory,
+    flushed_denormals,
+)
 
 TINY = torch.full((3,), 1e-310, dtype=torch.float64)
 
@@ -51,3 +58,13 @@ def test_ranks_are_those_that_torchrun_started(
     assert _ranks(Device(devices=ranks[0], num_nodes=ranks[1])) == ranks
     with pytest.raises(InputError, match=f"devices=3, .* started {local} processes on {ranks[1]}"):
         _ranks(Device(devices=3))
+
+
+def test_a_system_that_does_not_say_its_memory_refuses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(InputError, match="would need"):
+        check_memory("it", 10**18, "n_init")
+    monkeypatch.delattr(os, "sysconf")
+    monkeypatch.delattr(os, "sysconf_names")
+    check_memory("it", 10**18, "n_init")

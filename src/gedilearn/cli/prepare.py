@@ -79,7 +79,7 @@ def choose(
     rows = ([short(row[name]) for name in heads] for row in choice.rows)
     screen.show(choice.to_json(), table(heads, rows), choice.recommendation)
     if files:
-        from gedilearn.report.figures import choice_figure
+        from gedilearn.report.pictures import choice_figure
 
         files[0].parent.mkdir(parents=True, exist_ok=True)
         write_json(files[0], choice.to_json(), 1, new=True)
@@ -179,8 +179,7 @@ def list_sets(as_json: options.AsJson = False, quiet: options.Quiet = False) -> 
     \b
     gedi data list
     """
-    from gedilearn.data.published import cache_root, is_cached
-    from gedilearn.data.sources import SOURCES, SPLITS
+    from gedilearn.data.published import SOURCES, SPLITS, cache_root, is_cached
 
     sets: list[dict[str, Any]] = [
         {

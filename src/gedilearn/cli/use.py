@@ -372,7 +372,7 @@ class Fitted:
     def test_data(self, trained: Dataset | None, train: str | None, test: str | None) -> Dataset:
         """The data asked for, the test images of a downloaded set, or the training data."""
         from gedilearn.cli.reading import lasting
-        from gedilearn.data.sources import split_for_testing
+        from gedilearn.data.published import split_for_testing
 
         described = self.config.data if self.config else None
         source = train or (described.source if described else None)

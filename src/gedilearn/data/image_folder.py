@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -25,28 +25,6 @@ class SkippedImages(UserWarning):
     """Names the files that were left out; the command line says it on stderr."""
 
 
-def _images_in(folder: Path) -> list[Path]:
-    return [entry for entry in _named_as_images(folder) if entry.is_file()]
-
-
-def _no_files_in(folder: Path) -> list[Path]:
-    """What is named like an image, but is a link that leads nowhere, a pipe or a device."""
-    entries = _named_as_images(folder)
-    return [entry for entry in entries if not (entry.is_file() or entry.is_dir())]
-
-
-def _named_as_images(folder: Path) -> list[Path]:
-    return sorted(
-        entry
-        for entry in folder.iterdir()
-        if entry.suffix.lower() in IMAGE_SUFFIXES and entry.name[0] != "."
-    )
-
-
-def _folders_in(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-
-
 def read_images(
     folder: Path, *, size: tuple[int, int] | None = None, broken: Broken = "refuse"
 ) -> Dataset:
@@ -65,67 +43,56 @@ def read_images(
         raise InputError(f"size={size}: give (height, width), each from 1 to 4096 pixels")
     if broken not in ("refuse", "skip"):
         raise InputError(f"broken={broken!r}: give 'refuse' or 'skip'")
-    paths, names = _paths_and_classes(folder)
-    skipped = [path.relative_to(folder) for each in _walk(folder) for path in _no_files_in(each)]
-    n_found = len(paths) + len(skipped)
-    kept: list[int] = []
-    images: list[np.ndarray] = []
+    named = list(_named_as_images(folder))
+    paths = [path for path in named if path.is_file()]
+    if not paths:
+        raise InputError(f"{folder}: a folder without images ({', '.join(IMAGE_SUFFIXES)})")
+    skipped = [path.relative_to(folder) for path in named if not path.is_file()]
+    images: dict[int, np.ndarray] = {}  # by their number among `paths`
     total = 0
     for i, path in enumerate(paths):
         try:
-            images.append(_decode(path, size))
-            kept.append(i)
+            pixels = _decode(path, size)
         except InputError as error:
             if broken == "refuse":
                 way_out = "or leave such files out with broken='skip' (--skip-broken)"
                 raise InputError(f"{error}; {way_out}") from error
             skipped.append(path.relative_to(folder))
             continue
-        (height, width), expected = images[-1].shape[:2], images[0].shape[:2]
-        if (height, width) != expected:
+        images[i] = pixels
+        first = next(iter(images))
+        (height, width), (high, wide) = pixels.shape[:2], images[first].shape[:2]
+        if (height, width) != (high, wide):
             raise InputError(
-                f"{path}: {width}x{height} pixels, but {paths[kept[0]]} has "
-                f"{expected[1]}x{expected[0]}; resize all images to one size with "
-                "size=(height, width) (--size WxH)"
+                f"{path}: {width}x{height} pixels, but {paths[first]} has {wide}x{high}; resize "
+                "all images to one size with size=(height, width) (--size WxH)"
             )
-        total += images[-1].nbytes
+        total += pixels.nbytes
         check_size(total, f"{folder}: the first {len(images)} of {len(paths)} images")
     if not images:
         raise InputError(f"{folder}: none of the {len(paths)} images can be read; save them again")
     if skipped:
-        warnings.warn(
-            f"{folder}: left out {len(skipped)} of {n_found} images that cannot be read: "
-            f"{listing(skipped, 10)}",
-            SkippedImages,
-            stacklevel=2,
-        )
-    y = None if names is None else as_labels([names[i] for i in kept], str(folder))
-    inside = tuple(paths[i].relative_to(folder).as_posix() for i in kept)
-    data = Dataset.checked(folder, _stack(images), y)
-    return replace(data, paths=inside, rows=np.array(kept))
+        counts = f"left out {len(skipped)} of {len(named)} images that cannot be read"
+        message = f"{folder}: {counts}: {listing(skipped, 10)}"
+        warnings.warn(message, SkippedImages, stacklevel=2)
+    inside = [path.relative_to(folder) for path in paths]
+    has_classes = all(len(path.parts) > 1 for path in inside)
+    classes = [inside[i].parts[0] for i in images]
+    y = as_labels(classes, str(folder)) if has_classes else None
+    data = Dataset.checked(folder, _stack([*images.values()]), y)
+    return replace(
+        data, paths=tuple(inside[i].as_posix() for i in images), rows=np.array([*images])
+    )
 
 
-def _walk(folder: Path) -> list[Path]:
-    """A folder and all those in it, each before its own; links back up are not followed."""
-    found, ahead = [], [(folder, frozenset([folder.resolve()]))]
-    while ahead:
-        here, above = ahead.pop()
-        found.append(here)
-        inside = [(sub, sub.resolve()) for sub in _folders_in(here)]
-        ahead += [(sub, above | {true}) for sub, true in reversed(inside) if true not in above]
-    return found
-
-
-def _paths_and_classes(folder: Path) -> tuple[list[Path], list[str] | None]:
-    """The images in order and, where all lie in sub-folders, the name of each one's."""
-    paths = [path for each in _walk(folder) for path in _images_in(each)]
-    inside = [path.relative_to(folder).parts for path in paths]
-    names = None
-    if all(len(parts) > 1 for parts in inside):
-        names = [parts[0] for parts in inside]
-    if not paths:
-        raise InputError(f"{folder}: a folder without images ({', '.join(IMAGE_SUFFIXES)})")
-    return paths, names
+def _named_as_images(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """Of a folder, then of the folders in it; links back up are not followed."""
+    above |= {folder.resolve()}
+    entries = sorted(entry for entry in folder.iterdir() if entry.name[0] != ".")
+    yield from (e for e in entries if e.suffix.lower() in IMAGE_SUFFIXES and not e.is_dir())
+    for entry in entries:
+        if entry.is_dir() and entry.resolve() not in above:
+            yield from _named_as_images(entry, above)
 
 
 def _stack(images: Sequence[np.ndarray]) -> np.ndarray:
@@ -142,17 +109,14 @@ def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
     """Upright pixels (h, w, 1) or (h, w, 3), bytes or float32; transparency is dropped."""
     from PIL import Image, ImageOps
 
-    too_many = f"{path}: more than {MOST_PIXELS} pixels; make it smaller, or take it out"
     with reading(path), warnings.catch_warnings():
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         check_file(path)
-        try:
-            opened = Image.open(path, formats=_DECODERS)
-        except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-            raise InputError(too_many) from None
-        with opened:
+        with Image.open(path, formats=_DECODERS) as opened:
             if opened.width * opened.height > MOST_PIXELS:  # before a single one is decoded
-                raise InputError(too_many)
+                raise InputError(
+                    f"{path}: more than {MOST_PIXELS} pixels; make it smaller, or take it out"
+                )
             image = ImageOps.exif_transpose(opened)
             if image.mode == "P" and "transparency" in image.info:
                 image = image.convert("RGBA")

@@ -13,10 +13,14 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.data.dialects import USUAL
 from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
-from gedilearn.data.published import open_set
-from gedilearn.data.published_formats import IDX_ENDINGS, labels_beside, read_published
-from gedilearn.data.row_groups import unpacked
-from gedilearn.data.sources import SOURCES, split_of
+from gedilearn.data.published import (
+    IDX_ENDINGS,
+    SOURCES,
+    labels_beside,
+    open_set,
+    read_published,
+    split_of,
+)
 from gedilearn.data.table import Table
 from gedilearn.data.table_files import read_whole
 from gedilearn.data.tables import TABLE_SUFFIXES, read_table
@@ -68,7 +72,7 @@ def load(
     """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
 
     A string that is the name of a set means that set; write ``./moons`` for a file called so.
-    Names are those of `registry.DATA_SETS` and of the published sets (`data.sources`).
+    Names are those of `registry.DATA_SETS` and of the published sets (`data.published`).
     Images stored as bytes stay uint8 (n, c, h, w): published sets, those by name memory-mapped,
     folders, and arrays of four axes. Everything else is floating point.
     ``label_column`` names the column of a table that becomes ``y`` and is not a feature.
@@ -100,10 +104,6 @@ def load(
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
         _check_file(path)
-        if suffix == ".parquet" and label_column is None:
-            found = unpacked(path, columns, shared)
-            if found is not None:
-                return Dataset.checked(path, found[1], None, found[0])
         if suffix in TABLE_SUFFIXES:
             check_file(path)
             return read_table(path, label_column, columns, separator, decimal)
@@ -142,10 +142,6 @@ def load_table(
     check_marks(source, separator, decimal)
     with reading(path):
         _check_file(path)
-        if path.suffix.lower() == ".parquet" and not (expected or as_text):
-            found = unpacked(path, None, shared)
-            if found is not None:
-                return Table.of_block(*found, str(path))
         check_file(path)
         return read_whole(path, expected, as_text, separator, decimal)
 

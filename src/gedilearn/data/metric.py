@@ -5,13 +5,10 @@ The network sees the data as it is; the neighbour graph and what is built on it 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:  # it loads torch, and tables are read before that
-    from gedilearn.data.scratch import Scratch
 
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[Any]
@@ -37,43 +34,25 @@ SINGLE = 4_000_000
 DISTINCT = 0.9
 
 
-def distance_points(x: Floats, random_state: int = 0, scratch: Scratch | None = None) -> Floats:
+def distance_points(x: Floats, random_state: int = 0) -> Floats:
     """The points between which distances are taken.  x: (n, d), standardised.
 
-    In float64; in float32, if there are very many, and with `scratch` in a mapped file, column by
-    column, which the ranks of a machine share out.
+    In float64; in float32, a few columns at a time, if there are very many values.
     """
+    rng = own_stream(random_state)
     if x.size <= SINGLE:
-        return limit_tails(spread(np.asarray(x, np.float64), own_stream(random_state)))
-    step = max(1, SINGLE // len(x))
-    parts = [slice(start, start + step) for start in range(0, x.shape[1], step)]
-
-    def columns(part: slice) -> Floats:
-        return np.array(x[:, part], np.float64, order="F")
-
-    if scratch is None:
-        points, rng = np.empty(x.shape, np.float32), own_stream(random_state)
-        for part in parts:
-            points[:, part] = limit_tails(spread(columns(part), rng, DISTINCT))
-        return points
-    # All columns draw from one stream, so how much those before take must be known.
-    counts = scratch.counts(parts, lambda part: n_draws(columns(part), DISTINCT))
-    drawn = {part.start: sum(counts[:k]) for k, part in enumerate(parts)}
-
-    def made(part: slice) -> list[Floats]:
-        rng = np.random.Generator(_own_bits(random_state).advance(drawn[part.start]))
-        return [limit_tails(spread(columns(part), rng, DISTINCT)).T]
-
-    return scratch.array(x.shape[::-1], parts, made).T
+        return limit_tails(spread(np.asarray(x, np.float64), rng))
+    points, step = np.empty(x.shape, np.float32), max(1, SINGLE // len(x))
+    for start in range(0, x.shape[1], step):
+        part = slice(start, start + step)
+        columns = np.array(x[:, part], np.float64, order="F")
+        points[:, part] = limit_tails(spread(columns, rng, DISTINCT))
+    return points
 
 
 def own_stream(random_state: int) -> np.random.Generator:
     """Random numbers that data made with the same seed does not share."""
-    return np.random.Generator(_own_bits(random_state))
-
-
-def _own_bits(random_state: int) -> np.random.PCG64:
-    return np.random.PCG64((random_state, STREAM))
+    return np.random.Generator(np.random.PCG64((random_state, STREAM)))
 
 
 def one_hot_blocks(x: Floats) -> list[Ints]:
@@ -133,18 +112,6 @@ def spread(x: Floats, rng: np.random.Generator, distinct: float = 1.0) -> Floats
         size = min(size, TWO_VALUED) if len(values) == 2 else size
         column[:] = (column - column.mean()) * (size / column.std())
     return x
-
-
-def n_draws(x: Floats, distinct: float = 1.0) -> int:
-    """How many random numbers `spread` takes for these columns.  (n, d)."""
-    total = 0
-    for column in x.T:
-        ordered = np.sort(column)
-        same = ordered[1:] == ordered[:-1]
-        values = len(column) - int(same.sum())
-        if 2 <= values < distinct * len(column):
-            total += int((np.r_[False, same] | np.r_[same, False]).sum())
-    return total
 
 
 def limit_tails(x: Floats) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -13,15 +13,9 @@ from gedilearn.data.arrays import PYTHON_OBJECTS, check_memory
 from gedilearn.errors import InputError
 from gedilearn.io import MAPPED, check_file, check_size, reading
 
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
-
-
-# A file of so many bytes is mapped and not read, if its numbers are used as they are: pages of it
-# come into memory as they are looked at and go when others need the room, and the processes of one
-# machine share them. The limit on what is read does not hold for it.
+# A file of so many bytes is mapped and not read, if its numbers are used as they are. Its pages
+# come into memory as they are used, and the processes of a machine share them; the limit on what
+# is read does not hold for it.
 MAPPED_FROM = 2**25
 _MAPPED = tuple(map(np.dtype, (np.float32, np.float64)))
 
@@ -29,16 +23,12 @@ _MAPPED = tuple(map(np.dtype, (np.float32, np.float64)))
 def read_npy(path: Path) -> np.ndarray:
     """The array in an .npy file; a large one is mapped."""
     size = check_file(path, MAPPED)
-    if size < MAPPED_FROM:
-        check_size(size, path)
     with path.open("rb") as file:
-        if size >= MAPPED_FROM:
-            shape, fortran, dtype = _header(file, size, str(path))
-            pixels = dtype == np.uint8 and len(shape) == 4
-            if (dtype in _MAPPED or pixels) and not fortran and len(shape) in (2, 4):
-                return np.memmap(path, dtype, "r", file.tell(), shape)
-            check_size(size, path)
-            file.seek(0)
+        shape, fortran, dtype = _header(file, size, str(path))
+        is_used_as_it_is = dtype in _MAPPED or (dtype == np.uint8 and len(shape) == 4)
+        if size >= MAPPED_FROM and is_used_as_it_is and not fortran and len(shape) in (2, 4):
+            return np.memmap(path, dtype, "r", file.tell(), shape)
+        check_size(size, path)
         return _read_array(file, size, str(path))
 
 
@@ -58,23 +48,19 @@ def read_npz(path: Path, key: str) -> np.ndarray:
     with reading(where), zipfile.ZipFile(path) as archive:
         if f"{key}.npy" not in archive.namelist():
             raise InputError(f"{where}: not an array; save it again with numpy.savez")
-        found = archive.getinfo(f"{key}.npy")
-        with archive.open(found) as stream:
-            return _read_array(stream, found.file_size, where)
+        with archive.open(f"{key}.npy") as stream:
+            return _read_array(stream, archive.getinfo(f"{key}.npy").file_size, where)
 
 
-def _header(
-    stream: IO[bytes], held: int, where: str
-) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _header(stream: IO[bytes], held: int, where: str) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether in Fortran order, and type of the array in a stream of so many bytes."""
-    version = np.lib.format.read_magic(stream)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format")
-    shape, fortran, dtype = _HEADERS[version](stream)
+    stream.seek(0)
+    is_first = np.lib.format.read_magic(stream) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
     if dtype.hasobject:
         raise InputError(f"{where}: {PYTHON_OBJECTS}")
-    size = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or size > held - stream.tell():
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > held - stream.tell():
         raise ValueError(f"its header claims {dtype} {shape}, more than there is")
     return shape, fortran, dtype
 

@@ -1,4 +1,4 @@
-"""Published image sets on this machine: fetched once, kept as arrays that are mapped, not read.
+"""Published image sets: their files, how these are fetched and read, and the cache of arrays.
 
     CACHE/NAME/train-x.npy   uint8 (n, channels, height, width)
     CACHE/NAME/train-y.npy   uint8 (n,)
@@ -6,67 +6,145 @@
     CACHE/NAME/set.json      name, source, checksums of the files that were read, counts
 
 CACHE is $GEDI_CACHE, or else $XDG_CACHE_HOME/gedi-learn, or else ~/.cache/gedi-learn. A folder gets
-its name when everything in it is written, so a set is there as a whole or not at all.
+its name when everything in it is written, so a set is there as a whole or not at all. Pooch
+downloads and compares checksums. The sets and their files are listed in `published.json`.
 """
 
 from __future__ import annotations
 
-import errno
+import gzip
+import math
 import os
-import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import FileLock
+from pydantic import TypeAdapter
 
 from gedilearn.data.arrays import listing
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.fetch import File, checksum_error, digest, download, extract
 from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
-from gedilearn.data.published_formats import read_published
-from gedilearn.data.sources import Source, find
-from gedilearn.errors import InputError
-from gedilearn.io import MAPPED, as_path, check_file, read_json, reading, replacing, write_json
+from gedilearn.errors import InputError, suggestion
+from gedilearn.io import as_path, check_file, check_size, read_bytes, reading, replacing, write_json
 
-FORMAT = 1
-SCRATCH = "scratch"  # what is needed only while a set is built
+SPLITS = ("train", "test")
+BYTES = np.dtype(np.uint8)
+AGAIN = "fetch it again"
 Tell = Callable[[str], None]
-Part = tuple[np.ndarray, np.ndarray]  # images (n, c, h, w) uint8, labels (n,) uint8
-Files = Mapping[str, Path]  # by published name
+Part = tuple[np.ndarray, np.ndarray | None]  # images (n, c, h, w) uint8; labels (n,) or None
+
+# --- the sets -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class File:
+    """One file as its authors publish it; `checksum` is ``sha256:...`` or ``md5:...``, if known."""
+
+    name: str
+    size: int
+    checksum: str = ""
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part of a set.
+
+    images: the files that hold it, in order, with the labels unless these are in `labels`
+    count: how many images these hold together
+    """
+
+    images: tuple[File, ...]
+    count: int
+    labels: tuple[File, ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """One set.
+
+    archive: the .tar.gz that holds the files in `folder`; without it, files are fetched one by one
+    shape: (channels, height, width)
+    """
+
+    name: str
+    about: str
+    site: str
+    shape: tuple[int, int, int]
+    classes: int
+    splits: dict[str, Split]
+    archive: File | None = None
+    folder: str = ""
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """Every file that is read, without the archive around them."""
+        return tuple(f for split in self.splits.values() for f in (*split.images, *split.labels))
+
+    @property
+    def downloads(self) -> tuple[File, ...]:
+        """The files that are fetched from `site`."""
+        return (self.archive,) if self.archive else self.files
+
+
+_LISTED = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
+SOURCES = {each.name: each for each in TypeAdapter(list[Source]).validate_json(_LISTED)}
+
+
+def find(name: str) -> Source:
+    """The set of this name, or one line that says which there are."""
+    if name not in SOURCES:
+        raise InputError(f"{name!r} is no known set{suggestion(name, SOURCES)}")
+    return SOURCES[name]
+
+
+def split_of(name: str) -> tuple[str, str] | None:
+    """``mnist:test`` is the set mnist and its split test; None for any other text.
+
+    Without a colon it is the training split.
+    """
+    base, colon, split = name.partition(":")
+    if base not in SOURCES:
+        return None
+    split = split if colon else "train"
+    if split not in SOURCES[base].splits:
+        names = " or ".join(f"{base}:{each}" for each in SOURCES[base].splits)
+        raise InputError(f"{name}: {base} has no split {split!r}; write {names}")
+    return base, split
+
+
+def split_for_testing(source: str | None) -> str | None:
+    """The test images of the set whose training images `source` names."""
+    name, split = (source and split_of(source)) or ("", "")
+    return f"{name}:test" if split == "train" and "test" in SOURCES[name].splits else None
+
 
 # --- the cache ----------------------------------------------------------------------------------
 
 
 def cache_root() -> Path:
     """The folder of all cached sets; it need not exist yet."""
-    if named := os.environ.get("GEDI_CACHE"):
-        return as_path(named).absolute()
     shared = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(shared):  # the standard says to ignore a relative one
-        return Path(shared) / "gedi-learn"
-    try:
-        return Path.home() / ".cache" / "gedi-learn"
-    except RuntimeError:
-        raise InputError("no home folder for the cache: set GEDI_CACHE to a folder") from None
+    if not os.path.isabs(shared):  # the standard says to ignore a relative one
+        shared = "~/.cache"
+    return as_path(os.environ.get("GEDI_CACHE") or f"{shared}/gedi-learn").absolute()
 
 
 def is_cached(name: str) -> bool:
     """Whether a set is there, whole."""
-    source = find(name)
     try:
-        for split in source.splits:
-            _open(source, split)
+        return all(_open(find(name), split) for split in find(name).splits)
     except (InputError, OSError):
         return False
-    return True
 
 
 def open_set(name: str, split: str) -> Dataset:
-    """A cached set: `x` is memory-mapped uint8 (n, c, h, w), `y` int64 (n,)."""
+    """A cached set: `x` is uint8 (n, c, h, w), memory-mapped if it is large; `y` int64 (n,)."""
     x, y = _open(find(name), split)
     title = name if split == "train" else f"{name}-{split}"
     return Dataset(title, x, y.astype(np.int64), None, f"{name}:{split}")
@@ -78,246 +156,285 @@ def get(name: str, directory: str | Path | None = None, tell: Tell = lambda line
     The files come from their official site, or from the folder `directory` (see `_find_files`).
     `tell` is given lines on how it goes.
     """
-    source = find(name)
-    root = cache_root()
+    source, root = find(name), cache_root()
     if is_cached(name):
         tell(f"{name} is there already: {root / name}")
         return root / name
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _alone(root / f".{name}.lock", tell) as alone:
-            if is_cached(name):  # by the process that was waited for
-                return root / name
-            prefix = f".building.{name}."
-            if alone:  # what a killed process left behind
-                for leftover in root.glob(f"{prefix}*"):
-                    shutil.rmtree(leftover, ignore_errors=True)
-            building = root / f"{prefix}{os.getpid()}.{secrets.token_hex(4)}"
-            # Without the lock another process may be writing to the common place.
-            downloads = root / "downloads" / name if alone else building / SCRATCH
-            building.mkdir()
-            try:
-                _build(source, directory, downloads, building, tell)
-                _put_in_place(source, building, root / name)
-            finally:
-                shutil.rmtree(building, ignore_errors=True)
-            shutil.rmtree(downloads, ignore_errors=True)
+        with FileLock(root / f".{name}.lock"):  # it ends with the process, however that ends
+            if not is_cached(name):  # made by the process that had the lock
+                _make(source, directory, root, tell)
     except OSError as error:
-        raise InputError(_in_words(error, source, root)) from error
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(
+            f"{error.filename or root}: {reason}; make room or make it writable, or set GEDI_CACHE "
+            "to another folder"
+        ) from error
     tell(f"{name} is ready: {root / name}")
     return root / name
 
 
-def _build(
-    source: Source, directory: str | Path | None, downloads: Path, building: Path, tell: Tell
-) -> None:
-    scratch = building / SCRATCH
-    scratch.mkdir()
-    if directory is not None:
-        tell(f"reading {source.name} from {directory}")
-        folder = as_path(directory)
-        origin = str(folder.absolute())
-    else:
-        for file in source.downloads:
-            _download(source, file, downloads, tell)
-        folder, origin = downloads, source.site
-    files, read = _find_files(source, folder, scratch)
-    for split in source.splits:
-        _write_split(building, source, split, files)
-    checksums = {path.name: f"md5:{digest(path, 'md5')}" for path in read}
-    described = _description(source) | {"source": origin, "checksums": checksums}
-    shutil.rmtree(scratch)
-    write_json(building / "set.json", described, indent=1)
-
-
-def _description(source: Source) -> dict[str, Any]:
-    """What set.json says of any copy of a set."""
-    counts = {split: part.count for split, part in source.splits.items()}
-    return {"format": FORMAT, "name": source.name, "counts": counts}
-
-
-def _download(source: Source, file: File, downloads: Path, tell: Tell) -> None:
-    def progress(done: int, size: int) -> None:
-        tell(f"{file.name}: {done / 1e6:.1f} of {size / 1e6:.1f} MB")
-
-    url = source.site + file.name
-    download(url, downloads, file, progress=progress, by_hand=source.by_hand)
-
-
-def _write_split(folder: Path, source: Source, split: str, files: Files) -> None:
-    """Written part by part and not through a memory map, where a full disk would be a crash."""
-    count, written, labels = source.splits[split].count, 0, []
-    head = {"descr": "|u1", "fortran_order": False, "shape": (count, *source.shape)}
-    with replacing(folder / f"{split}-x.npy") as path, open(path, "wb") as file:
-        np.lib.format.write_array_header_1_0(file, head)
-        for x, y in _read_parts(source, split, files):
-            file.write(np.ascontiguousarray(x, np.uint8).data)
-            labels.append(y)
-            written += len(x)
-    if written != count:
-        raise InputError(f"{source.name}: {written} images for {split} instead of {count}")
-    with replacing(folder / f"{split}-y.npy") as path, open(path, "wb") as file:
-        np.save(file, np.concatenate(labels), allow_pickle=False)
-
-
-def _put_in_place(source: Source, building: Path, place: Path) -> None:
-    if place.exists() and not is_cached(source.name):
-        shutil.rmtree(place)  # damaged
-    try:
-        os.rename(building, place)
-    except OSError:
-        if not is_cached(source.name):  # otherwise another process was faster, with the same
-            raise
+def _make(source: Source, directory: str | Path | None, root: Path, tell: Tell) -> None:
+    place, downloads = root / source.name, root / "downloads" / source.name
+    prefix = f".building.{source.name}."
+    for leftover in root.glob(f"{prefix}*"):  # of killed processes
+        shutil.rmtree(leftover, ignore_errors=True)
+    with TemporaryDirectory(dir=root, prefix=prefix) as building:
+        if directory is None:
+            _download(source, downloads, tell)
+        folder = downloads if directory is None else as_path(directory)
+        files = _find_files(source, folder, Path(building))
+        made = _write(source, files, Path(building) / "set", str(directory or source.site))
+        if (place / "set.json").exists():
+            shutil.rmtree(place)  # a damaged set
+        os.rename(made, place)
+    shutil.rmtree(downloads, ignore_errors=True)
 
 
 def _open(source: Source, split: str) -> tuple[np.ndarray, np.ndarray]:
-    name = source.name
-    folder = cache_root() / name
+    folder, count = cache_root() / source.name, source.splits[split].count
     if not folder.exists():
-        raise InputError(f"{name} is not on this machine: gedi data get {name}")
-    remedy = f"gedi data get {name} makes it anew"
-    described = read_json(folder / "set.json", remedy)
-    with reading(folder, remedy):
-        images = folder / f"{split}-x.npy"
-        check_file(images, MAPPED)
-        x = np.load(images, mmap_mode="r", allow_pickle=False)
-        y = read_npy(folder / f"{split}-y.npy")
-        count = source.splits[split].count
-        if described | _description(source) != described:
-            raise ValueError("set.json is of another set")
-        if (x.shape, y.shape) != ((count, *source.shape), (count,)):
-            raise ValueError(f"images {x.shape} and labels {y.shape}")
-        if not x.dtype == y.dtype == np.uint8:
-            raise ValueError(f"images are {x.dtype} and labels {y.dtype}")
+        raise InputError(f"{source.name} is not on this machine: gedi data get {source.name}")
+    with reading(folder, f"gedi data get {source.name} makes it anew"):
+        x, y = (read_npy(folder / f"{split}-{each}.npy") for each in "xy")
+        found = (x.dtype, x.shape, y.dtype, y.shape)
+        if found != (BYTES, (count, *source.shape), BYTES, (count,)):
+            raise ValueError(f"images and labels are {found}")
     return x, y
 
 
-@contextmanager
-def _alone(path: Path, tell: Tell) -> Iterator[bool]:
-    """Hold a lock that ends with the process, however it ends; False where there are no locks."""
-    lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        tell(f"another process prepares {path.name[1:-5]}: waiting for it")
-        lock.acquire()
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
-            raise
-    try:
-        yield lock.is_locked
-    finally:
-        lock.release()
+def _write(source: Source, files: dict[str, Path], folder: Path, origin: str) -> Path:
+    """The new folder, with the arrays and set.json."""
+    from pooch import file_hash
+
+    folder.mkdir()
+    for split in source.splits:
+        for name, array in zip("xy", _read_split(source, split, files), strict=True):
+            with replacing(folder / f"{split}-{name}.npy") as path, open(path, "wb") as file:
+                np.save(file, array, allow_pickle=False)
+    counts = {split: part.count for split, part in source.splits.items()}
+    checksums = {path.name: f"sha256:{file_hash(str(path))}" for path in files.values()}
+    described = {"name": source.name, "counts": counts, "source": origin, "checksums": checksums}
+    write_json(folder / "set.json", described, indent=1)
+    return folder
 
 
-def _in_words(error: OSError, source: Source, root: Path) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        pixels = int(np.prod(source.shape))
-        images = sum(part.count for part in source.splits.values())
-        return (
-            f"{root}: the disk is full; {source.name} takes {images * pixels / 1e6:.0f} MB, and "
-            "twice as much on the way; make room, or set GEDI_CACHE to a folder on another disk"
+def _read_split(
+    source: Source, split: str, files: dict[str, Path]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The images and labels of a split, both as bytes."""
+    described = source.splits[split]
+    if npz := files.get(f"{source.name}.npz"):
+        parts = [_read_npz(npz, split)]
+    else:
+        labels = next((files[file.name] for file in described.labels), None)
+        parts = [read_published(files[f.name], labels, source.classes) for f in described.images]
+    x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    shape = (described.count, *source.shape)
+    fits = (x.dtype, x.shape, y.shape) == (BYTES, shape, shape[:1])
+    if not fits or not np.isin(y, np.arange(source.classes)).all():
+        raise InputError(
+            f"{source.name}: {split} is {x.dtype} images {x.shape} with labels {y.shape} from "
+            f"{y.min()} to {y.max()}; expected uint8 {shape} and labels below {source.classes}"
         )
-    reason = error.strerror or str(error)
-    return (
-        f"{error.filename or root}: {reason[:1].lower()}{reason[1:]}; make it writable, or set "
-        "GEDI_CACHE to another folder"
-    )
+    return x, y.astype(np.uint8)
 
 
-# --- the published files ------------------------------------------------------------------------
+# --- the files ----------------------------------------------------------------------------------
 
 
-def _find_files(source: Source, folder: Path, scratch: Path) -> tuple[Files, list[Path]]:
-    """Where `folder` holds the files of a set, by their published names, and what was checked.
+def _download(source: Source, folder: Path, tell: Tell) -> None:
+    import pooch
+    import requests
+
+    def to_file(url: str, path: str, fetcher: Any) -> None:
+        with open(path, "wb") as out:
+            downloader = pooch.HTTPDownloader(chunk_size=2**18, headers=headers)
+            downloader(url, _Counted(out, file, tell), fetcher)
+
+    headers = {"User-Agent": "gedi-learn", "Accept-Encoding": "identity"}
+    checksums = {file.name: file.checksum for file in source.downloads}
+    fetcher = pooch.create(folder, source.site, registry=checksums, retry_if_failed=1)
+    pooch.get_logger().setLevel("WARNING")
+    for file in source.downloads:
+        try:
+            fetcher.fetch(file.name, downloader=to_file)
+        except (requests.RequestException, ValueError) as error:
+            answer = getattr(error, "response", None)
+            reason = "not the published file" if isinstance(error, ValueError) else "no connection"
+            if answer is not None:
+                reason = f"the server answers {answer.status_code} {answer.reason}"
+            raise InputError(
+                f"{source.site}{file.name}: {reason}; try again, or fetch {', '.join(checksums)} "
+                f"from {source.site} in another way into a folder DIR, then "
+                f"gedi data get {source.name} --from DIR"
+            ) from error
+
+
+class _Counted:
+    """The file that a download is written to; shows every tenth, and ends one that is too long."""
+
+    def __init__(self, out: IO[bytes], file: File, tell: Tell) -> None:
+        self.out, self.file, self.tell, self.done = out, file, tell, 0
+
+    def write(self, piece: bytes) -> None:
+        size, before = self.file.size, self.done
+        self.done += len(piece)
+        if self.done > size:
+            raise ValueError("longer than the published file")
+        self.out.write(piece)
+        if 10 * before // size < 10 * self.done // size:
+            self.tell(f"{self.file.name}: {self.done / 1e6:.1f} of {size / 1e6:.1f} MB")
+
+    def flush(self) -> None:
+        self.out.flush()
+
+
+def _find_files(source: Source, folder: Path, scratch: Path) -> dict[str, Path]:
+    """Where `folder` holds the files of a set, by their published names, checked.
 
     These are the published files, plain or (for idx) gunzipped, in the folder or in the sub-folder
     of their archive; or the archive, unpacked into `scratch`; or NAME.npz with x_train, y_train,
     x_test and y_test.
     """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; give the one that holds {_needed(source)}")
-    found = {file.name: _find(folder, source, file) for file in source.files}
-    here = {name: path for name, path in found.items() if path is not None}
-    if len(here) == len(found):
+    found = {file.name: path for file in source.files if (path := _find(folder, source, file))}
+    if len(found) == len(source.files):
         for file in source.files:
-            if here[file.name].name == file.name:
-                _check(here[file.name], file)
-        return here, list(here.values())
+            if found[file.name].name == file.name:
+                _check(found[file.name], file)
+        return found
     if source.archive and (archive := folder / source.archive.name).is_file():
         _check(archive, source.archive)
-        extract(archive, {f"{source.folder}/{f.name}": f.size for f in source.files}, scratch)
-        for file in source.files:
-            _check(scratch / file.name, file)
-        return {file.name: scratch / file.name for file in source.files}, [archive]
-    npz = folder / f"{source.name}.npz"
-    if npz.is_file():
-        return {npz.name: npz}, [npz]
-    missing = [name for name in found if name not in here]
-    lack = f"; of the files, {listing(missing)} missing" if here else ""
-    raise InputError(f"{folder}: give a folder that holds {_needed(source)}{lack}")
-
-
-def _needed(source: Source) -> str:
-    names = listing([file.name for file in source.files], 4)
-    if source.archive:
-        return f"{source.archive.name}, or {names}"
-    return f"{names}, or {source.name}.npz"
+        return _unpack(archive, source, scratch)
+    if (npz := folder / f"{source.name}.npz").is_file():
+        return {npz.name: npz}
+    missing = listing([file.name for file in source.files if file.name not in found], 4)
+    other = source.archive.name if source.archive else npz.name
+    raise InputError(f"{folder}: a folder without {missing}; give one that holds them, or {other}")
 
 
 def _find(folder: Path, source: Source, file: File) -> Path | None:
     plain = file.name.removesuffix(".gz")
-    for place in (folder, folder / source.folder, folder / source.name):
-        for name in (file.name, plain, plain.replace("-idx", ".idx")):
-            if (place / name).is_file():
-                return place / name
-    return None
+    names = (file.name, plain, plain.replace("-idx", ".idx"))
+    places = (folder, folder / source.folder, folder / source.name)
+    paths = (place / name for place in places for name in names)
+    return next((path for path in paths if path.is_file()), None)
 
 
-def _check(path: Path, file: File) -> None:
+def _check(path: Path, *files: File) -> None:
+    """Refuse a file whose size and checksum are not those of one of the published `files`."""
+    from pooch import file_hash
+
     with reading(path):
-        wrong = checksum_error(path, file)
-    if wrong:
-        raise InputError(f"{path}: not the published file ({wrong}); fetch it again")
+        size = path.stat().st_size
+        for file in files:
+            kind, _, expected = file.checksum.partition(":")
+            if size == file.size and (not kind or file_hash(str(path), alg=kind) == expected):
+                return
+    names = " or ".join(file.name for file in files)
+    raise InputError(f"{path}: not {names} as published (its size or checksum differs); {AGAIN}")
 
 
-def _read_parts(source: Source, split: str, files: Files) -> Iterator[Part]:
-    described = source.splits[split]
-    if npz := files.get(f"{source.name}.npz"):
-        yield _checked(npz, source, *_read_npz(npz, source, split))
-        return
-    labels = next((files[file.name] for file in described.labels), None)
-    for file in described.images:
-        path = files[file.name]
-        yield _checked(path, source, *read_published(path, labels, source.classes))
+def _unpack(archive: Path, source: Source, folder: Path) -> dict[str, Path]:
+    """The files of a set, from an archive whose checksum is right; nothing else is unpacked."""
+    sizes = {f"{source.folder}/{file.name}": file.size for file in source.files}
+    with reading(archive, AGAIN), tarfile.open(archive) as tar:
+        members = [m for m in tar if m.isreg() and sizes.get(m.name.removeprefix("./")) == m.size]
+        tar.extractall(folder, members, filter="data")
+    return {file.name: folder / source.folder / file.name for file in source.files}
 
 
-def _checked(path: Path, source: Source, x: np.ndarray, y: np.ndarray | None) -> Part:
-    if x.shape[1:] != source.shape:
-        raise InputError(f"{path}: images {x.shape[1:]}, but {source.name} has {source.shape}")
-    if y is None or len(y) != len(x):
-        raise InputError(f"{path}: no label for each image; it is not a file of {source.name}")
-    if y.min() < 0 or y.max() >= source.classes:
-        raise InputError(f"{path}: labels from {y.min()} to {y.max()}; expected {source.classes}")
-    return x, y.astype(np.uint8)
-
-
-def _read_npz(path: Path, source: Source, split: str) -> Part:
+def _read_npz(path: Path, split: str) -> Part:
     """x_train and y_train, or x_test and y_test; images may have their channels last, or none."""
-    n, (channels, height, width) = source.splits[split].count, source.shape
-    channels_last = (n, height, width, channels)
-    shapes = [(n, *source.shape), channels_last, *([channels_last[:3]] if channels == 1 else [])]
-    expected = {f"x_{split}": shapes, f"y_{split}": [(n,), (n, 1)]}
-    if missing := expected.keys() - set(npz_keys(path)):
-        raise InputError(
-            f"{path}: no array {min(missing)}; give x_train, y_train, x_test and y_test"
-        )
-    x, y = (read_npz(path, key) for key in expected)
-    for array, (key, allowed) in zip((x, y), expected.items(), strict=True):
-        if array.shape not in allowed:
-            raise InputError(f"{path}[{key}]: shape {array.shape}, expected {allowed[0]}")
-    if x.dtype != np.uint8 or y.dtype.kind not in "iu":
-        raise InputError(f"{path}: x is {x.dtype} and y {y.dtype}, expected uint8 and integers")
-    if x.shape == channels_last:
+    keys = [f"x_{split}", f"y_{split}"]
+    if missing := set(keys) - set(npz_keys(path)):
+        raise InputError(f"{path}: no array {min(missing)}; give {{x,y}}_train and {{x,y}}_test")
+    x, y = (read_npz(path, key) for key in keys)
+    if x.ndim == 4 and x.shape[3] in (1, 3):
         x = x.transpose(0, 3, 1, 2)
-    return x.reshape(n, *source.shape), y.reshape(-1)
+    return x[:, None] if x.ndim == 3 else x, y.reshape(-1)
+
+
+# --- the formats --------------------------------------------------------------------------------
+
+IDX_ENDINGS = ("idx3-ubyte", "idx3-ubyte.gz", "idx1-ubyte", "idx1-ubyte.gz")
+
+
+def read_published(path: Path, labels: Path | None = None, classes: int | None = None) -> Part:
+    """The images and labels of one file; its name tells the format.
+
+    `labels` is the file with the labels of an idx file; `classes` is for CIFAR, see `read_cifar`.
+    """
+    if path.suffix.lower() == ".bin":
+        return read_cifar(path, classes)
+    if path.suffix.lower() == ".mat":
+        return _read_svhn(path)
+    x = read_idx(path, 3)[:, None]
+    y = None if labels is None else read_idx(labels, 1).astype(np.int64)
+    if y is not None and len(y) != len(x):
+        raise InputError(f"{labels}: {len(y)} labels for {len(x)} images; give files that match")
+    return x, y
+
+
+def labels_beside(path: Path) -> Path | None:
+    """``train-labels-idx1-ubyte`` beside ``train-images-idx3-ubyte``, gzipped or not."""
+    name = path.name.replace("images", "labels").replace("idx3", "idx1")
+    plain = name.removesuffix(".gz")
+    found = (path.with_name(each) for each in (name, plain, f"{plain}.gz"))
+    return next((file for file in found if file.is_file() and file != path), None)
+
+
+def read_idx(path: Path, dimensions: int) -> np.ndarray:
+    """The unsigned bytes in an idx file, plain or gzipped: images (n, h, w) or labels (n,)."""
+    with reading(path, AGAIN):
+        check_file(path)
+        with path.open("rb") as file:
+            is_packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if is_packed else path.open("rb") as stream:
+            if (head := stream.read(4)) != bytes([0, 0, 8, dimensions]):
+                raise ValueError(f"no idx file of bytes in {dimensions} dimensions: {head!r}")
+            shape = np.frombuffer(stream.read(4 * dimensions), ">u4", dimensions).tolist()
+            size = math.prod(shape)
+            check_size(size, f"{path}: {tuple(shape)} values")
+            content = stream.read(size + 1)
+        if not len(content) == size > 0:
+            raise ValueError(f"other than {size} values, as its header says")
+        return np.frombuffer(content, np.uint8).reshape(shape).copy()
+
+
+# By number of classes, the number of values of each label byte: CIFAR-100 gives the coarse label,
+# then the fine one. Pixels follow: a plane of red, one of green, one of blue, each row by row.
+_CIFAR_LABELS = {10: (10,), 100: (20, 100)}
+
+
+def read_cifar(path: Path, classes: int | None = None) -> Part:
+    """Images (n, 3, 32, 32) uint8 and labels (n,) int64 from a `.bin` file.
+
+    `classes` is 10 or 100 and says which layout; without it the content of the file does.
+    """
+    with reading(path, AGAIN):
+        data = np.frombuffer(read_bytes(path), np.uint8)
+    for known, limits in _CIFAR_LABELS.items():
+        if classes in (None, known) and data.size and data.size % (len(limits) + 3072) == 0:
+            y, x = np.split(data.reshape(-1, len(limits) + 3072), [len(limits)], axis=1)
+            if (y < limits).all():
+                return x.reshape(-1, 3, 32, 32), y[:, -1].astype(np.int64)
+    raise InputError(
+        f"{path}: {data.size} bytes that are not records of CIFAR-10 (label below 10, 3072 pixels) "
+        f"or CIFAR-100 (labels below 20 and 100, 3072 pixels); {AGAIN}"
+    )
+
+
+def _read_svhn(path: Path) -> Part:
+    """Images (n, 3, 32, 32) uint8 and digits (n,) int64; the file calls the digit 0 "10".
+
+    Only the published files are read: on a damaged one, scipy's reader may crash.
+    """
+    from scipy.io import loadmat
+
+    files = [file for source in SOURCES.values() for file in source.files]
+    _check(path, *(file for file in files if file.name.endswith(".mat")))
+    with reading(path, AGAIN):
+        arrays = loadmat(path, variable_names=["X", "y"])
+        return arrays["X"].transpose(3, 2, 0, 1), arrays["y"].reshape(-1).astype(np.int64) % 10

@@ -16,10 +16,8 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
-from gedilearn.data.landmarks import landmark_tables
-from gedilearn.data.metric import Floats, distance_points
-from gedilearn.data.scratch import Scratch
-from gedilearn.data.walks import WalkTables, draw, redrawn
+from gedilearn.data.metric import distance_points
+from gedilearn.data.walks import Nodes, WalkTables, draw, landmark_tables, redrawn
 from gedilearn.errors import InputError
 from gedilearn.fields import Schedule, value_at
 from gedilearn.registry import VIEWS
@@ -132,13 +130,13 @@ class WalkViews(Views):
     neighbour: in many dimensions the same noise in every coordinate would carry a view far off the
     data, where the network can tell views from points and cheat.
 
-    `nodes` are the points of the graph as distances see them, for whoever needs them too.
+    `nodes` are the points of the graph as distances see them, which starts use too.
     """
 
     annealed = True
 
     def __init__(
-        self, data: Tensor, tables: WalkTables, noise: float, nodes: Floats | None = None
+        self, data: Tensor, tables: WalkTables, noise: float, nodes: Nodes | None = None
     ) -> None:
         self.data = data
         self.tables = tables
@@ -173,12 +171,11 @@ def walk_views(
     n_clusters: int,
     seed: int,
     shared: bool = False,
-    scratch: Scratch | None = None,
 ) -> Views:
     """'walk': random walks on the nearest-neighbour graph of vectors; see `make_views`."""
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
-    points = distance_points(data.cpu().numpy(), seed, scratch)
+    points = distance_points(data.cpu().numpy(), seed)
     options: Any = {"n_neighbors": settings.n_neighbors, "random_state": seed, "shared": shared}
     tables, nodes = landmark_tables(points, n_clusters, **options)
     return WalkViews(data, tables.to(data.device), settings.walk_noise, nodes)
@@ -214,16 +211,14 @@ def make_views(
     seed: int,
     function: Callable[..., Tensor] | None = None,
     shared: bool = False,
-    scratch: Scratch | None = None,
 ) -> Views:
     """The views that the settings ask for, ready for this data set.  data: (n, ...).
 
-    Ranks that make them at the same time may have the work `shared` out among them; with `scratch`,
-    what is as large as the data lies there.
+    Ranks that make them at the same time may have the work `shared` out among them.
     """
     if function is not None:
         return CallableViews(function)
     make: MakeViews = VIEWS[settings.kind]
     if make is walk_views:
-        return walk_views(settings, data, n_clusters, seed, shared, scratch)
+        return walk_views(settings, data, n_clusters, seed, shared)
     return make(settings, data, n_clusters, seed)

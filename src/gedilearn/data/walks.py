@@ -11,22 +11,35 @@ formed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from gedilearn.data.graph import as_points, joined_graph, with_rests
+from gedilearn.data.arrays import evenly_spaced, rows_at_once
+from gedilearn.data.graph import (
+    LOW_DIMENSION,
+    SHARED,
+    Neighbours,
+    as_points,
+    find_neighbours,
+    joined_graph,
+    with_rests,
+)
+from gedilearn.data.metric import own_stream
 from gedilearn.errors import InputError
+from gedilearn.ranks import ONE_AT_A_TIME, by_shares
 
 if TYPE_CHECKING:
     import scipy.sparse
 
+
 Floats = npt.NDArray[Any]
-Ints = npt.NDArray[np.int32]
+Ints = npt.NDArray[Any]
 
 # Walks up to 2**5 steps are walked step by step, each on its own; only longer ones are spliced
 # from shorter ones. Splicing one-step tables would be cheaper, but the same few sampled steps
@@ -61,7 +74,7 @@ class WalkTables:
         summed over the nodes. It counts the modes that a walk of that length still tells apart.
         Exact at level 0, estimated above (see `return_trace`).
     graph: what the walks are on, every node linked to itself too.
-    home, place: (n,), (nodes,): where not every point is a node (`data.landmarks`), the node of
+    node, place: (n,), (nodes,): where not every point is a node (`data.landmarks`), the node of
         each point and the point of each node; walks begin and end at points.
     """
 
@@ -71,7 +84,7 @@ class WalkTables:
     n_components: int
     traces: tuple[float, ...]
     graph: scipy.sparse.csr_matrix
-    home: torch.Tensor | None = None
+    node: torch.Tensor | None = None
     place: torch.Tensor | None = None
 
     @property
@@ -81,7 +94,7 @@ class WalkTables:
 
     def to(self, device: torch.device) -> WalkTables:
         """The same tables on another device."""
-        names = ("ends", "radius", "home", "place")
+        names = ("ends", "radius", "node", "place")
         there = {name: getattr(self, name) for name in names}
         return replace(self, **{name: t.to(device) for name, t in there.items() if t is not None})
 
@@ -94,6 +107,7 @@ def walk_tables(
     width: int = 64,
     max_levels: int = 22,
     random_state: int = 0,
+    known: Neighbours | None = None,
 ) -> WalkTables:
     """Tables of random walks on the neighbour graph of the standardised data ``x`` (n, d).
 
@@ -107,7 +121,8 @@ def walk_tables(
     would never leave the uniform prediction. The longest length at which `surviving_modes` counts
     ``n_clusters`` is kept then.
 
-    With many points the tables are narrower than ``width`` (see `_MAX_BYTES`).
+    With many points the tables are narrower than ``width`` (see `_MAX_BYTES`). Neighbours that are
+    `known` are not sought again.
     """
     x = as_points(x)
     if n_clusters < 1:
@@ -116,7 +131,7 @@ def walk_tables(
         raise InputError(f"width={width}: splicing walks needs at least 2 end points a node")
     if not 1 <= max_levels <= 31:
         raise InputError(f"max_levels={max_levels}: give 1 to 31 (walks of 2**(levels-1) steps)")
-    graph, radius, k, n_components = joined_graph(x, n_clusters, n_neighbors, random_state)
+    graph, radius, k, n_components = joined_graph(x, n_clusters, n_neighbors, random_state, known)
     graph = with_rests(graph, k)
 
     width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
@@ -196,7 +211,7 @@ def draw(
             f"steps={steps}: these tables of {levels} levels hold walks of 0 to "
             f"{(1 << levels) - 1} steps; raise max_levels for longer ones"
         )
-    node = index.long() if tables.home is None else tables.home[index]
+    node = index.long() if tables.node is None else tables.node[index]
     for level in range(levels):
         if steps >> level & 1:
             column = torch.randint(
@@ -270,3 +285,113 @@ def _double(ends: Ints, rng: np.random.Generator) -> Ints:
     n, width = ends.shape
     shift = rng.integers(1, width, size=(n, 1))
     return np.asarray(ends[ends, (np.arange(width) + shift) % width])
+
+
+# --- landmarks ------------------------------------------------------------------------------------
+#
+# A part of very many points stands for all: nodes of the walks' graph, and who is nearest to whom.
+#
+# Searching neighbours and walking grow faster than the number of points, and what they tell does
+# not: beyond some size, more points only show the same clusters more densely. So the graph has a
+# random part of the points as its nodes; every other point starts its walks at the node nearest to
+# it.
+
+
+# Of more points than these, or than so many a cluster, the graph has this many as nodes.
+MOST_NODES, NODES_EACH = 50_000, 100
+# Largest number of pairs of which all distances are taken to find the nearest landmarks.
+ALL_PAIRS = 500_000_000
+# Beyond, landmarks lie in cells, and a point looks at those of so many cells around its own.
+CELLS = 8
+
+
+class Nodes(NamedTuple):
+    """The nodes of the walks' graph, as distances see them."""
+
+    points: Floats  # (nodes, d)
+    neighbours: Neighbours
+
+
+def n_nodes(n: int, n_clusters: int) -> int:
+    """How many of n points are nodes of the walks' graph."""
+    return min(n, max(MOST_NODES, NODES_EACH * n_clusters))
+
+
+def landmark_tables(
+    x: Floats, n_clusters: int, *, n_neighbors: int, random_state: int = 0, shared: bool = False
+) -> tuple[WalkTables, Nodes]:
+    """Walks from all points x (n, d) on a graph of as many as `n_nodes` says, and the nodes.
+
+    Ranks that all do this at the same time may have the points `shared` out among them.
+    """
+    most = n_nodes(len(x), n_clusters)
+    chosen = np.sort(own_stream(random_state).choice(len(x), most, replace=False))
+    points = np.ascontiguousarray(x) if most == len(x) else np.asarray(x[chosen], np.float64)
+    known = find_neighbours(points, max(n_neighbors, SHARED), random_state)
+    tables = walk_tables(
+        points, n_clusters, n_neighbors=n_neighbors, random_state=random_state, known=known
+    )
+    if most < len(x):
+        nearest_node = nearest_of(points, x, shared)
+        nearest_node[chosen] = np.arange(most)
+        node, place = torch.from_numpy(nearest_node), torch.from_numpy(chosen)
+        tables = replace(tables, radius=tables.radius[node], node=node, place=place)
+    return tables, Nodes(points, known)
+
+
+def nearest_of(landmarks: Floats, x: Floats, shared: bool = False) -> Ints:
+    """The nearest landmark of each point.  (m, d), (n, d) -> (n,).
+
+    Of many points in many columns it may be one that is nearly as near. Ranks that all ask the same
+    at the same time may have the points `shared` out among them.
+    """
+    if len(x) * len(landmarks) <= ALL_PAIRS:
+        return _of_all(landmarks, x)
+    find = _by_cells(landmarks, x.dtype) if x.shape[1] > LOW_DIMENSION else _by_tree(landmarks)
+
+    def of_rows(rows: slice) -> torch.Tensor:
+        return torch.from_numpy(find(np.ascontiguousarray(x[rows])))
+
+    found = torch.zeros(len(x), dtype=torch.int64)
+    return by_shares(found, rows_at_once(x), of_rows, shared).numpy()
+
+
+def _of_all(landmarks: Floats, x: Floats) -> Ints:
+    from sklearn.metrics import pairwise_distances_argmin
+
+    with ONE_AT_A_TIME:
+        return np.asarray(pairwise_distances_argmin(x, landmarks))
+
+
+def _by_tree(landmarks: Floats) -> Callable[[Floats], Ints]:
+    from scipy.spatial import KDTree
+
+    tree = KDTree(landmarks)
+
+    def find(x: Floats) -> Ints:
+        return np.asarray(tree.query(x)[1])
+
+    return find
+
+
+def _by_cells(landmarks: Floats, dtype: np.dtype[Any]) -> Callable[[Floats], Ints]:
+    """By cells around some of the landmarks: each holds about as many as there are cells."""
+    from sklearn.metrics import pairwise_distances
+
+    landmarks = np.ascontiguousarray(landmarks, dtype)
+    centres = landmarks[evenly_spaced(len(landmarks), math.isqrt(len(landmarks)))]
+    cell = _of_all(centres, landmarks)
+    members = np.split(np.argsort(cell, kind="stable"), np.cumsum(np.bincount(cell))[:-1])
+    around = np.argsort(pairwise_distances(centres), axis=1)[:, :CELLS]
+    candidates = [np.concatenate([members[k] for k in near]) for near in around]
+
+    def find(x: Floats) -> Ints:
+        found = np.empty(len(x), np.int64)
+        cell = _of_all(centres, x)
+        for name in np.unique(cell):
+            own = np.flatnonzero(cell == name)
+            there = candidates[name]
+            found[own] = there[_of_all(landmarks[there], x[own])]
+        return found
+
+    return find

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from gedilearn.density.gaussians import Known
+from gedilearn.density.base import Known
 from gedilearn.sampling.langevin import LogDensity, value_and_gradient
 
 EFFECTIVE = 0.5  # of the population, after each step

@@ -5,17 +5,153 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestNeighbors
-from torch import Tensor
+from torch import Generator, Tensor, nn
 
 from gedilearn.data.arrays import evenly_spaced
-from gedilearn.density.gaussians import Gaussians
+
+# --- mixtures of Gaussians ------------------------------------------------------------------------
+#
+# Mixtures of Gaussians: densities that are known exactly and are drawn from directly.
+
+
+CHUNK_VALUES = 2**22  # numbers held at once while a density is computed
+
+
+class Known(Protocol):
+    """A density that is known exactly, up to no constant, and is drawn from directly."""
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """(n, d) -> (n,), with gradients."""
+        ...
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Independent points: (n, d)."""
+        ...
+
+
+class Gaussians(nn.Module):
+    """sum_k w_k N(mean_k, C_k): some components with any covariance, some round.
+
+    C_k is L_k L_k^T for the `full` ones and s_k^2 I for the `round` ones; all weights together sum
+    to 1. Made empty; `set` fills it.
+    """
+
+    full_weights: Tensor  # (k,): logarithms
+    full_means: Tensor  # (k, d)
+    full_factors: Tensor  # (k, d, d): L_k, lower triangular
+    round_weights: Tensor  # (r,): logarithms
+    round_means: Tensor  # (r, d)
+    round_widths: Tensor  # (r,): s_k
+
+    def __init__(self, d: int, full: int, rounds: int) -> None:
+        super().__init__()
+        shapes = {
+            "full_weights": (full,),
+            "full_means": (full, d),
+            "full_factors": (full, d, d),
+            "round_weights": (rounds,),
+            "round_means": (rounds, d),
+            "round_widths": (rounds,),
+        }
+        for name, shape in shapes.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+
+    def __len__(self) -> int:
+        return len(self.full_means) + len(self.round_means)
+
+    @classmethod
+    def full(cls, weights: Tensor, means: Tensor, factors: Tensor) -> Gaussians:
+        """Components with any covariance; the weights themselves."""
+        made = cls(means.shape[1], len(means), 0)
+        made.full_weights, made.full_means, made.full_factors = weights.log(), means, factors
+        return made
+
+    @classmethod
+    def round(cls, weights: Tensor, means: Tensor, widths: Tensor) -> Gaussians:
+        """Round components; the weights themselves."""
+        made = cls(means.shape[1], 0, len(means))
+        made.round_weights, made.round_means, made.round_widths = weights.log(), means, widths
+        return made
+
+    @staticmethod
+    def mixed(parts: list[Gaussians], log_weights: Tensor) -> Gaussians:
+        """The weighted sum of several mixtures."""
+        made = Gaussians(parts[0].full_means.shape[1], 0, 0)
+        for name in dict(made.named_buffers()):
+            each = [getattr(part, name) for part in parts]
+            if name.endswith("weights"):
+                each = [own + weight for own, weight in zip(each, log_weights, strict=True)]
+            setattr(made, name, torch.cat(each))
+        return made
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """(..., d) -> (...), with gradients."""
+        flat = x.reshape(-1, x.shape[-1])
+        held = len(self.round_means) + self.full_means.numel()
+        chunks = torch.split(flat, max(1, CHUNK_VALUES // max(held, 1)))
+        return torch.cat([self._log_density(chunk) for chunk in chunks]).reshape(x.shape[:-1])
+
+    def _log_density(self, x: Tensor) -> Tensor:
+        d, logs = x.shape[-1], []
+        if len(self.full_means):
+            means, factors = self.full_means.to(x), self.full_factors.to(x)
+            away = (x - means[:, None]).mT  # (k, d, n)
+            solved = torch.linalg.solve_triangular(factors, away, upper=False)
+            volumes = factors.diagonal(dim1=1, dim2=2).log().sum(-1)
+            squares = solved.square().sum(1).T
+            logs.append(self.full_weights.to(x) - volumes - squares / 2)
+        if len(self.round_means):
+            means, widths = self.round_means.to(x), self.round_widths.to(x)
+            squares = (x.square().sum(-1)[:, None] + means.square().sum(-1)) - 2 * (x @ means.T)
+            scaled = squares.clamp_min(0) / widths.square()
+            logs.append(self.round_weights.to(x) - d * widths.log() - scaled / 2)
+        return torch.logsumexp(torch.cat(logs, -1), -1) - d / 2 * math.log(2 * math.pi)
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Independent points: (n, d)."""
+        n_full, d = self.full_means.shape
+        weights = torch.cat([self.full_weights, self.round_weights]).exp()
+        chosen = torch.multinomial(weights, n, True, generator=generator)
+        points = self.full_means.new_empty(n, d).normal_(generator=generator)
+        for k in range(n_full):
+            own = chosen == k
+            points[own] = self.full_means[k] + points[own] @ self.full_factors[k].T
+        own = chosen >= n_full
+        which = chosen[own] - n_full
+        points[own] = self.round_means[which] + self.round_widths[which, None] * points[own]
+        return points
+
+
+class Framed(nn.Module):
+    """A mixture along some directions, and the standard normal density along all others."""
+
+    frame: Tensor  # (m, d): orthonormal directions, one below another
+
+    def __init__(self, d: int, m: int, full: int) -> None:
+        super().__init__()
+        self.mixture = Gaussians(m, full, 0)
+        self.register_buffer("frame", torch.zeros(m, d, dtype=torch.float64))
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """(n, d) -> (n,), with gradients."""
+        m, d = self.frame.shape
+        along = x @ self.frame.T
+        squares = x.square().sum(-1) - along.square().sum(-1)
+        rest = squares / 2 + (d - m) / 2 * math.log(2 * math.pi)
+        return self.mixture.log_density(along) - rest
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Independent points: (n, d)."""
+        x = self.frame.new_empty(n, self.frame.shape[1]).normal_(generator=generator)
+        return x + (self.mixture.sample(n, generator) - x @ self.frame.T) @ self.frame
+
 
 COMPONENTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 16, 20)
 PATIENCE = 3  # numbers of components in a row that are no better than fewer

@@ -12,10 +12,186 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.annealing import Path, anneal, move, settle
-from gedilearn.density.coordinates import Coordinates
-from gedilearn.density.energy import Energy, ImageEnergy
-from gedilearn.density.gaussians import Framed, Gaussians, Known
+from gedilearn.density.base import Framed, Gaussians, Known
+from gedilearn.models.image_encoders import SmallConvNet
+from gedilearn.models.mlp import MLP
 from gedilearn.sampling.langevin import value_and_gradient
+
+# --- network --------------------------------------------------------------------------------------
+#
+# The network g that corrects a base density: of vectors, or of images.
+
+
+WIDTH = 64
+SINES = 32
+SCALE = 2.0  # of their frequencies
+CHANNELS = 32  # of the first convolution
+
+
+class Energy(nn.Module):
+    """A perceptron on x and on sines of it, for several members at once.
+
+    Perceptrons learn last what changes over short distances; sines let them see it. The frequencies
+    are trained too; they start such that a typical direction sees about the same number of waves
+    in any dimension.
+
+    (members, n, d) -> (members, n).
+    """
+
+    def __init__(self, d: int, members: int, *, generator: Generator | None) -> None:
+        super().__init__()
+        self.frequencies = nn.Parameter(torch.empty(members, d, SINES))
+        self.phases = nn.Parameter(torch.empty(members, 1, SINES))
+        if generator is not None:
+            with torch.no_grad():
+                self.frequencies.normal_(0, SCALE * math.sqrt(2 / d), generator=generator)
+                self.phases.uniform_(0, 2 * math.pi, generator=generator)
+        self.layers = MLP((d + SINES, WIDTH, WIDTH, 1), members, "silu", generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        waves = torch.sin(torch.baddbmm(self.phases, x, self.frequencies))
+        out: Tensor = self.layers(torch.cat([x, waves], -1))[..., 0]
+        return out
+
+
+class ImageEnergy(nn.Module):
+    """Convolutions and a perceptron, which corrects nothing to begin with.
+
+    Convolutions are pooled, never strided alone: those see some pixels more than others, and their
+    gradients draw a checkerboard.  (1, n, channels, height, width) -> (1, n).
+    """
+
+    def __init__(self, channels: int, *, generator: Generator | None) -> None:
+        super().__init__()
+        self.convolutions = SmallConvNet(channels, CHANNELS, "silu", generator=generator)
+        self.layers = MLP((3 * CHANNELS, WIDTH, 1), 1, "silu", generator=generator)
+        if generator is not None:
+            nn.init.zeros_(self.layers.weights[-1])
+            nn.init.zeros_(self.layers.biases[-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layers(self.convolutions(x[0])[None])[..., 0]
+        return out
+
+
+# --- coordinates ----------------------------------------------------------------------------------
+#
+# Coordinates in which a density is simple: points to y and back, with the volume that it takes.
+#
+# Of vectors they are the columns that vary. Of images, and of vectors with many columns,
+#
+#     u = log s / (1 - s) of pixels s, or the point itself
+#     y = R^-1 (u - centre),   R = w I + sum_k (s_k - w) v_k v_k^T
+#
+# v_k are the leading principal directions, s_k the deviations along them and w that of the rest: y
+# has about the same spread in all directions, so that chains move as fast in all.
+
+
+class Squash(NamedTuple):
+    """Pixels in (0, 1), widened by `edge` on both sides and stretched by the logit.
+
+    Pixels are the middles of cells of a width `cell`, from `low` on; `high` is the last one. With
+    an edge of 0 there is no stretching.
+    """
+
+    edge: float
+    low: float
+    high: float
+    cell: float
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """From the lower end of the first cell to the upper end of the last."""
+        return self.low - self.cell / 2, self.high + self.cell / 2
+
+    def spread(self, x: Tensor, generator: Generator) -> Tensor:
+        """Pixels anywhere in their cells: values that repeat have no density."""
+        return x + self.cell * (torch.empty_like(x).uniform_(generator=generator) - 0.5)
+
+    def apply(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """u, and log |du/dx| summed over the pixels.  (n, d) -> (n, d), (n,)."""
+        if not self.edge:
+            return x, torch.zeros_like(x[:, 0])
+        whole = self.high - self.low + self.cell
+        inside = ((x - self.low + self.cell / 2) / whole).clamp(0, 1)
+        s = self.edge + (1 - 2 * self.edge) * inside
+        steep = math.log((1 - 2 * self.edge) / whole) - torch.log(s * (1 - s))
+        return torch.logit(s), steep.sum(1)
+
+    def undo(self, u: Tensor) -> Tensor:
+        """(n, d) -> (n, d)."""
+        if not self.edge:
+            return u
+        inside = (torch.sigmoid(u) - self.edge) / (1 - 2 * self.edge)
+        return self.low - self.cell / 2 + (self.high - self.low + self.cell) * inside
+
+
+class Coordinates(nn.Module):
+    """Points (n, *point) <-> coordinates (n, d). Made empty: all is read from a file, or set."""
+
+    used: Tensor  # (d,): numbers of the columns or pixels with a density
+    resting: Tensor  # (*point): the values of those that have none
+    centre: Tensor  # (d,)
+    directions: Tensor  # (r, d): v_k, one below another; none for plain vectors
+    deviations: Tensor  # (r,): s_k
+    rest: Tensor  # w
+    squash_: Tensor  # (4,): edge, low, high, cell
+
+    def __init__(self, point: tuple[int, ...], d: int, directions: int) -> None:
+        super().__init__()
+        self.point = point
+        self.register_buffer("used", torch.zeros(d, dtype=torch.long))
+        for name, shape in {
+            "resting": point,
+            "centre": (d,),
+            "directions": (directions, d),
+            "deviations": (directions,),
+            "rest": (),
+            "squash_": (4,),
+        }.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+
+    @property
+    def squash(self) -> Squash:
+        return Squash(*self.squash_.tolist())
+
+    def taken(self, x: Tensor) -> Tensor:
+        """The values with a density.  (n, *point) -> (n, d)."""
+        return x.to(self.centre).flatten(1)[:, self.used]
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Coordinates, and log |dy/dx|.  (n, d) -> (n, d), (n,)."""
+        u, volume = self.squash.apply(values)
+        away = u - self.centre
+        if len(self.directions):
+            along = away @ self.directions.T
+            away = away / self.rest
+            away = away + (along / self.deviations - along / self.rest) @ self.directions
+            rest = (len(self.centre) - len(self.deviations)) * self.rest.log()
+            volume = volume - self.deviations.log().sum() - rest
+        return away, volume
+
+    def values(self, y: Tensor) -> Tensor:
+        """What `forward` took.  (n, d) -> (n, d)."""
+        if len(self.directions):
+            along = y @ self.directions.T
+            y = self.rest * y + (along * (self.deviations - self.rest)) @ self.directions
+        return self.squash.undo(self.centre + y)
+
+    def leading(self, y: Tensor) -> Tensor:
+        """What lies along the principal directions.  (n, d) -> (n, d)."""
+        return (y @ self.directions.T) @ self.directions
+
+    def inner(self, y: Tensor) -> Tensor:
+        """What a network looks at: images, or the columns that vary.  (n, d) -> (n, ...)."""
+        values = self.values(y)
+        return values.view(-1, *self.point) if len(self.point) > 1 else values
+
+    def points(self, y: Tensor) -> Tensor:
+        """(n, d) -> (n, *point)."""
+        whole = self.resting.flatten().expand(len(y), -1).clone()
+        whole[:, self.used] = self.values(y)
+        return whole.view(-1, *self.point)
 
 
 class Effort(NamedTuple):

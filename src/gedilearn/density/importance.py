@@ -18,10 +18,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gedilearn.density.annealing import effective_share, log_mean_exp
-from gedilearn.density.base import Candidate
-from gedilearn.density.density import Density
-from gedilearn.density.energy import Energy
-from gedilearn.density.gaussians import Gaussians
+from gedilearn.density.base import Candidate, Gaussians
+from gedilearn.density.density import Density, Energy
 from gedilearn.fields import AUTO
 from gedilearn.settings import Settings
 

@@ -16,10 +16,17 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unus
 from torch import Generator, Tensor
 
 from gedilearn.data.arrays import evenly_spaced
-from gedilearn.density.base import CLUSTERS, FLOOR, Rules, clusters_mixture, gaussian_mixture
-from gedilearn.density.coordinates import Coordinates, Squash
-from gedilearn.density.gaussians import Framed, Gaussians
-from gedilearn.threads import ONE_AT_A_TIME
+from gedilearn.density.base import (
+    CLUSTERS,
+    FLOOR,
+    Framed,
+    Gaussians,
+    Rules,
+    clusters_mixture,
+    gaussian_mixture,
+)
+from gedilearn.density.density import Coordinates, Squash
+from gedilearn.ranks import ONE_AT_A_TIME
 
 EDGES = (0.0, 0.05, 0.01, 1e-3, 1e-4)  # of `Squash`
 COMPONENTS = (1, 40)

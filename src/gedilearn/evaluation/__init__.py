@@ -3,8 +3,13 @@
 The other modules score arrays, one kind of score each; nothing here trains.
 """
 
-from gedilearn.evaluation.fitted_model import Probe, evaluate
-from gedilearn.evaluation.network import read_buffer
-from gedilearn.evaluation.result_page import markdown, sentences, table
+from gedilearn.evaluation.fitted_model import (
+    Probe,
+    evaluate,
+    markdown,
+    read_buffer,
+    sentences,
+    table,
+)
 
 __all__ = ["Probe", "evaluate", "markdown", "read_buffer", "sentences", "table"]

@@ -1,4 +1,4 @@
-"""Clusters held against known classes: over all points, and in batches beside what chance scores.
+"""Clusters compared with known classes: over all points, and in batches beside the chance level.
 
 The only place that computes such scores.
 """
@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gedilearn.data.arrays import check_finite
 from gedilearn.errors import InputError
 
 CHANCE_REPEATS = 5
 
 
 class BatchwiseNMI(NamedTuple):
-    """NMI as a mean over small batches, never without what random labels score that way.
+    """NMI as a mean over small batches, never without the score of random labels.
 
     Attributes
     ----------
@@ -37,7 +36,7 @@ def clustering_scores(labels_true: np.ndarray, labels: np.ndarray) -> dict[str, 
     """
     from sklearn.metrics import adjusted_mutual_info_score
 
-    classes, clusters = _as_codes(labels_true, labels)
+    classes, clusters = (np.unique(y, return_inverse=True)[1] for y in (labels_true, labels))
     n_clusters = int(clusters.max()) + 1
     assigned = classes_of_clusters(classes, clusters, n_clusters)[clusters]
     return {
@@ -87,53 +86,16 @@ def batchwise_nmi(
     and of classes (docs/metrics.md). Therefore the score of the same labels in random order comes
     with it, as the mean of several orders. Batches are taken in the order given.
     """
-    classes, clusters = _as_codes(labels_true, labels)
-    if not 2 <= batch_size <= len(classes):
-        raise InputError(
-            f"batch_size={batch_size} for {len(classes)} labels: give 2 to {len(classes)}"
-        )
+    n = len(labels)
+    if not 2 <= batch_size <= n:
+        raise InputError(f"batch_size={batch_size} for {n} labels: give 2 to {n}")
+
+    def mean_over_batches(clusters: np.ndarray) -> float:
+        starts = range(0, n - batch_size + 1, batch_size)
+        batches = (slice(start, start + batch_size) for start in starts)
+        return float(np.mean([nmi(labels_true[b], clusters[b]) for b in batches]))
+
     generator = np.random.default_rng(random_state)
-    orders = [generator.permutation(clusters) for _ in range(CHANCE_REPEATS)]
-    chance = [_mean_over_batches(classes, order, batch_size) for order in orders]
-    return BatchwiseNMI(_mean_over_batches(classes, clusters, batch_size), float(np.mean(chance)))
-
-
-def _mean_over_batches(classes: np.ndarray, clusters: np.ndarray, size: int) -> float:
-    joint = classes * (clusters.max() + 1) + clusters
-    starts = range(0, len(classes) - size + 1, size)
-    batches = [slice(start, start + size) for start in starts]
-    scores = [
-        _nmi_of_entropies(_entropy(classes[b]), _entropy(clusters[b]), _entropy(joint[b]))
-        for b in batches
-    ]
-    return float(np.mean(scores))
-
-
-def _nmi_of_entropies(classes: float, clusters: float, joint: float) -> float:
-    """NMI from entropies; a hundred times faster than scikit-learn's on a batch.
-
-    By convention 1 where there is one class and one cluster, as in scikit-learn.
-    """
-    total = classes + clusters
-    return max(0.0, 2 * (total - joint) / total) if total else 1.0
-
-
-def _entropy(codes: np.ndarray) -> float:
-    counts = np.unique(codes, return_counts=True)[1]
-    return float(np.log(len(codes)) - (counts * np.log(counts)).sum() / len(codes))
-
-
-def _as_codes(labels_true: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both as integers from 0 without gaps, checked."""
-    codes = []
-    for name, values in (("labels_true", labels_true), ("labels", labels)):
-        array = np.asarray(values)
-        if array.ndim != 1 or len(array) == 0:
-            raise InputError(f"{name} has shape {array.shape}: give one label for each point, (n,)")
-        check_finite(array, name)
-        codes.append(np.unique(array, return_inverse=True)[1])
-    if len(codes[0]) != len(codes[1]):
-        raise InputError(
-            f"{len(codes[0])} labels_true but {len(codes[1])} labels: give both for the same points"
-        )
-    return codes[0], codes[1]
+    orders = [generator.permutation(labels) for _ in range(CHANCE_REPEATS)]
+    chance = float(np.mean([mean_over_batches(order) for order in orders]))
+    return BatchwiseNMI(mean_over_batches(labels), chance)

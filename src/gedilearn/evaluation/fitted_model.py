@@ -1,38 +1,67 @@
-"""Everything that can be said of a fitted model on test data, in one plain dictionary.
+"""All measures of a fitted model on test data, in one plain dictionary, a page and pictures.
 
-Labels are used here and only here, after the fact. Numbers that are easily misread never come
-alone: the batch-wise NMI has its chance level beside it, OOD scores have what counting pixels
-achieves, and a Frechet distance has the distance between real images.
+Labels are used here and only here, after the fit. Numbers that are easily misread never come
+alone: the batch-wise NMI has its chance level beside it, OOD scores have those of scores that need
+no model, and a Frechet distance has the distance between real images.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import torch
 
+from gedilearn import panels
 from gedilearn.data.arrays import check_same_shape, evenly_spaced
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation import frechet as distances
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.evaluation.network import Seen, Tell, every_score, read
-from gedilearn.evaluation.ood import Roc, compare, converted_for
+from gedilearn.evaluation.ood import (
+    Roc,
+    Scores,
+    converted,
+    separation,
+    trivial_scores,
+    value_range,
+)
 from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
-from gedilearn.evaluation.result_page import SHOWN, Clustered, write_result
+from gedilearn.io import replacing, write_json, write_text
+from gedilearn.models.energy import log_density, outputs, posterior
 from gedilearn.training.environment import check_steps
+from gedilearn.training.result import Score
+from gedilearn.training.run import EvaluationFolder, RunDirectory, kept_chains
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]
+Tell = Callable[[str], None]
+Clustered = tuple[np.ndarray, np.ndarray]  # points and their clusters
+Line = tuple[str, str, str]  # a measure, its value, and what must be read beside it
 
 BATCH = 64  # of the batch-wise NMI
-NEIGHBOURS = 20
-NOTHING: Clustered = np.empty(0), np.empty(0, dtype=int)
-CHAINS_AT_ONCE = 100  # of images; a wide network holds no more in memory
+NO_POINTS: Clustered = np.empty(0), np.empty(0, dtype=int)
+IMAGES_AT_ONCE, VECTORS_AT_ONCE = 256, 4_096  # so that a wide network fits in memory
+CHAINS_AT_ONCE = 100  # of images
+SHOWN, COLUMNS = 200, 20  # samples in a picture
+COMPARED = 40  # samples beside their nearest training images
+GAP = 2  # white pixels between images
+TITLES = {
+    "log_density": "log p(x)",
+    "gradient_norm": "-||grad log p(x)||",
+    "confidence": "max p(y|x)",
+    "energy": "logsumexp of the logits",
+    "mean_pixel": "mean pixel",
+    "nonzero_share": "share of non-zero pixels",
+    "distance_from_mean": "distance from the mean",
+}
+WHOLE = ("nmi", "ami", "ari")  # scores over the whole test set
+TRIVIAL = ("mean_pixel", "nonzero_share", "distance_from_mean")
 
 
 def evaluate(
@@ -81,7 +110,7 @@ def evaluate(
         them
     probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
     frechet: whether to compare samples with real images; weights: a file of Inception, for FID
-    certificate: False where the views of the fit are not at hand
+    certificate: False where the views of the fit are not available
     buffer: images of the replay buffer, in the data's units (`read_buffer`), for a picture
     most: points used at most of each set for OOD, the certificate and the Frechet distance, and of
         `train` for the fast probe and kNN, evenly drawn; clustering uses all
@@ -89,7 +118,7 @@ def evaluate(
     tell: receives one line for each part begun
     """
     begin = time.perf_counter()
-    # What would fail in the end is refused before any work.
+    # Input that would fail in the end is refused before any work.
     for name, value, least in (("n_samples", n_samples, 0), ("most", most, 2)):
         if value < least:
             raise InputError(f"{name}={value}: give at least {least}")
@@ -102,7 +131,7 @@ def evaluate(
             check_same_shape(data.x, model.point_shape_, data.name)
     reference = (train or test).x
     outside = {
-        name: converted_for(model, reference, name, other, most)
+        name: _outside(model, reference, name, other.x[evenly_spaced(len(other.x), most)])
         for name, other in (others or {}).items()
     }
     extract = _extractor(model, frechet, weights, n_samples)
@@ -128,10 +157,10 @@ def evaluate(
     }
     curves: dict[str, dict[str, Roc]] = {}
     known = {kind: values[inside] for kind, values in seen.scores.items()}
-    ours = every_score(model, x, known) if outside else {}
+    ours = _every_score(model, x, known) if outside else {}
     for name, (other, changes) in outside.items():
         tell(f"points outside: {name}")
-        part, curves[name] = compare(model, reference, x, ours, other)
+        part, curves[name] = _ood(model, reference, x, ours, other)
         result["ood"][name] = {"changes": changes, **part}
 
     if probe != "none":
@@ -145,12 +174,67 @@ def evaluate(
 
     result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
-        chains = NOTHING
+        chains = NO_POINTS
         if buffer is not None:
             shown = buffer[evenly_spaced(len(buffer), SHOWN)]
             chains = shown, read(model, shown).labels
-        write_result(out, result, curves, reference, samples, chains, train.x if train else None)
+        _write(out, result, curves, reference, samples, chains, train.x if train else None)
     return result
+
+
+# --- the model on many points, in pieces that fit in memory ---------------------------------------
+
+
+class Seen(NamedTuple):
+    """The outputs of one pass over points."""
+
+    features: np.ndarray  # (n, h)
+    labels: np.ndarray  # (n,)
+    scores: Scores  # those of `GEDI.score_samples` that need no gradient
+
+
+def read(model: GEDI, x: np.ndarray) -> Seen:
+    """Features, clusters, log-density and confidence of x, (n, ...), in the data's units.
+
+    `predict`, `transform` and `score_samples` would give the same in four passes.
+    """
+    parts = [outputs(model.model_, model.prepare(x[piece])) for piece in _pieces(x)]
+    logits = torch.cat([part.logits for part in parts])
+    energy, confidence = log_density(logits).numpy(), posterior(logits).amax(-1).numpy()
+    scores = {"energy": energy, "confidence": confidence, "log_density": energy}
+    if model.log_normaliser_ is not None:
+        scores["log_density"] = np.concatenate([model.score_samples(x[p]) for p in _pieces(x)])
+    features = torch.cat([part.features for part in parts]).numpy()
+    return Seen(features, logits.argmax(-1).numpy(), scores)
+
+
+def _every_score(model: GEDI, x: np.ndarray, known: Scores) -> Scores:
+    """All kinds of `GEDI.score_samples` of x; `known` are those of `read`."""
+    gradient = [model.score_samples(x[piece], "gradient_norm") for piece in _pieces(x)]
+    scores = known | {"gradient_norm": np.concatenate(gradient)}
+    return {kind: scores[kind] for kind in get_args(Score)}
+
+
+def _pieces(x: np.ndarray) -> list[slice]:
+    size = IMAGES_AT_ONCE if x.ndim == 4 else VECTORS_AT_ONCE
+    return [slice(start, start + size) for start in range(0, len(x), size)]
+
+
+def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.ndarray | None:
+    """Images in the replay buffer of a run's newest checkpoint, in the data's units; or None.
+
+    A damaged checkpoint does not prevent an evaluation: `tell` receives a line about it.
+    """
+    try:
+        positions = kept_chains(RunDirectory(run).checkpoints)
+    except InputError as error:
+        tell(f"without the replay buffer: {error}")
+        return None
+    if positions is None or positions.dim() != 4:
+        return None
+    chains = model.scaling_.undo(positions.float().numpy())
+    finite = chains[np.isfinite(chains).all(axis=(1, 2, 3))]
+    return finite if len(finite) else None
 
 
 # --- the parts ----------------------------------------------------------------------------------
@@ -161,7 +245,7 @@ def _skipped(why: str) -> Part:
 
 
 def _part(measure: Callable[..., Part], *arguments: Any) -> Part:
-    """What is measured, or why it cannot be: too few points, a single class, nothing finite."""
+    """The numbers, or why there are none: too few points, a single class, nothing finite."""
     try:
         return measure(*arguments)
     except InputError as error:
@@ -185,8 +269,32 @@ def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
 
 def _certificate(model: GEDI, x: np.ndarray, wanted: bool) -> Part:
     if not wanted:
-        return _skipped("no views at hand")
+        return _skipped("the views of the fit are not available")
     return model.diagnose(x).to_json() | {"n": len(x)}
+
+
+def _outside(
+    model: GEDI, reference: np.ndarray, name: str, x: np.ndarray
+) -> tuple[np.ndarray, str]:
+    """Points in the form that the model takes, and the changes; other shapes are refused."""
+    if x.ndim == 4 and len(model.point_shape_) == 3:
+        return converted(x, model.point_shape_, value_range(reference))
+    check_same_shape(x, model.point_shape_, name)
+    return x, "none"
+
+
+def _ood(
+    model: GEDI, reference: np.ndarray, inside: np.ndarray, ours: Scores, outside: np.ndarray
+) -> tuple[Part, dict[str, Roc]]:
+    """How every score separates two sets of points, and the curves; `ours` are those inside."""
+    theirs = _every_score(model, outside, read(model, outside).scores)
+    scores, curves = separation(ours, theirs)
+    counts = {"n_inside": len(inside), "n_outside": len(outside)}
+    if inside.ndim == 2:  # columns differ in their units
+        reference, inside, outside = map(model.scaling_.apply, (reference, inside, outside))
+    simple = (trivial_scores(reference, x) for x in (inside, outside))
+    trivial, more = separation(*simple, signed=False)
+    return counts | {"scores": scores, "trivial": trivial}, curves | more
 
 
 def _probe(
@@ -202,17 +310,17 @@ def _probe(
     rows = evenly_spaced(n, most if probe == "fast" else n)
     x, y = read(model, train.x[rows]).features, train.y[rows]
     few = evenly_spaced(len(x), most)  # the paper's probe takes all, neighbours do not
-    k, n_test = min(NEIGHBOURS, len(few)), {"n_test": len(test.x)}
+    n_test = {"n_test": len(test.x)}
     fit = fast_probe if probe == "fast" else paper_probe
     linear = vars(fit(x, y, seen.features, test.y)) | {"n_train": len(x)}
-    knn = vars(knn_accuracy(x[few], y[few], seen.features, test.y, k)) | {"n_train": len(few)}
+    knn = vars(knn_accuracy(x[few], y[few], seen.features, test.y)) | {"n_train": len(few)}
     return {"linear": linear | n_test, "knn": knn | n_test}
 
 
 def _draw(model: GEDI, n: int, steps: int | None, seen: Seen, tell: Tell) -> tuple[Clustered, Part]:
     """Samples in the data's units, those that are finite, and their clusters."""
     if n == 0:
-        return NOTHING, _skipped("not asked")
+        return NO_POINTS, _skipped("not asked")
     begin = time.perf_counter()
     size = CHAINS_AT_ONCE if len(model.point_shape_) == 3 else n
     drawn = []
@@ -263,3 +371,173 @@ def _frechet(
         return _skipped(extract)
     result = distances.frechet(x, samples, extract, reference=reference)
     return {"title": result.title, **vars(result)}
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def table(result: Mapping[str, Any]) -> list[Line]:
+    """The numbers that count, one a line; parts that were skipped say why."""
+    clusters, gap, probe = result["clustering"], result["certificate"], result["probe"]
+    lines = [("clusters used", str(clusters["clusters_used"]), f"of {clusters['n_clusters']}")]
+    if "skipped" in clusters:
+        lines.append(_line("clusters against labels", clusters))
+    else:
+        batches, whole = clusters["batchwise_nmi"], "whole test set"
+        lines += [_line(name.upper(), clusters, f"{{{name}:.3f}}", whole) for name in WHOLE]
+        lines.append(_line("accuracy", clusters, "{accuracy:.3f}", "best one-to-one assignment"))
+        title, chance = f"NMI, mean of batches of {BATCH}", "random labels: {chance:.3f}"
+        lines.append(_line(title, batches, "{nmi:.3f}", chance))
+    said = "certified" if gap.get("certified") else "not certified"
+    lines.append(_line("gap", gap, "{gap:.4f} nats", f"{said}, on {{n}} points"))
+    for name, part in result["ood"].items():
+        for kind, numbers in (part["scores"] | part["trivial"]).items():
+            trivial = "; needs no learning, {direction}" if kind in TRIVIAL else ""
+            title, beside = f"AUROC against {name}: {TITLES[kind]}", "FPR at 95%: {fpr95:.3f}"
+            lines.append(_line(title, numbers, "{auroc:.3f}", beside + trivial))
+    for kind, title in {"linear": "linear probe", "knn": "nearest neighbours"}.items():
+        beside = "{method}; {n_train} training points"
+        lines.append(_line(f"{title}, accuracy", probe.get(kind, probe), "{accuracy:.3f}", beside))
+    samples, distance = result["samples"], result["frechet"]
+    lines.append(_line("samples", samples, "{n}", "{finite} finite, in clusters: {clusters_used}"))
+    title = distance.get("title", "Frechet distance")
+    beside = "real against real {floor:.2f}; {n} images on each side"
+    return [*lines, _line(title, distance, "{distance:.2f}", beside)]
+
+
+def _line(title: str, part: Mapping[str, Any], value: str = "", beside: str = "") -> Line:
+    """`value` and `beside` with the numbers of the part in their places, or why it was skipped."""
+    if "skipped" in part:
+        return title, "-", part["skipped"]
+    return title, value.format(**part), beside.format(**part)
+
+
+def sentences(result: Mapping[str, Any]) -> list[str]:
+    """The data measured, and the verdict; test data that was training data is named as such."""
+    data = result["data"]
+    words = f"Measured on {data['n_test']} points of {data['test']}"
+    if data["test_is_train"]:
+        words += ", which is the training data."
+    elif data["train"] is None:
+        words += "; the training data was not available."
+    else:
+        words += f"; the model was fitted to {data['train']}."
+    verdict = result["certificate"].get("verdict")
+    return [words] if verdict is None else [words, f"There: {verdict}."]
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The table as a page, with the pictures in the same folder."""
+    lines = ["# Evaluation", "", *(f"{_cell(words)}\n" for words in sentences(result))]
+    lines += ["| measure | value | beside it |", "| --- | ---: | --- |"]
+    lines += ["| " + " | ".join(map(_cell, line)) + " |" for line in table(result)]
+    changed = {name: part["changes"] for name, part in result["ood"].items()}
+    changed = {name: words for name, words in changed.items() if words != "none"}
+    if changed:
+        lines += ["", "Images outside were changed to fit the model:", ""]
+        lines += [f"- {_cell(name)}: {_cell(words)}" for name, words in changed.items()]
+    if result["ood"]:
+        lines += ["", "Scores that need no learning are given in the direction that separates "]
+        lines[-1] += "better, which is chosen with the labels of both sets."
+    pictures = [name for name in result["files"] if name.endswith(".png")]
+    lines += [line for name in pictures for line in ("", f"![{name}]({name})")]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text on one line that Markdown shows as it is: names come from users."""
+    return re.sub(r"([\\`*_\[\]<>|~$&#])", r"\\\1", " ".join(text.split()))
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _write(
+    out: Path,
+    result: dict[str, Any],
+    curves: Mapping[str, Mapping[str, Roc]],
+    reference: np.ndarray,
+    samples: Clustered,
+    buffer: Clustered,
+    train: np.ndarray | None,
+) -> None:
+    """Write numbers, page and pictures into a folder, in the place of earlier ones.
+
+    Black and white of images are those of `reference`, data that the model was made for.
+    """
+    files = EvaluationFolder(out)
+    for picture in files.pictures:
+        picture.unlink(missing_ok=True)
+    if curves:
+        _draw_curves(files.roc, curves)
+    if reference.ndim == 4 and reference.shape[1] in (1, 3):
+        values = value_range(reference)
+        for path, (x, labels) in ((files.samples, samples), (files.buffer, buffer)):
+            if len(x):
+                _save_grid(path, x[:SHOWN], labels[:SHOWN], values)
+        if train is not None and len(samples[0]):
+            _save_nearest(files.nearest, samples, train, values)
+    drawn = [picture.name for picture in files.pictures if picture.exists()]
+    result["files"] = [*drawn, files.numbers.name, files.page.name]
+    write_json(files.numbers, result)
+    write_text(files.page, markdown(result))
+
+
+def _draw_curves(path: Path, curves: Mapping[str, Mapping[str, Roc]]) -> None:
+    """A panel for each set outside; scores that need no learning are dashed."""
+    columns = min(3, len(curves))
+    rows = -(-len(curves) // columns)
+    fig = panels.new_figure(4.8 * columns, 6.2 * rows, "", "compressed")
+    # Below the axes: curves of a score that fails lie in the usual place of a legend.
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2}
+    for place, (other, kinds) in enumerate(curves.items(), start=1):
+        axes = fig.add_subplot(rows, columns, place)
+        axes.plot([0, 1], [0, 1], color="#B0B0B0", lw=0.8, ls=":")
+        for colour, (kind, curve) in zip(panels.COLOURS, kinds.items(), strict=False):
+            label, line = f"{curve.auroc:.3f}  {TITLES[kind]}", "--" if kind in TRIVIAL else "-"
+            axes.plot(curve.fpr, curve.tpr, color=colour, ls=line, lw=1.6, label=label)
+        axes.legend(title="AUROC", fontsize=9, frameon=False, **below)
+        axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
+        shares = [f"share of points {side} that pass" for side in ("outside", "inside")]
+        panels.label_axes(axes, f"inside against {other}", *shares)
+    panels.save(fig, path)
+
+
+def image_grid(images: np.ndarray, labels: np.ndarray, columns: int = COLUMNS) -> np.ndarray:
+    """Bytes (n, c, h, w), c 1 or 3, in one picture (height, width, 3) with white gaps.
+
+    Images are sorted by label, in the given order within one, and each label starts a new row.
+    """
+    n, _, height, width = images.shape
+    groups = [np.flatnonzero(labels == value) for value in np.unique(labels)]
+    columns = min(columns, max(map(len, groups)))
+    framed = np.full((n + 1, height + GAP, width + GAP, 3), 255, dtype=np.uint8)  # the last: blank
+    framed[:n, :height, :width] = images.transpose(0, 2, 3, 1)
+    places = [np.pad(g, (0, -len(g) % columns), constant_values=n) for g in groups]
+    rows = framed[np.concatenate(places)].reshape(-1, columns, *framed.shape[1:])
+    picture = rows.swapaxes(1, 2).reshape(-1, columns * (width + GAP), 3)
+    return picture[:-GAP, :-GAP]
+
+
+def _save_grid(
+    path: Path, images: np.ndarray, labels: np.ndarray, values: tuple[float, float]
+) -> None:
+    from PIL import Image
+
+    with replacing(path) as temporary:
+        picture = image_grid(distances.as_bytes(images, values), labels)
+        Image.fromarray(picture).save(temporary, format="PNG")
+
+
+def _save_nearest(
+    path: Path, samples: Clustered, train: np.ndarray, values: tuple[float, float]
+) -> None:
+    """A row of samples, below it a row of the training images nearest to them, and so on."""
+    from sklearn.metrics import pairwise_distances_argmin
+
+    x, labels = samples
+    x = x[np.argsort(labels[:COMPARED], kind="stable")]
+    flat = (points.reshape(len(points), -1) for points in (x, train))
+    nearest = train[pairwise_distances_argmin(*flat)]
+    row = np.arange(len(x)) // COLUMNS
+    _save_grid(path, np.concatenate([x, nearest]), np.r_[2 * row, 2 * row + 1], values)

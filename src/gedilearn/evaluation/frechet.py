@@ -19,7 +19,7 @@ from gedilearn.data.arrays import check_finite
 from gedilearn.data.published import cache_root
 from gedilearn.errors import InputError
 from gedilearn.evaluation.feature_networks import EfficientNetLite0, Inception
-from gedilearn.evaluation.images import as_bytes, check_images, value_range
+from gedilearn.evaluation.ood import value_range
 
 BATCH = 64
 
@@ -62,12 +62,9 @@ def frechet_distance(real_features: np.ndarray, fake_features: np.ndarray) -> fl
     So no root of a matrix is taken, and the distance is exact but for rounding also where there are
     fewer points than columns.
     """
-    real, fake = _checked(real_features, "real_features"), _checked(fake_features, "fake_features")
-    if real.shape[1] != fake.shape[1]:
-        raise InputError(
-            f"real_features have {real.shape[1]} columns but fake_features {fake.shape[1]}: "
-            "use the same extractor for both"
-        )
+    real, fake = (np.asarray(x, dtype=np.float64) for x in (real_features, fake_features))
+    check_finite(real, "real_features")
+    check_finite(fake, "fake_features")
     shift = real.mean(0) - fake.mean(0)
     # The triangular factor has the same product with itself, and no more rows than columns.
     scaled = ((x - x.mean(0)) / np.sqrt(len(x) - 1) for x in (real, fake))
@@ -110,18 +107,23 @@ def frechet(
     )
 
 
+def as_bytes(x: np.ndarray, values: tuple[float, float]) -> np.ndarray:
+    """Numbers as an image file holds them, black and white at `values`, clipped beyond."""
+    check_finite(x, "images")
+    low, high = values
+    share = np.clip((x.astype(np.float64) - low) / (high - low), 0, 1)
+    return np.round(255 * share).astype(np.uint8)
+
+
 def features(extract: Extractor, images: np.ndarray, batch_size: int = BATCH) -> np.ndarray:
     """Features (n, d) of images as a file holds them: bytes (n, c, h, w), c 1 (grey) or 3."""
-    check_images(images)
-    if images.dtype != np.uint8:
-        raise InputError(f"images are {images.dtype}: give bytes, 0 to 255")
     batches = torch.split(torch.from_numpy(images), batch_size)
     with torch.no_grad():
         return np.concatenate([extract(x.expand(-1, 3, -1, -1)).cpu().numpy() for x in batches])
 
 
 def extractor(path: str | Path | None = None) -> Extractor:
-    """The best feature space at hand; nothing is downloaded.
+    """The best feature space available; nothing is downloaded.
 
     Inception, hence FID, when the weight file is given as `path` or lies in ``inception/`` of the
     cache folder (`published.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
@@ -139,11 +141,3 @@ def extractor(path: str | Path | None = None) -> Extractor:
             f"or for FID put {Inception.files[0]} into {folder}"
         )
     return EfficientNetLite0.load(weights)
-
-
-def _checked(x: np.ndarray, name: str) -> np.ndarray:
-    x = np.asarray(x, dtype=np.float64)
-    if x.ndim != 2 or len(x) < 2 or x.shape[1] == 0:
-        raise InputError(f"{name} of shape {x.shape}: give (n, d) with at least 2 rows")
-    check_finite(x, name)
-    return x

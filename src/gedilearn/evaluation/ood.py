@@ -1,17 +1,21 @@
-"""Telling points of the data from others by a score: inside is the positive class."""
+"""Points of the data told from others by a score: inside is the positive class."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch.nn.functional import interpolate
 
-from gedilearn.data.arrays import check_finite, check_same_shape, evenly_spaced
-from gedilearn.data.dataset import Dataset
+from gedilearn.data.arrays import check_finite, row_chunks
+from gedilearn.data.image_views import LUMA
 from gedilearn.errors import InputError
-from gedilearn.estimator import GEDI
-from gedilearn.evaluation.images import converted, value_range
-from gedilearn.evaluation.network import Scores, every_score, read
+
+Scores = dict[str, np.ndarray]  # (n,) of each kind
+
+# Black and white in the forms that images come in.
+KNOWN_RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 
 
 class Roc(NamedTuple):
@@ -43,7 +47,8 @@ def roc(inside: np.ndarray, outside: np.ndarray) -> Roc:
     """The curve of scores (n,) and (m,), higher for points inside."""
     from sklearn.metrics import roc_curve
 
-    inside, outside = _checked(inside, "inside"), _checked(outside, "outside")
+    check_finite(inside, "scores inside")
+    check_finite(outside, "scores outside")
     truth = np.r_[np.ones(len(inside)), np.zeros(len(outside))]
     fpr, tpr, _ = roc_curve(truth, np.r_[inside, outside], drop_intermediate=False)
     return Roc(fpr, tpr)
@@ -73,50 +78,11 @@ def separation(
     return numbers, curves
 
 
-def _checked(scores: np.ndarray, name: str) -> np.ndarray:
-    scores = np.asarray(scores)
-    if scores.ndim != 1 or len(scores) == 0 or scores.dtype.kind not in "biuf":
-        raise InputError(
-            f"scores {name}: {scores.dtype} of shape {scores.shape}; give numbers of shape (n,)"
-        )
-    check_finite(scores, f"scores {name}")
-    return scores
-
-
-# --- of a fitted model -------------------------------------------------------------------------
-
-
-def converted_for(
-    model: GEDI, reference: np.ndarray, name: str, other: Dataset, most: int
-) -> tuple[np.ndarray, str]:
-    """At most `most` points of `other` as the model takes them, and what was changed.
-
-    What does not fit is refused. `reference` is data that the model was made for.
-    """
-    shape = model.point_shape_
-    x = other.x[evenly_spaced(len(other.x), most)]
-    if x.ndim == 4 and len(shape) == 3:
-        return converted(x, shape, value_range(reference))
-    check_same_shape(x, shape, name)
-    return x, "none"
-
-
-def compare(
-    model: GEDI, reference: np.ndarray, inside: np.ndarray, ours: Scores, outside: np.ndarray
-) -> tuple[dict[str, Any], dict[str, Roc]]:
-    """How every score separates two sets of points, and the curves; `ours` are those inside."""
-    scores, curves = separation(ours, every_score(model, outside, read(model, outside).scores))
-    a, b = (trivial_scores(model, reference, x) for x in (inside, outside))
-    trivial, more = separation(a, b, signed=False)
-    counts = {"n_inside": len(inside), "n_outside": len(outside)}
-    return counts | {"scores": scores, "trivial": trivial}, curves | more
-
-
-def trivial_scores(model: GEDI, reference: np.ndarray, x: np.ndarray) -> Scores:
-    """Scores (n,) that need no learning: what a model has to beat.
+def trivial_scores(reference: np.ndarray, x: np.ndarray) -> Scores:
+    """Scores (n,) that need no learning: a model has to beat them.
 
     Of images the mean pixel, and the share of pixels above the smallest of `reference`; of vectors
-    the distance from the mean of `reference`, in the network's units.
+    the distance from the mean of `reference`.
     """
     if x.ndim == 4:
         low, axes = reference.min(), (1, 2, 3)
@@ -124,5 +90,69 @@ def trivial_scores(model: GEDI, reference: np.ndarray, x: np.ndarray) -> Scores:
             "mean_pixel": x.mean(axis=axes, dtype=np.float64),
             "nonzero_share": (x > low).mean(axis=axes),
         }
-    middle = model.scaling_.apply(reference).mean(axis=0, dtype=np.float64)
-    return {"distance_from_mean": np.linalg.norm(model.scaling_.apply(x) - middle, axis=1)}
+    middle = reference.mean(axis=0, dtype=np.float64)
+    return {"distance_from_mean": np.linalg.norm(x - middle, axis=1)}
+
+
+# --- images outside, in the form of those inside --------------------------------------------------
+
+
+def value_range(x: np.ndarray) -> tuple[float, float]:
+    """Black and white of images: 0 to 255, 0 to 1 or -1 to 1 where values suggest it.
+
+    Otherwise their smallest and largest value.
+    """
+    low, high = (0.0, 255.0) if x.dtype == np.uint8 else (float(x.min()), float(x.max()))
+    if low >= -1 and high <= 1:
+        return (0.0 if low >= 0 else -1.0), 1.0
+    if low >= 0 and 127 < high <= 255:
+        return 0.0, 255.0
+    return low, high if high > low else low + 1
+
+
+def converted(
+    x: np.ndarray, shape: tuple[int, ...], values: tuple[float, float]
+) -> tuple[np.ndarray, str]:
+    """Images (n, c, h, w) in another shape (c, h, w) and range of values, and what was changed.
+
+    Colour becomes grey by luminance, grey colour by three equal channels; a centre crop gives the
+    proportions, bilinear interpolation the size. Where pixels were blended they are rounded to 256
+    levels, as in a file, so that black stays black.
+    """
+    channels, height, width = shape
+    own, said = value_range(x), []
+    if x.shape[1] == 4 != channels:
+        x, said = x[:, :3], ["transparency dropped"]
+    if channels != x.shape[1]:
+        if channels == 4:
+            raise InputError(f"images with {x.shape[1]} channels, but the model has 4: give 4")
+        said.append("grey" if channels == 1 else "grey to colour")
+    to_grey = channels < x.shape[1]
+    share = min(x.shape[2] / height, x.shape[3] / width)
+    crop = round(height * share), round(width * share)
+    top, left = (x.shape[2] - crop[0]) // 2, (x.shape[3] - crop[1]) // 2
+    if crop != x.shape[2:]:
+        said.append(f"centre crop {x.shape[2]}x{x.shape[3]} -> {crop[0]}x{crop[1]}")
+        x = x[:, :, top : top + crop[0], left : left + crop[1]]
+    resized = crop != (height, width)
+    if resized:
+        said.append(f"resized {crop[0]}x{crop[1]} -> {height}x{width}")
+    # Two sets in units of their own are taken to share them.
+    mapped = own != values and (own in KNOWN_RANGES or values in KNOWN_RANGES)
+    if mapped:
+        said.append("values {:g}..{:g} -> {:g}..{:g}".format(*own, *values))
+    if not said:
+        return x, "none"
+    low, high = values if mapped else own
+    parts = []
+    for chunk in row_chunks(x):
+        z = (torch.from_numpy(x[chunk].astype(np.float32)) - own[0]) / (own[1] - own[0])
+        if to_grey:
+            z = (z * torch.tensor(LUMA)[:, None, None]).sum(1, keepdim=True)
+        if resized:
+            z = interpolate(z, size=(height, width), mode="bilinear", antialias=True)
+        if to_grey or resized:
+            z = (z * 255).round() / 255
+        z = z.expand(-1, channels, -1, -1) * (high - low) + low
+        parts.append(z.numpy())
+    return np.concatenate(parts), ", ".join(said)

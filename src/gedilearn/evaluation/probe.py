@@ -1,6 +1,6 @@
 """How well frozen features tell classes apart: linear probes and nearest neighbours.
 
-The features are never changed; what is fitted is a classifier on top, and only to measure.
+The features are never changed; only a classifier on top of them is fitted, to measure them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def paper_probe(
     The paper says "with momentum" and not how much; this is the usual value. Without scaling, the
     result depends on how large a method's features are: `fast_probe` does not.
     """
-    train_x, train_y, test_x, test_y = _checked(train_x, train_y, test_x, test_y)
+    _check(train_x, train_y, test_x)
     settings = {
         "learning_rate": learning_rate, "momentum": MOMENTUM, "batch_size": BATCH,
         "epochs": epochs, "random_state": random_state,
@@ -96,7 +96,7 @@ def fast_probe(
     the training points, and the regression fitted again to all of them; with fewer than ten points
     for each class it is 1. `settings` says which.
     """
-    train_x, train_y, test_x, test_y = _checked(train_x, train_y, test_x, test_y)
+    _check(train_x, train_y, test_x)
     c, chosen_by = _choose_c(train_x, train_y)
     accuracy = _accuracy(_regression(train_x, train_y, c).predict(test_x), test_y)
     settings = {"C": c, "C chosen by": chosen_by, "max_iter": MAX_ITER, "random_state": SEED}
@@ -129,15 +129,14 @@ def knn_accuracy(
 ) -> ProbeResult:
     """Plain majority of the `k` training points with the largest cosine similarity.
 
-    Nothing is fitted and nothing chosen. Of classes with equally many votes the first in sorted
-    order wins.
+    Nothing is fitted and nothing chosen; with fewer than `k` training points, all of them vote. Of
+    classes with equally many votes the first in sorted order wins.
     """
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.preprocessing import normalize
 
-    train_x, train_y, test_x, test_y = _checked(train_x, train_y, test_x, test_y)
-    if not 1 <= k <= len(train_x):
-        raise InputError(f"k={k} for {len(train_x)} training points: give 1 to {len(train_x)}")
+    _check(train_x, train_y, test_x)
+    k = min(k, len(train_x))
     # On vectors of length 1, Euclidean distance and cosine similarity give the same neighbours,
     # and scikit-learn searches the former in chunks of bounded memory.
     classifier = KNeighborsClassifier(k, algorithm="brute").fit(normalize(train_x), train_y)
@@ -149,27 +148,9 @@ def _accuracy(found: np.ndarray, truth: np.ndarray) -> float:
     return float((found == truth).mean())
 
 
-def _checked(
-    train_x: np.ndarray, train_y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Features as floats, labels one for each row, the same columns and two classes at least."""
-    parts = []
-    for name, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
-        x, y = np.asarray(x), np.asarray(y)
-        if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "biuf":
-            raise InputError(
-                f"{name}_x: {x.dtype} of shape {x.shape}; give features as numbers (n, d)"
-            )
-        if y.shape != (len(x),):
-            raise InputError(
-                f"{name}_y of shape {y.shape} for {len(x)} rows: give one label for each row"
-            )
-        check_finite(x, f"{name}_x")
-        check_finite(y, f"{name}_y")
-        parts += [x if x.dtype.kind == "f" else x.astype(np.float32), y]
-    columns = parts[0].shape[1], parts[2].shape[1]
-    if columns[0] != columns[1]:
-        raise InputError(f"train_x has {columns[0]} columns but test_x has {columns[1]}")
-    if len(np.unique(parts[1])) < 2:
+def _check(train_x: np.ndarray, train_y: np.ndarray, test_x: np.ndarray) -> None:
+    """Refuse features that are not finite, and a single class."""
+    check_finite(train_x, "train_x")
+    check_finite(test_x, "test_x")
+    if len(np.unique(train_y)) < 2:
         raise InputError("train_y has a single class: a probe needs at least 2 to tell apart")
-    return parts[0], parts[1], parts[2], parts[3]

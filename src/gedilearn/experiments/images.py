@@ -2,13 +2,14 @@
 
 A row is one training: (data, method, seed). SVHN, CIFAR-10 and CIFAR-100 are run with the paper's
 settings or scaled down, MNIST and the digits with the library's own defaults. k-means on the pixels
-has rows as well: what it finds needs no network.
+has rows as well: its clusters need no network.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,38 +24,26 @@ from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.experiments.runner import (
-    IN_MEMORY,
-    KMEANS,
-    Key,
-    Options,
-    Row,
-    Runner,
-    adjusted,
-    chosen,
-    outcome,
-    timed,
-)
+from gedilearn.experiments import table
+from gedilearn.experiments.runner import Cell, Options, Runner, adjusted, changed, chosen, outcome
+from gedilearn.experiments.table import Group, Row, Table, ranged
+from gedilearn.experiments.toy import NAMES as TOY_NAMES
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
 from gedilearn.training.run import RunDirectory, read_config, settings_of
 
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
+KMEANS = "k-means"  # on the pixels; its rows come with those of the others
+NAMES = {KMEANS: "k-means, pixels"} | {method: TOY_NAMES[method] for method in METHODS}
 MOST_FOR_KMEANS = 10_000
-
-
-@dataclass(frozen=True)
-class Measuring:
-    """How a trained model is measured, see `evaluation.evaluate`."""
-
-    samples: int = 500
-    steps: int | None = None
-    probe: evaluation.Probe = "fast"
-    weights: Path | None = None
+SHUFFLED = "shuffled patches"
+PARTS = 4  # patches on each side: of 7x7 pixels on MNIST, of 2x2 on the digits
+TEST_DIGITS = 500
+SHAPE = (1, 3, 32, 32)  # tells settings that these are images, of any size
 
 
 class Scale(NamedTuple):
-    """How large a run is: the preset, and what is run and measured unless something else is asked.
+    """The size of a run: the preset, and the values of options that are not given.
 
     At the paper's scale that is its protocol, and half as many samples as there are test images.
     """
@@ -63,13 +52,12 @@ class Scale(NamedTuple):
     title: str
     seeds: int = 1
     methods: tuple[str, ...] = METHODS
-    measuring: Measuring = Measuring()
+    samples: int = 500
+    probe: evaluation.Probe = "fast"
 
 
 SCALES = {
-    "paper": Scale(
-        "paper/{data}", "the paper's settings", measuring=Measuring(5_000, probe="paper")
-    ),
+    "paper": Scale("paper/{data}", "the paper's settings", samples=5_000, probe="paper"),
     "small": Scale("small/{data}", "scaled down (small/{data})"),
     "default": Scale("default", "default settings", 5, METHODS[-2:]),
 }
@@ -84,10 +72,6 @@ TITLES = {
     "svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST",
     "digits": "digits", "fashion-mnist": "Fashion-MNIST",
 }  # fmt: skip
-SHUFFLED = "shuffled patches"
-PARTS = 4  # patches on each side: of 7x7 pixels on MNIST, of 2x2 on the digits
-TEST_DIGITS = 500
-SHAPE = (1, 3, 32, 32)  # tells settings that these are images, of any size
 
 # --- data sets: to train on, to test with, and to hold against those ------------------------------
 
@@ -101,15 +85,12 @@ def load_sets(data: str) -> tuple[Dataset, Dataset]:
     order = np.random.default_rng(0).permutation(len(whole.x))
     x = whole.x.astype(np.float32).reshape(-1, 1, 8, 8)
     held, kept = np.split(order, [TEST_DIGITS])
-    train, test = (
-        Dataset(name, x[part], whole.y[part], None, whole.source)
-        for name, part in (("digits", kept), ("digits-test", held))
-    )
-    return train, test
+    train = Dataset("digits", x[kept], whole.y[kept], None, whole.source)
+    return train, Dataset("digits-test", x[held], whole.y[held], None, whole.source)
 
 
 def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[str, Dataset]:
-    """What to hold against the test images: the paper's sets that are here, and those given.
+    """Images to hold against the test images: the paper's sets that are here, and those given.
 
     One of these names that is given takes the place of the set in the cache. Grey digits are also
     held against themselves with their patches shuffled, image by image: pixel by pixel they are the
@@ -118,10 +99,9 @@ def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[
     for name, other in given.items():
         if other.x.ndim != 4:
             raise InputError(f"--ood {name}: vectors, not images; give a set or folder of images")
-    names = (PAPER_SETS | OWN_SETS)[data]
     found = {
         name: open_set(name, "test")
-        for name in names
+        for name in (PAPER_SETS | OWN_SETS)[data]
         if not any(stands_for(other, name) for other in given) and is_cached(name)
     }
     if data in OWN_SETS:
@@ -154,73 +134,71 @@ def shuffled_patches(x: np.ndarray, parts: int = PARTS, seed: int = 0) -> np.nda
     return mixed.transpose(0, 3, 1, 4, 2, 5).reshape(n, c, h * parts, w * parts)
 
 
-# --- running ------------------------------------------------------------------------------------
+# --- rows ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What every cell of a run needs."""
+    """The same for every cell of a run; `measuring` are arguments of `evaluation.evaluate`."""
 
     train: Dataset
     test: Dataset
     others: Mapping[str, Dataset]
-    measuring: Measuring
+    measuring: Mapping[str, Any]
     runner: Runner
 
 
 def run(
-    seeds: Sequence[int],
-    data: str,
-    scale: str,
+    runner: Runner,
+    data: Sequence[str] = (),
+    scale: str | None = None,
     methods: Sequence[str] | None = None,
-    others: Mapping[str, Dataset] | None = None,
-    *,
-    runner: Runner = IN_MEMORY,
+    seeds: Sequence[int] | None = None,
+    ood: Mapping[str, Dataset] | None = None,
+    samples: int | None = None,
+    steps: int | None = None,
+    probe: evaluation.Probe | None = None,
+    weights: Path | None = None,
     iterations: int | None = None,
     changes: Options | None = None,
-    measuring: Mapping[str, Any] | None = None,
+    *,
     sets: tuple[Dataset, Dataset] | None = None,
-) -> list[Row]:
-    """One row for each (data, method, seed); None for methods is all of the scale's.
+) -> list[Table]:
+    """The paper's image tables: clusters, samples, OOD and probe of each method on one set.
 
-    `others` are images outside, by name, beside those of `load_others`. `iterations` shortens the
-    training; `changes` are further settings by their dotted names; `measuring` is what differs from
-    the scale's `Measuring`, if it is not None. `sets` are images to train on
-    and to test with in the place of the published ones. The runner's folder also receives a run
-    directory for each training, in runs/, which an interrupted one is continued from, and what the
-    measuring writes, in evaluations/.
-
-    To measure trained models in another way, remove rows.jsonl and config.json: the models stay.
+    `ood` are images outside by name, beside those of `load_others`; `sets` are images in the place
+    of the published ones. The folder also receives a run directory for each training, in runs/,
+    which an interrupted one is continued from, and the files of the evaluation, in evaluations/. To
+    measure trained models in another way, remove rows.jsonl and config.json: the models stay.
     """
-    keys = plan(seeds, data, scale, methods)
-    train, test = sets or load_sets(data)
-    outside = load_others(data, test, others or {})
-    given = {name: value for name, value in (measuring or {}).items() if value is not None}
-    measured = replace(SCALES[scale].measuring, **given)
+    if len(data) != 1:
+        raise InputError(f"--data: give one of {', '.join((*PAPER_SETS, *OWN_SETS))}")
+    (name,) = chosen("data set", data, (*PAPER_SETS, *OWN_SETS))
+    scales = ["default"] if name in OWN_SETS else ["small", "paper"]
+    scale = chosen("scale", [scale or scales[0]], scales)[0]
+    usual = SCALES[scale]
+    trained = chosen("method", methods, METHODS, usual.methods)
+    seeds = range(usual.seeds) if seeds is None else seeds
+    train, test = sets or load_sets(name)
+    outside = load_others(name, test, ood or {})
+    measuring = {
+        "n_samples": usual.samples if samples is None else samples,
+        "steps": steps,
+        "probe": probe or usual.probe,
+    }
     settings = {
         "scale": scale,
         "iterations": iterations,
         "changes": changes or {},
-        **{name: getattr(measured, name) for name in ("samples", "steps", "probe")},
-        "others": {name: [len(o.x), fingerprint(o.x)[:16]] for name, o in outside.items()},
-        "methods": {m: values_of(data, scale, m, iterations, changes) for m in METHODS},
+        **measuring,
+        "others": {other: [len(o.x), fingerprint(o.x)[:16]] for other, o in outside.items()},
+        "methods": {m: values_of(name, scale, m, iterations, changes) for m in METHODS},
     }
-    work = Work(train, test, outside, measured, runner)
-    return runner.rows(keys, partial(fit, work), len(train.x), settings)
-
-
-def plan(seeds: Sequence[int], data: str, scale: str, methods: Sequence[str] | None) -> list[Key]:
-    """All (data, method, seed) asked for, k-means with them, seed by seed."""
-    chosen("data set", (data,), (*PAPER_SETS, *OWN_SETS))
-    chosen("scale", (scale,), ("default",) if data in OWN_SETS else ("paper", "small"))
-    trained = chosen("method", SCALES[scale].methods if methods is None else methods, METHODS)
-    if not trained or not len(seeds):
-        raise InputError("nothing to run: give at least one seed and method")
-    return [(data, method, seed) for seed in seeds for method in (KMEANS, *trained)]
-
-
-def default_scale(data: str) -> str:
-    return "default" if data in OWN_SETS else "small"
+    runner = runner.within(name, scale, *changed(iterations, changes))
+    work = Work(train, test, outside, measuring | {"weights": weights}, runner)
+    cells = [Cell(name, m, (seed,), (m,)) for seed in seeds for m in (KMEANS, *trained)]
+    rows = runner.rows(cells, partial(fit, work), len(train.x), settings)
+    return runner.finish("images", rows, tables)
 
 
 def values_of(
@@ -237,20 +215,31 @@ def values_of(
     return adjusted(values, iterations, changes, SHAPE)
 
 
-def fit(work: Work, data: str, method: str, seed: int, n: int, settings: Options) -> Row:
-    """Train one method, or go on with it, and measure it."""
-    head = {"scale": settings["scale"], "shortened_to": settings["iterations"]}
-    head |= {"changes": settings["changes"] or None, **NOTHING}
+def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
+    """Train one method with one seed, or go on with it, and measure it."""
+    (seed,), method = cell.seeds, cell.method
+    row = {"data": cell.data, "method": method, "seed": seed, "scale": settings["scale"]}
+    row |= {"shortened_to": settings["iterations"], "changes": settings["changes"] or None}
     values = settings["methods"][METHODS[-1] if method == KMEANS else method]
     if method == KMEANS:
-        return head | _kmeans(work, values["n_clusters"], seed)
-    name = f"{data}-{method}-{seed}"
-    work.runner.say(f"training {name}")
+        return [row | _kmeans(work, values["n_clusters"], seed)]
+    name, out, say = f"{cell.data}-{method}-{seed}", work.runner.out, work.runner.say
+    folder = None if out is None else out / "runs" / name
+    say(f"training {name}")
     values = values | {"training": values.get("training", {}) | {"seed": seed}}
-    run_folder = None if work.runner.out is None else work.runner.out / "runs" / name
-    model = train(work.train.x, values, run_folder)
-    work.runner.say(f"measuring {name}")
-    return head | _measure(work, model, name, run_folder)
+    model = train(work.train.x, values, folder)
+    say(f"measuring {name}")
+    found = evaluation.evaluate(
+        model,
+        work.train,
+        work.test,
+        others=work.others,
+        buffer=evaluation.read_buffer(folder, model, say) if folder else None,
+        out=out / "evaluations" / name if out else None,
+        tell=say,
+        **work.measuring,
+    )
+    return [row | _figures(model, found, work.measuring["probe"])]
 
 
 def train(x: np.ndarray, values: Options, folder: Path | None) -> GEDI:
@@ -266,82 +255,44 @@ def train(x: np.ndarray, values: Options, folder: Path | None) -> GEDI:
     return GEDI.resume(run.path, x)
 
 
-# --- measuring ----------------------------------------------------------------------------------
-
 SCORES = ("nmi", "ami", "ari", "accuracy", "clusters_used")
-# What a row holds beside its name; None where a method has no such answer.
-NOTHING: Row = dict.fromkeys(
-    (
-        "n_clusters", *SCORES, "batchwise_nmi", "batchwise_chance", "gap", "certified",
-        "verdict", "modes", "stopped", "recoveries", "iterations", "probe", "probe_protocol",
-        "knn", "frechet", "frechet_floor", "frechet_title", "frechet_n", "share_off", "bits",
-        "ood", "seconds", "evaluation_seconds",
-    )
-)  # fmt: skip
 
 
-def _measure(work: Work, model: GEDI, name: str, run_folder: Path | None) -> Row:
-    measuring, kept, say = work.measuring, work.runner.out, work.runner.say
-    found = evaluation.evaluate(
-        model,
-        work.train,
-        work.test,
-        others=work.others,
-        n_samples=measuring.samples,
-        steps=measuring.steps,
-        probe=measuring.probe,
-        weights=measuring.weights,
-        buffer=evaluation.read_buffer(run_folder, model, say) if run_folder else None,
-        out=kept / "evaluations" / name if kept else None,
-        tell=say,
-    )
+def _figures(model: GEDI, found: Mapping[str, Any], probe: str) -> Row:
+    """The figures of a row; None where a part was skipped."""
+    clusters, probes, distance = found["clustering"], found["probe"], found["frechet"]
+    batchwise = clusters.get("batchwise_nmi") or {}
+    areas = {
+        other: {"n": part["n_outside"]}
+        | {name: score["auroc"] for name, score in (part["scores"] | part["trivial"]).items()}
+        for other, part in found["ood"].items()
+        if "scores" in part
+    }
     return {
-        **{name: _look_up(found, path) for name, path in FIGURES.items()},
+        **{name: clusters.get(name) for name in SCORES},
+        **{f"batchwise_{name}": batchwise.get(name) for name in ("nmi", "chance")},
+        "probe": (probes.get("linear") or {}).get("accuracy"),
+        "knn": (probes.get("knn") or {}).get("accuracy"),
+        "frechet": distance.get("distance"),
+        **{f"frechet_{name}": distance.get(name) for name in ("floor", "title", "n")},
+        "share_off": found["samples"].get("share_off"),
+        "evaluation_seconds": found["seconds"],
         "n_clusters": model.settings_.n_clusters,
-        "probe_protocol": measuring.probe,
-        "ood": {other: _areas(part) for other, part in found["ood"].items() if "scores" in part},
+        "probe_protocol": probe,
+        "ood": areas,
         "bits": getattr(model.density_, "bits", None),
         **outcome(model),
         "seconds": round(model.seconds_, 1),
     }
 
 
-# Where in what `evaluate` gives the figures of a row are.
-FIGURES = {
-    **{name: f"clustering.{name}" for name in SCORES},
-    "batchwise_nmi": "clustering.batchwise_nmi.nmi",
-    "batchwise_chance": "clustering.batchwise_nmi.chance",
-    "probe": "probe.linear.accuracy",
-    "knn": "probe.knn.accuracy",
-    "frechet": "frechet.distance",
-    "frechet_floor": "frechet.floor",
-    "frechet_title": "frechet.title",
-    "frechet_n": "frechet.n",
-    "share_off": "samples.share_off",
-    "evaluation_seconds": "seconds",
-}
-
-
-def _look_up(found: Mapping[str, Any], path: str) -> Any:
-    """None where a part was skipped."""
-    value: Any = found
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
-
-
-def _areas(part: Mapping[str, Any]) -> Row:
-    """AUROC of every score, ours and the trivial ones, and how many images were outside."""
-    scores = part["scores"] | part["trivial"]
-    return {"n": part["n_outside"], **{name: score["auroc"] for name, score in scores.items()}}
-
-
 def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:
     """k-means on the pixels of some training images, scored as all others are."""
     index = np.random.default_rng(seed).permutation(len(work.train.x))[:MOST_FOR_KMEANS]
+    begin = time.perf_counter()
     model = KMeans(n_clusters, n_init=3, random_state=seed)
-    seconds = timed(lambda: model.fit(_flat(work.train.x[np.sort(index)])))
-    row: Row = {"n_clusters": n_clusters, "seconds": round(seconds, 1)}
+    model.fit(_flat(work.train.x[np.sort(index)]))
+    row: Row = {"n_clusters": n_clusters, "seconds": round(time.perf_counter() - begin, 1)}
     if work.test.y is None:
         return row
     labels = model.predict(_flat(work.test.x))
@@ -353,3 +304,103 @@ def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:
 
 def _flat(x: np.ndarray) -> np.ndarray:
     return x.reshape(len(x), -1).astype(np.float32)
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+# In the order of METHODS: JEM, Barlow, SwAV, no gen, GEDI. Of a set outside the AUROC.
+PAPER: dict[str, dict[str, tuple[float, ...]]] = {
+    "svhn": {
+        "NMI": (0.00, 0.23, 0.21, 0.21, 0.25),
+        "FID": (201, 353, 584, 454, 218),
+        "cifar10": (0.73, 0.17, 0.26, 0.1, 0.80),  # printed 01 for no gen
+        "cifar100": (0.72, 0.24, 0.32, 0.15, 0.80),
+        "probe": (0.20, 0.74, 0.45, 0.35, 0.55),
+    },
+    "cifar10": {
+        "NMI": (0.00, 0.17, 0.43, 0.44, 0.45),  # the main text: no gen 0.43
+        "FID": (263, 392, 415, 424, 197),
+        "svhn": (0.44, 0.32, 0.62, 0.11, 0.57),
+        "cifar100": (0.53, 0.56, 0.51, 0.51, 0.61),
+        "probe": (0.23, 0.65, 0.46, 0.54, 0.53),
+    },
+    "cifar100": {
+        "NMI": (0.00, 0.58, 0.65, 0.86, 0.87),
+        "FID": (226, 352, 416, 447, 222),
+        "svhn": (0.44, 0.45, 0.3, 0.55, 0.53),
+        "cifar10": (0.49, 0.43, 0.47, 0.46, 0.48),
+        "probe": (0.03, 0.27, 0.13, 0.14, 0.12),
+    },
+}
+
+
+def paper(measure: str | None) -> table.Text:
+    """The paper's number beside ours; for None, its AUROC of the set outside."""
+
+    def cell(group: Group) -> str:
+        row = group[0]
+        for name, numbers in PAPER.get(row["data"], {}).items():
+            other = name in TITLES and measure is None and stands_for(row["outside"], name)
+            if (name == measure or other) and row["method"] in METHODS:
+                return f"{numbers[METHODS.index(row['method'])]:.{0 if name == 'FID' else 2}f}"
+        return ""
+
+    return cell
+
+
+COLUMNS = {
+    "data": table.label("data", TITLES),
+    "method": table.label("method", NAMES),
+    "seeds": table.seeds,
+    "NMI": ranged("nmi"),
+    "AMI": ranged("ami"),
+    "accuracy": ranged("accuracy"),
+    "batch-wise NMI (chance)": table.beside("batchwise_nmi", "batchwise_chance", 2),
+    "paper's NMI": paper("NMI"),
+    "clusters used": ranged("clusters_used", 0),
+    "gap": ranged("gap"),
+    "probe": ranged("probe"),
+    "paper's probe": paper("probe"),
+    "kNN": ranged("knn"),
+    "Frechet (floor)": table.beside("frechet", "frechet_floor", 1),
+    "paper's FID": paper("FID"),
+    "shares off": ranged("share_off", 2),
+    "bits": ranged("bits", 2),
+    "iterations": ranged("iterations", 0),
+    "seconds": ranged("seconds", 0),
+    "measuring": ranged("evaluation_seconds", 0),
+    "found": lambda group: "" if group[0]["method"] == KMEANS else table.findings(group),
+}
+WIDE = (
+    *("batch-wise NMI (chance)", "paper's NMI", "clusters used", "paper's probe", "kNN"),
+    *("paper's FID", "shares off", "bits", "iterations", "measuring", "found"),
+)
+OOD_COLUMNS = {
+    "outside": table.label("outside"),
+    "method": table.label("method", NAMES),
+    "seeds": table.seeds,
+    "log p(x)": ranged("log_density"),
+    "gradient norm": ranged("gradient_norm"),
+    "paper's": paper(None),  # by the gradient norm
+    "confidence": ranged("confidence"),
+    "mean pixel": ranged("mean_pixel"),
+    "non-zero pixels": ranged("nonzero_share"),
+}
+
+
+def tables(rows: Group) -> list[Table]:
+    """Medians and ranges over the seeds, and the AUROCs, beside the paper's numbers."""
+    data, scale = rows[0]["data"], rows[0]["scale"]
+    words = [TITLES[data], SCALES[scale].title.format(data=data)]
+    head = ", ".join([*words, *changed(rows[0]["shortened_to"], rows[0]["changes"])])
+    made = [table.make(head, COLUMNS, table.grouped(rows, method=NAMES), WIDE)]
+    parts = [
+        {"outside": f"{TITLES.get(name, name)} ({areas['n']})", **areas}
+        | {key: row[key] for key in ("data", "method", "seed")}
+        for row in rows
+        for name, areas in (row.get("ood") or {}).items()
+    ]
+    if parts:
+        groups = table.grouped(parts, outside=(), method=NAMES)
+        made.append(table.make("AUROC of test images against images outside", OOD_COLUMNS, groups))
+    return made

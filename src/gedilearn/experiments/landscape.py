@@ -9,13 +9,14 @@ every term is evaluated there against its optimum:
 
 A term *admits* a mode if one construction of the mode reaches the term's optimum, and penalises it
 if none does: a cell of the table is the verdict over all of its rows. Numbers prove a No; a Yes is
-measured for the constructions below, and is the paper's to prove for the rest.
+measured for the constructions below, and is the paper's to prove for the rest. Where the paper's
+argument needs a word more, docs/results/landscape.md has it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -26,7 +27,8 @@ from gedilearn.data.arrays import Scaling
 from gedilearn.data.toy import moons
 from gedilearn.data.views import NoiseViews
 from gedilearn.experiments import table
-from gedilearn.experiments.runner import Row
+from gedilearn.experiments.runner import Runner
+from gedilearn.experiments.table import Group, Row, Table
 from gedilearn.methods.terms import invariance, prior, target_entropy
 from gedilearn.models.energy import EnergyModel, log_density
 from gedilearn.models.mlp import MLP
@@ -55,27 +57,6 @@ PAPER = {
     INV: {REPRESENTATION: "No", CLUSTER: "No", PERMUTATION: "Yes"},
     PRIOR: {REPRESENTATION: "No", CLUSTER: "Yes", PERMUTATION: "No"},
     GEDI: {REPRESENTATION: "Yes", CLUSTER: "Yes", PERMUTATION: "Yes"},
-}
-
-# Where the paper's argument needs a word more: (term, mode, construction).
-REMARKS = {
-    (GEN, REPRESENTATION, "uniform"): "p_Theta is uniform, so CE is the log-volume of the box: "
-    "penalised unless the data are uniform as well. On all of R^d, a constant has no density.",
-    (INV, REPRESENTATION, "uniform"): "INV contains an entropy: a constant encoder is optimal only "
-    "if its output is one-hot, the proof's 'proper choice of k'. This one pays log c.",
-    (PRIOR, REPRESENTATION, "confident"): "The proof has enc(x) = k make p(y|x) uniform; it makes "
-    "it constant. So no single constant encoder is optimal for both INV and PRIOR.",
-    (GEDI, REPRESENTATION, "uniform"): "For c = 2, INV and PRIOR alone hold every constant output "
-    "at least log 2 above their joint optimum.",
-    (GEN, CLUSTER, "f_j = log p"): "p_Theta = p although one cluster takes all.",
-    (PRIOR, CLUSTER, "f_j = log p"): f"Half the gap f_j - f_y = {GAP:g}, less log 2: infinite in "
-    "the limit. The proof prints q(y=j) = 0 where it means 1, a harmless slip.",
-    (GEN, PERMUTATION, "one pair"): "A mean over points: H(p) up to sampling. They have no "
-    "volume, so Gamma stays; swapping the predictions of whole regions would change p_Theta.",
-    (INV, PERMUTATION, "one pair"): "Only swaps between clusters cost. Definition 3 prints pi over "
-    "{1..c} but applies it to points; renaming clusters in both t and t' changes no term.",
-    (INV, FOOTNOTE, "f_j = log p"): "The predictions p(y|x) agree everywhere, so no swap shows; t "
-    "itself does differ by log p(x).",
 }
 
 
@@ -180,18 +161,20 @@ def separated_moons(world: World) -> Logits:
     return function
 
 
-def run(random_state: int = 0) -> list[Row]:
+def run(runner: Runner) -> list[Table]:
+    """Theorem 1 and Table 1: which term of the loss penalises which failure mode."""
+    return runner.finish("landscape", measure(), tables)
+
+
+def measure(random_state: int = 0) -> list[Row]:
     """Every term at every construction, one row each; plain JSON values.
 
     `before` is the loss before predictions are swapped (mode 3 only, else None), and `agrees`
-    compares this one construction with the paper; the verdict on a cell is that of `table_1`.
+    compares this one construction with the paper; the verdict on a cell is that of `tables`.
     """
     # Of views, permutations and the networks' first weights.
     generator = Generator().manual_seed(random_state)
-    return _rows(build_world(random_state, generator), generator)
-
-
-def _rows(world: World, generator: Generator) -> list[Row]:
+    world = build_world(random_state, generator)
     uniform = constant_encoder(torch.zeros(CLUSTERS), generator)
     confident = constant_encoder(torch.tensor([0.0, -GAP]), generator)
     clusters, separated = collapsed_clusters(world), separated_moons(world)
@@ -260,7 +243,6 @@ def _compared(
             "penalises": penalises,
             "paper": paper,
             "agrees": penalises == paper,
-            "remark": REMARKS.get((term, mode, construction), ""),
         }
         rows.append(row)
     return rows
@@ -268,57 +250,28 @@ def _compared(
 
 # --- showing ------------------------------------------------------------------------------------
 
-CAPTION = (
-    "Excess over the term's optimum in nats, one number for each construction of the mode. "
-    "Yes: no construction is optimal. No: at least one is."
-)
 
-
-def _verdict(mode: str, group: table.Group) -> str:
-    """Does a term penalise a mode? With the excess in nats of each construction of the mode."""
+def _penalises(mode: str, group: Group) -> str:
+    """Whether a term penalises a mode, with the excess in nats of each construction of the mode."""
     rows = [row for row in group if row["mode"] == mode]
     verdict = "Yes" if all(row["penalises"] == "Yes" for row in rows) else "No"
     doubt = "" if verdict == rows[0]["paper"] else f" (paper: {rows[0]['paper']})"
     return f"{verdict}{doubt}: {', '.join(table.number(row['excess'], 3) for row in rows)}"
 
 
-def table_1(rows: Sequence[Row]) -> table.Table:
-    """A line for each of TERMS, a column for each of MODES."""
-    first = table.Column(
-        "Does it penalise?",
-        lambda group: f"**{group[0]['term']}**",
-        brief=lambda group: str(group[0]["term"]),
-        words=True,
-    )
-    columns = [first]
+def tables(rows: Group) -> list[Table]:
+    """Table 1 of the paper, with measured numbers, and every row."""
+    columns: dict[str, table.Text] = {"term": table.label("term")}
     for mode in MODES:
         built = ", ".join(r["construction"] for r in rows if (r["term"], r["mode"]) == (GEN, mode))
-        head, short = f"{mode}<br>({built})", f"{mode}\n({built})"
-        columns.append(table.Column(head, partial(_verdict, mode), short=short, words=True))
-    title = "Table 1: summary of the loss landscape"
-    return table.Table(title, columns, table.grouped(rows, "term", term=TERMS), [CAPTION])
-
-
-def numbers(rows: Sequence[Row]) -> table.Table:
-    """Every row, with its remark as a note of its number."""
-    remarks = [row["remark"] for row in rows if row["remark"]]
-
-    def note(group: table.Group) -> str:
-        remark = group[0]["remark"]
-        return str(remarks.index(remark) + 1) if remark else ""
-
-    columns = [
-        *map(table.label, ("mode", "construction", "term")),
-        *(table.statistic(name, name) for name in ("value", "before", "optimum", "excess")),
-        *map(table.label, ("penalises", "paper")),
-        table.Column("note", note, words=True),
+        columns[f"{mode} ({built})"] = partial(_penalises, mode)
+    numbers = {
+        **{name: table.label(name) for name in ("mode", "construction", "term")},
+        **{name: table.statistic(name) for name in ("value", "before", "optimum", "excess")},
+        **{name: table.label(name) for name in ("penalises", "paper")},
+    }
+    head = "Table 1: does a term penalise a failure mode? With the excess over its optimum, in nats"
+    return [
+        table.make(head, columns, table.grouped(rows, term=TERMS)),
+        table.make("Every construction, in nats", numbers, [[row] for row in rows]),
     ]
-    lines = [[row] for row in rows]
-    return table.Table("The numbers, in nats", columns, lines, remarks, numbered=True)
-
-
-EXPERIMENT = table.Experiment(
-    "landscape",
-    lambda seeds, **_: run(seeds[0]),  # one draw of the points is enough
-    lambda rows: [table_1(rows), numbers(rows)],
-)

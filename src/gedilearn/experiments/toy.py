@@ -1,119 +1,108 @@
-"""The synthetic half of the paper's table of NMI: moons and circles, every method, several seeds.
+"""The synthetic half of the paper: moons and circles, every method, several seeds.
 
-The unit of work is a cell, one method on one set. Its seeds, each with its own draw of the data,
-train side by side; every seed is one row, scored on fresh points of the same source. Barlow Twins
-is trained once for two rows: clusters by the largest coordinate, and by k-means.
+`run` makes its table of NMI, `labels` and `generation` its pictures of predicted clusters and of
+samples. The unit of work is one method on one set. Where no guard acts on divergence, its seeds,
+each with its own draw of the data, train side by side. Every seed is one row, scored on fresh
+points of the same source. Models are kept, and shared by table and pictures.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import math
+import statistics
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gedilearn import panels
 from gedilearn.data import toy as sets
 from gedilearn.data.dataset import Dataset
+from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.evaluation.clustering import clustering_scores
-from gedilearn.experiments.runner import (
-    FRESH,
-    IN_MEMORY,
-    N_POINTS,
-    Cell,
-    Key,
-    Options,
-    Row,
-    Runner,
-    adjusted,
-    chosen,
-    outcome,
-    shortened,
-)
-from gedilearn.methods.barlow import BarlowTwins
+from gedilearn.evaluation.clustering import classes_of_clusters, clustering_scores, nmi
+from gedilearn.experiments import table
+from gedilearn.experiments.runner import Cell, Options, Runner, adjusted, changed, chosen, outcome
+from gedilearn.experiments.table import Group, Published, Row, Table
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import Settings, resolve
 from gedilearn.together import fit_together
 from gedilearn.training.run import RunDirectory
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+N_POINTS = 1000
+FRESH = 1_000_000  # added to the seed of the points that are scored
 SETS: dict[str, Callable[[int, int], Dataset]] = {
     "moons": lambda n, seed: sets.moons(n, noise=0.05, random_state=seed),
     "circles": lambda n, seed: sets.circles(n, noise=0.05, factor=0.5, random_state=seed),
 }
-METHODS = ("jem", "barlow", "swav", "no-unif", "no-inv", "no-gen", "gedi")
-OTHERS = ("dino", "deepcluster", "ebclr")  # not in the paper's table: run when asked for
-KMEANS = "barlow k-means"
-ROWS = {"barlow": ("barlow", KMEANS)}  # a method that has more rows than one
+KMEANS = "barlow k-means"  # Barlow Twins with clusters by k-means, not by the largest coordinate
 NAMES = {
     "jem": "JEM", "barlow": "Barlow", KMEANS: "Barlow k-means", "swav": "SwAV",
     "no-unif": "no unif", "no-inv": "no inv", "no-gen": "no gen", "gedi": "GEDI",
     "dino": "DINO", "deepcluster": "DeepCluster", "ebclr": "EBCLR",
 }  # fmt: skip
+METHODS = tuple(NAMES)[:8]  # the others are not in the paper's table: run when asked for
+PICTURED = tuple(method for method in METHODS if method != KMEANS)
 PRESETS = ("default", "paper/toy", "paper/toy-literal")  # others are for images
 TOGETHER = 10
+FALSE = 0.95  # a certificate with a lower NMI is a false one
+# Mean and deviation of the paper's NMI over five runs.
+PAPER = {
+    ("moons", "jem"): Published(0.00, 0.00), ("circles", "jem"): Published(0.00, 0.00),
+    ("moons", "swav"): Published(0.76, 0.36), ("circles", "swav"): Published(0.00, 0.00),
+    ("moons", "no-unif"): Published(0.00, 0.00), ("circles", "no-unif"): Published(0.00, 0.00),
+    ("moons", "no-inv"): Published(0.11, 0.15), ("circles", "no-inv"): Published(0.22, 0.13),
+    ("moons", "no-gen"): Published(0.98, 0.00), ("circles", "no-gen"): Published(0.83, 0.12),
+    ("moons", "gedi"): Published(0.94, 0.07), ("circles", "gedi"): Published(1.00, 0.01),
+}  # fmt: skip
 
-# --- running ------------------------------------------------------------------------------------
+# --- rows ---------------------------------------------------------------------------------------
 
 
 def run(
-    seeds: Sequence[int],
+    runner: Runner,
+    seeds: Sequence[int] = range(5),
     data: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
-    *,
-    runner: Runner = IN_MEMORY,
     preset: str = "default",
     iterations: int | None = None,
-    together: int | None = None,
-    n: int = N_POINTS,
     changes: Options | None = None,
-) -> list[Row]:
-    """One row for each (data, method, seed); None for data is both, for methods the paper's.
-
-    `iterations` shortens the training. `together` seeds train side by side; None is 1 where a guard
-    would put all back, or stop all, for the divergence of one, and 10 where there is none.
-    `changes` are further settings by their dotted names. The runner's folder also receives the
-    models: workers on other machines must share it.
-    """
-    values = {m: values_of(preset, m, iterations, changes) for m in (*METHODS, *OTHERS)}
-    settings: Options = {"preset": preset, "iterations": iterations, "changes": changes or {}}
-    settings |= training_facts(values)
-    together = together or (TOGETHER if settings["on_divergence"] == "ignore" else 1)
-    names, trained = chosen("data set", data, SETS), chosen_methods(methods)
+    *,
+    n: int = N_POINTS,
+) -> list[Table]:
+    """The paper's NMI on moons and circles: every method, several seeds."""
+    values = {m: values_of(preset, m, iterations, changes) for m in NAMES}
+    guard = resolve(values["gedi"], (n, 2)).training.on_divergence
+    # A guard would put all back, or stop all, for the divergence of one.
+    together = TOGETHER if guard == "ignore" else 1
+    names, trained = chosen("data set", data, SETS), chosen("method", methods, NAMES, METHODS)
     cells = [  # in an order that gives every method some rows early
-        Cell(name, method, tuple(seeds[i : i + together]), ROWS.get(method, (method,)))
+        Cell(name, method, tuple(seeds[i : i + together]), (method,))
         for i in range(0, len(seeds), together)
         for name in names
         for method in trained
     ]
+    settings: Options = {"preset": preset, "iterations": iterations, "changes": changes or {}}
     settings |= {"together": together, "methods": values}
-    models = None if runner.out is None else runner.out.absolute() / "models"
-    return runner.rows_of_cells(cells, partial(fit, models=models), n, settings, threads=1)
-
-
-def chosen_methods(asked: Sequence[str] | None) -> list[str]:
-    """Those of the paper's table, if none are asked for."""
-    return chosen("method", METHODS if asked is None else asked, (*METHODS, *OTHERS))
+    runner = runner.within(preset, *changed(iterations, changes))
+    rows = runner.rows(cells, partial(fit, folder=runner.out), n, settings, threads=1)
+    return runner.finish("toy", rows, tables)
 
 
 def values_of(
-    preset: str, method: str, iterations: int | None, changes: Options | None = None
+    preset: str, method: str, iterations: int | None = None, changes: Options | None = None
 ) -> Options:
     """The nested settings of a method, shortened and changed as asked."""
     chosen("preset", (preset,), PRESETS)
-    return adjusted(preset_values(preset, method), iterations, changes, (N_POINTS, 2))
-
-
-def training_facts(values: Mapping[str, Options]) -> Options:
-    """What a page says of the training of methods: which a certificate ends, and the guard."""
-    training = {m: resolve(own, (N_POINTS, 2)).training for m, own in values.items()}
-    return {
-        "ended_by_certificate": [m for m, one in training.items() if one.early_stopping],
-        "on_divergence": training["gedi"].on_divergence,  # the same for all
-    }
+    values = preset_values(preset, "barlow" if method == KMEANS else method)
+    if method == KMEANS:
+        values["barlow"] = values.get("barlow", {}) | {"assign": "kmeans"}
+    return adjusted(values, iterations, changes, (N_POINTS, 2))
 
 
 def seeded(values: Options, seed: int, n: int) -> Settings:
@@ -121,72 +110,44 @@ def seeded(values: Options, seed: int, n: int) -> Settings:
     return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, (n, 2))
 
 
-def fit(cell: Cell, n: int, settings: Options, models: Path | None = None) -> list[Row]:
+def fit(cell: Cell, n: int, settings: Options, folder: Path | None = None) -> list[Row]:
     """Train the seeds of a cell together, and score each."""
-    fitted = train(cell, n, settings["methods"][cell.method], models)
+    fitted = train(cell, n, settings["methods"][cell.method], folder)
     k = len(cell.seeds)
     return [
-        scored_row((cell.data, *name), model, n, settings, k, together=k)
-        for name, model in fitted.items()
+        scored_row(cell.data, cell.method, seed, model, n, settings, k, together=k)
+        for seed, model in zip(cell.seeds, fitted, strict=True)
     ]
 
 
-def train(
-    cell: Cell, n: int, values: Options, models: Path | None = None
-) -> dict[tuple[str, int], GEDI]:
-    """The fitted model of every (row's method, seed) of a cell, kept in the folder `models`."""
+def train(cell: Cell, n: int, values: Options, folder: Path | None) -> list[GEDI]:
+    """The fitted model of every seed of a cell, kept in the folder."""
     points = [SETS[cell.data](n, seed).x for seed in cell.seeds]
-    fitted = {}
-    together = fit_together(points, seeded(values, cell.seeds[0], n))
-    for seed, model in zip(cell.seeds, together, strict=True):
-        fitted[cell.method, seed] = model
-    if cell.method == "barlow":
-        for seed, model, x in zip(cell.seeds, together, points, strict=True):
-            fitted[KMEANS, seed] = with_kmeans(model, x)
-    if models is not None:
-        for name, model in fitted.items():
-            path = model_file(models, (cell.data, *name))
+    fitted = fit_together(points, seeded(values, cell.seeds[0], n))
+    for seed, model in zip(cell.seeds, fitted, strict=True):
+        if folder is not None:
+            path = model_file(folder, cell.data, cell.method, seed)
             path.parent.mkdir(parents=True, exist_ok=True)
             model.save(path, overwrite=True)
     return fitted
 
 
-def title(rows: Sequence[Row]) -> str:
-    """What the rows were made with, in words."""
-    names = {f"preset {r['preset']}{shortened(r['shortened_to'], r['changes'])}" for r in rows}
-    return "; ".join(sorted(names))
-
-
-def model_file(models: Path, key: Key) -> Path:
-    data, method, seed = key
-    return RunDirectory(models / data / method.replace(" ", "-") / f"seed-{seed}").model
-
-
-def with_kmeans(model: GEDI, x: np.ndarray) -> GEDI:
-    """A copy of a fitted Barlow Twins with the clusters of k-means: the training is the same."""
-    other = copy.deepcopy(model)
-    options = model.settings_.own.model_copy(update={"assign": "kmeans"})
-    settings = model.settings_.model_copy(update={"barlow": options})
-    scaled = other.prepare(x)
-    BarlowTwins(options).conclude(other.model_, scaled[None])
-    result = replace(other.result_, settings=settings)
-    diagnosis = result.diagnose(scaled, None)
-    ended = "certified" if diagnosis.certified else "budget"
-    result = replace(
-        result,
-        diagnosis=diagnosis,
-        verdict=diagnosis.verdict,
-        stopped="diverged" if model.stopped_ == "diverged" else ended,
-    )
-    other.adopt(result, other.scaling_, result.labels(scaled))
-    return other
+def model_file(folder: Path, data: str, method: str, seed: int) -> Path:
+    name = method.replace(" ", "-")
+    return RunDirectory(folder.absolute() / "models" / data / name / f"seed-{seed}").model
 
 
 def scored_row(
-    key: Key, model: GEDI, n: int, settings: Options, trained: int, **others: Any
+    data: str,
+    method: str,
+    seed: int,
+    model: GEDI,
+    n: int,
+    settings: Options,
+    trained: int,
+    **others: Any,
 ) -> Row:
     """A model, one of those `trained` together, scored on fresh points."""
-    data, method, seed = key
     fresh = SETS[data](n, seed + FRESH)
     assert fresh.y is not None
     scores = clustering_scores(fresh.y, model.predict(fresh.x))
@@ -202,3 +163,156 @@ def scored_row(
         **others,
         "seconds": round(model.seconds_ / trained, 3),
     }
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def title(rows: Group) -> str:
+    """The settings of the rows in words."""
+    first = rows[0]
+    words = [f"preset {first['preset']}", *changed(first["shortened_to"], first["changes"])]
+    return ", ".join(words)
+
+
+def compared(compare: Callable[[list[float], Published], str], otherwise: str = "") -> table.Text:
+    """A cell that compares our NMI with the paper's, if the paper has a number."""
+
+    def cell(group: Group) -> str:
+        paper = PAPER.get((group[0]["data"], group[0]["method"]))
+        return compare(table.values(group, "nmi"), paper) if paper else otherwise
+
+    return cell
+
+
+def verdict(group: Group) -> str:
+    if group[0]["shortened_to"] is not None:
+        return "shortened: not comparable"
+    return compared(table.judge, "not in the paper")(group)
+
+
+def ours(group: Group) -> str:
+    """The deviation is that of the seeds themselves, not an estimate for others."""
+    found = table.values(group, "nmi")
+    return f"{statistics.fmean(found):.2f} ± {statistics.pstdev(found):.2f}"
+
+
+COLUMNS: dict[str, table.Text] = {
+    "data": table.label("data"),
+    "method": table.label("method", NAMES),
+    "seeds": table.seeds,
+    "paper": compared(lambda _, paper: f"{paper.mean:.2f} ± {paper.deviation:.2f}"),
+    "ours": ours,
+    "difference, 95%": compared(table.difference),
+    "verdict": verdict,
+    "why": partial(table.findings, false_below=FALSE),
+    "AMI": table.statistic("ami", 2, statistics.fmean),
+    "gap": table.statistic("gap", 4),
+    "seconds": table.statistic("seconds", 1, statistics.fmean),
+}
+
+
+def tables(rows: Group) -> list[Table]:
+    """A line for each (data, method) over its seeds."""
+    groups = table.grouped(rows, data=SETS, method=NAMES)
+    wide = ("difference, 95%", "why")
+    return [table.make(f"NMI on fresh points: {title(rows)}", COLUMNS, groups, wide)]
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+N_SAMPLES = 500
+LEAST_STEPS = 500
+
+
+def picture(
+    kind: str,
+    runner: Runner,
+    data: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    preset: str = "default",
+    iterations: int | None = None,
+    changes: Options | None = None,
+    seed: int = 0,
+    steps: int | None = None,
+    *,
+    n: int = N_POINTS,
+) -> list[Table]:
+    """A row of panels for each set: real points, then every method, with the same axes.
+
+    Models are read from the folder of the run, or trained and kept there. `steps` are those of
+    generated points; None takes as many as let a chain diffuse over about one unit of the data,
+    500 at least: the paper's steps are so small that fewer would stay where they started.
+    """
+    names, trained = chosen("data set", data, SETS), chosen("method", methods, NAMES, PICTURED)
+    if not names or not trained:
+        raise InputError("nothing to draw: give at least one data set and method")
+    values = {m: values_of(preset, m, iterations, changes) for m in trained}
+    words = changed(iterations, changes)
+    runner = runner.within(preset, *words)
+    models = {(d, m): kept_model(runner, d, m, seed, n, values[m]) for d in names for m in trained}
+    taken = steps or max(LEAST_STEPS, *map(steps_for, models.values()))
+    head = {
+        "labels": "Predicted clusters on fresh points",
+        "generation": f"{N_SAMPLES} samples, {taken} Langevin steps each",
+    }[kind]
+    head = ", ".join([f"{head}: preset {preset}, seed {seed}", *words])
+    size = max(1.55 * (len(trained) + 1) + 0.5, 6.0), 2.0 * len(names) + 0.6
+    fig = panels.new_figure(*size, head)
+    grid = fig.subplots(len(names), len(trained) + 1, squeeze=False)
+    for name, line in zip(names, grid, strict=True):
+        real = SETS[name](n, seed + FRESH)
+        assert real.y is not None
+        everywhere = SETS[name](N_POINTS, FRESH).x
+        shown = slice(n if kind == "labels" else N_SAMPLES)
+        scatter(line[0], everywhere, "real points", real.x[shown], real.y[shown])
+        line[0].set_ylabel(name, fontsize=11)
+        for axes, method in zip(line[1:], trained, strict=True):
+            predicted = models[name, method].predict(real.x)
+            classes = classes_of_clusters(real.y, predicted, 2)
+            if kind == "labels":
+                head = f"{NAMES[method]}\nNMI {nmi(real.y, predicted):.2f}"
+                scatter(axes, everywhere, head, real.x, classes[predicted])
+            else:
+                found = models[name, method].sample(N_SAMPLES, steps=taken, random_state=seed)
+                scatter(axes, everywhere, NAMES[method], found[0], classes[found[1]])
+    file = panels.save(fig, (runner.out or Path()) / f"{kind}.png")
+    runner.say(f"written: {file}")
+    return []
+
+
+labels, generation = partial(picture, "labels"), partial(picture, "generation")
+
+
+def steps_for(model: GEDI) -> int:
+    return math.ceil(1 / model.settings_.sampler.step_size)
+
+
+def kept_model(runner: Runner, data: str, method: str, seed: int, n: int, values: Options) -> GEDI:
+    """The model of the run, if one with these settings is there; trained otherwise."""
+    folder = runner.out or Path()
+    file = model_file(folder, data, method, seed)
+    if file.exists():
+        model = GEDI.load(file)
+        # Seeds that train together have one seed between them for all but the data.
+        same = seeded(values, model.settings_.training.seed, n)
+        if model.settings_ == same and len(model.labels_) == n:
+            return model
+    runner.say(f"training {NAMES[method]} on {data}")
+    return train(Cell(data, method, (seed,), (method,)), n, values, folder)[0]
+
+
+def scatter(
+    axes: Axes, everywhere: np.ndarray, title: str, points: np.ndarray, classes: np.ndarray
+) -> None:
+    """The points in a box around all data; the number of those outside is in the title."""
+    low, high = everywhere.min(0), everywhere.max(0)
+    low, high = low - 0.15 * (high - low), high + 0.15 * (high - low)
+    seen = np.asarray(((points >= low) & (points <= high)).all(1))  # never so for NaN
+    for k in range(2):
+        x, y = points[seen & (classes == k)].T
+        axes.scatter(x, y, s=5, color=panels.colour(k), lw=0)
+    outside = f"\n{len(seen) - int(seen.sum())} outside" if not seen.all() else ""
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+    axes.set_box_aspect(1)
+    axes.set_title(title if "\n" in title else f"{title}{outside}", fontsize=10)

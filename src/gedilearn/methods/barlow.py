@@ -19,12 +19,9 @@ from torch import Tensor
 
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.methods.options import Barlow as Options
-from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.mlp import MLP
-from gedilearn.ranks import gather
-from gedilearn.settings import Settings
-from gedilearn.threads import ONE_AT_A_TIME
+from gedilearn.ranks import ONE_AT_A_TIME, gather
 
 EPSILON = 1e-5  # added to variances, as batch normalisation does
 
@@ -49,11 +46,6 @@ class BarlowTwins(Method):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-
-    @classmethod
-    def shape(cls, settings: Settings) -> Shape:
-        options: Options = settings.own
-        return Shape(options.batch_norm)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass a view, each with its own batch statistics, as published."""

@@ -26,8 +26,7 @@ from gedilearn.methods.method import Batch, Context, Forward, Method, share
 from gedilearn.methods.options import DeepCluster as Options
 from gedilearn.models.energy import EnergyModel, log_posterior
 from gedilearn.models.mlp import MLP
-from gedilearn.ranks import gather
-from gedilearn.threads import ONE_AT_A_TIME
+from gedilearn.ranks import ONE_AT_A_TIME, gather
 
 CHUNK = 2_000
 

@@ -24,11 +24,9 @@ from torch import Tensor
 from gedilearn.io import forms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.methods.options import Dino as Options
-from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, log_posterior, posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
-from gedilearn.settings import Settings
 
 
 class DINO(Method):
@@ -41,11 +39,6 @@ class DINO(Method):
         self.teacher: EnergyModel | None = None
         self.centre: Tensor | None = None  # (members, 1, clusters)
         self._pending: dict[str, Any] | None = None  # of a checkpoint, until the network is known
-
-    @classmethod
-    def shape(cls, settings: Settings) -> Shape:
-        options: Options = settings.own
-        return Shape(embedding=options.embedding, temperature=options.student_temperature)
 
     def judged(self, model: EnergyModel) -> EnergyModel:
         if self.teacher is None:

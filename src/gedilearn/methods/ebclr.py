@@ -40,13 +40,10 @@ from torch import Tensor
 from gedilearn.fields import value_at
 from gedilearn.methods.method import Batch, Context, Forward, Method, make_chains, share
 from gedilearn.methods.options import Ebclr as Options
-from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
-from gedilearn.ranks import gather
+from gedilearn.ranks import ONE_AT_A_TIME, gather
 from gedilearn.sampling.langevin import Sampler
-from gedilearn.settings import Settings
-from gedilearn.threads import ONE_AT_A_TIME
 
 CHUNK = 2_000
 ROUNDS = 100  # of k-means on the sphere, at most
@@ -112,11 +109,6 @@ class EBCLR(Method):
         # A recovery raises the penalty on energies. These are bounded here; lengths are not.
         extra = value_at(context.weights.energy, 0) - value_at(context.settings.weights.energy, 0)
         return cls(options, *make_chains(context), extra)
-
-    @classmethod
-    def shape(cls, settings: Settings) -> Shape:
-        options: Options = settings.own
-        return Shape(embedding=options.embedding, temperature=options.temperature / 2)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass over both views, and one over the samples, which need those of v' first."""

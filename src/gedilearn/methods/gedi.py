@@ -1,13 +1,13 @@
 """GEDI: GEN + INV + PRIOR on one network (Eq. 5 of the paper).
 
-The ablations and JEM are the same class with other weights: *no gen*, *no inv* and *no unif* set
-one weight to 0, JEM keeps GEN alone. A term whose weight is 0 throughout is not computed.
+The ablations and JEM are the same class with other weights (`methods.options`): *no gen*, *no inv*
+and *no unif* set one weight to 0, JEM keeps GEN alone. A term whose weight is 0 throughout is not
+computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,8 +30,6 @@ class GEDI(Method):
     of terms member by member: the points of a sweep. `start`, (members, n), are the labels of the
     clusters that training begins with.
     """
-
-    weighted: ClassVar[tuple[str, ...]] = ("gen", "inv", "prior")
 
     def __init__(
         self,
@@ -92,30 +90,6 @@ class GEDI(Method):
         self.factors = {name: factor[list(members)] for name, factor in self.factors.items()}
         if self.start is not None:
             self.start = self.start[list(members)]
-
-
-class NoGen(GEDI):
-    """GEDI without GEN."""
-
-    weighted = ("inv", "prior")
-
-
-class NoInv(GEDI):
-    """GEDI without INV."""
-
-    weighted = ("gen", "prior")
-
-
-class NoUnif(GEDI):
-    """GEDI without PRIOR."""
-
-    weighted = ("gen", "inv")
-
-
-class JEM(GEDI):
-    """GEN alone: the joint energy-based model (Grathwohl et al., 2020)."""
-
-    weighted = ("gen",)
 
 
 def _readings(logits: Tensor, sizes: list[int]) -> list[Reading]:

@@ -10,10 +10,9 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn.methods.priors import Prior
-from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.ranks import n_ranks
-from gedilearn.registry import METHODS, SAMPLERS
+from gedilearn.registry import SAMPLERS
 from gedilearn.sampling.langevin import Box, Sampler
 from gedilearn.settings import Settings, Weights
 
@@ -57,7 +56,6 @@ class Method:
     views of each point instead of the point and a view.
     """
 
-    weighted: ClassVar[tuple[str, ...]] = ()  # which of GEN, INV and PRIOR it has
     two_views: ClassVar[bool] = False
     chains: Sampler | None = None  # what draws x~, if it needs that
 
@@ -65,11 +63,6 @@ class Method:
     def make(cls, context: Context) -> Method:
         """A method for a stage, with fresh chains and nothing remembered."""
         return cls(context.settings.own)  # type: ignore[call-arg]
-
-    @classmethod
-    def shape(cls, settings: Settings) -> Shape:
-        """What it asks of the network beside the settings."""
-        return Shape()
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """The terms to minimise, (members,) each; batches of all ranks are joined for them.
@@ -144,4 +137,4 @@ def share(x: Tensor, model: EnergyModel) -> Tensor:
 
 def learns_density(settings: Settings) -> bool:
     """Whether log p(x) is learnt: the method has the term GEN, and it has weight."""
-    return "gen" in METHODS[settings.method].weighted and bool(settings.weights.gen)
+    return "gen" in settings.own.weighted and bool(settings.weights.gen)

@@ -1,4 +1,4 @@
-"""The settings of the methods that have some of their own, under the method's name.
+"""The settings of methods, under the method's name, and the facts that the settings depend on.
 
 No torch here: `gedi settings` lists them without it.
 """
@@ -6,20 +6,47 @@ No torch here: `gedi settings` lists them without it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from gedilearn.fields import Many, Section, Width
-
-if TYPE_CHECKING:
-    from gedilearn.settings import Settings
+from gedilearn.fields import Many, MethodSettings, NetworkShape, Width
 
 # Iterations that a classifier needs at least to learn new labels.
 LEAST_PERIOD = 20
 
 
-class SwAV(Section):
+class GEDI(MethodSettings):
+    """GEN + INV + PRIOR; its weights are in the section `weights`."""
+
+    weighted = ("gen", "inv", "prior")
+
+
+class NoGen(MethodSettings):
+    """GEDI without GEN."""
+
+    weighted = ("inv", "prior")
+
+
+class NoInv(MethodSettings):
+    """GEDI without INV."""
+
+    weighted = ("gen", "prior")
+
+
+class NoUnif(MethodSettings):
+    """GEDI without PRIOR."""
+
+    weighted = ("gen", "inv")
+
+
+class JEM(MethodSettings):
+    """GEN alone: the joint energy-based model (Grathwohl et al., 2020)."""
+
+    weighted = ("gen",)
+
+
+class SwAV(MethodSettings):
     """The baseline SwAV; its head is a projector and normalised prototypes, one a cluster."""
 
     epsilon: float = Field(
@@ -46,11 +73,14 @@ class SwAV(Section):
     )
     batch_norm: bool = Field(True, description="SwAV: batch normalisation between layers.")
 
-    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> SwAV:
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> SwAV:
         return self.model_copy(update={"embedding": self.embedding or settings.n_clusters})
 
+    def network(self) -> NetworkShape:
+        return NetworkShape(self.batch_norm, self.embedding, self.temperature)
 
-class Barlow(Section):
+
+class Barlow(MethodSettings):
     """The baseline Barlow Twins; its embedding has one coordinate a cluster."""
 
     off_diagonal: float = Field(
@@ -64,8 +94,11 @@ class Barlow(Section):
     )
     batch_norm: bool = Field(True, description="Barlow Twins: batch normalisation between layers.")
 
+    def network(self) -> NetworkShape:
+        return NetworkShape(self.batch_norm)
 
-class Dino(Section):
+
+class Dino(MethodSettings):
     """The baseline DINO: a student learns the sharpened, centred output of its own average."""
 
     student_temperature: float = Field(
@@ -87,11 +120,14 @@ class Dino(Section):
         None, description="DINO: width of the embedding; None is the number of clusters."
     )
 
-    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> Dino:
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Dino:
         return self.model_copy(update={"embedding": self.embedding or settings.n_clusters})
 
+    def network(self) -> NetworkShape:
+        return NetworkShape(embedding=self.embedding, temperature=self.student_temperature)
 
-class DeepCluster(Section):
+
+class DeepCluster(MethodSettings):
     """The baseline DeepCluster: k-means on the features gives the labels of the next period."""
 
     period: Many | None = Field(
@@ -103,12 +139,12 @@ class DeepCluster(Section):
         256, description="DeepCluster: principal components kept before k-means."
     )
 
-    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> DeepCluster:
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> DeepCluster:
         passes = math.ceil(shape[0] / min(settings.optimizer.batch_size, shape[0]))
         return self.model_copy(update={"period": self.period or max(passes, LEAST_PERIOD)})
 
 
-class Ebclr(Section):
+class Ebclr(MethodSettings):
     """The baseline EBCLR: contrastive learning as a joint density of two views."""
 
     temperature: float = Field(
@@ -133,5 +169,8 @@ class Ebclr(Section):
         "2 (the published experiments: 128).",
     )
 
-    def resolved(self, settings: Settings, shape: tuple[int, ...]) -> Ebclr:
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Ebclr:
         return self.model_copy(update={"embedding": self.embedding or max(settings.n_clusters, 2)})
+
+    def network(self) -> NetworkShape:
+        return NetworkShape(embedding=self.embedding, temperature=self.temperature / 2)

@@ -22,11 +22,9 @@ from torch import Tensor
 from gedilearn.errors import InputError
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.methods.options import SwAV as Options
-from gedilearn.models.build import Shape
 from gedilearn.models.energy import EnergyModel, log_posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
-from gedilearn.settings import Settings
 
 
 def sinkhorn(scores: Tensor, epsilon: float = 0.05, iterations: int = 3) -> Tensor:
@@ -56,11 +54,6 @@ class SwAV(Method):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.queue: Tensor | None = None  # (2, members, n, d), newest last
-
-    @classmethod
-    def shape(cls, settings: Settings) -> Shape:
-        options: Options = settings.own
-        return Shape(options.batch_norm, options.embedding, options.temperature)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass over both views, which therefore share batch statistics, as in SwAV's code."""

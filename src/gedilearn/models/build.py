@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 
 import torch
 from torch import Generator, nn
@@ -12,19 +11,8 @@ from gedilearn.errors import InputError
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.image_encoders import ResNet8, SmallConvNet
-from gedilearn.models.members import MemberModule, Members
-from gedilearn.models.mlp import MLP
-from gedilearn.registry import METHODS
+from gedilearn.models.mlp import MLP, MemberModule, Members
 from gedilearn.settings import Network, Settings
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What a method asks of the network beside the settings."""
-
-    batch_norm: bool = False  # between layers
-    embedding: int | None = None  # width of what prototypes are compared with; None: a plain head
-    temperature: float | None = None  # None is that of the settings
 
 
 def build_model(
@@ -44,8 +32,8 @@ def build_model(
     All other weights are drawn from `generator`; with None they are left unset, to be loaded.
     """
     network = settings.network
-    asked: Shape = METHODS[settings.method].shape(settings)
-    normalise = asked.batch_norm
+    wanted = settings.own.network()
+    normalise = wanted.batch_norm
     body: MemberModule
     if encoder is not None:
         body = Members(_copies(encoder, n_members))
@@ -70,10 +58,10 @@ def build_model(
         body = MLP(widths, n_members, network.activation, last, n_normalised, generator=generator)
         width = widths[-1]
     c, n_normalised = settings.n_clusters, len(network.head) if normalise else 0
-    temperature = asked.temperature or network.temperature
-    widths = [width, *network.head, asked.embedding or c]
+    temperature = wanted.temperature or network.temperature
+    widths = [width, *network.head, wanted.embedding or c]
     head = MLP(widths, n_members, network.activation, False, n_normalised, generator=generator)
-    if asked.embedding is None:
+    if wanted.embedding is None:
         return EnergyModel(body, head, temperature)
     return EnergyModel(body, PrototypeHead(head, c, generator=generator), temperature)
 
@@ -119,7 +107,7 @@ def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:
         raise InputError(f"encoder must be a torch.nn.Module, got {type(encoder).__name__}")
     if any(tensor.is_meta for tensor in (*encoder.parameters(), *encoder.buffers())):
         raise InputError("encoder has tensors without values (device 'meta'): give it some")
-    # Of single precision, like all that is built here; Fabric makes it double where that is asked.
+    # Of single precision, like all that is built here; Fabric makes it double where that is wanted.
     copies = [copy.deepcopy(encoder).float() for _ in range(n_members)]
     for other in copies[1:]:
         for layer in other.modules():

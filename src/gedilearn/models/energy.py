@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from gedilearn.models.fused import Normalise
 from gedilearn.models.heads import PrototypeHead
-from gedilearn.models.members import MemberModule
-from gedilearn.models.mlp import MLP
+from gedilearn.models.mlp import MLP, MemberModule
 from gedilearn.ranks import by_shares
 from gedilearn.sampling.langevin import value_and_gradient
 

@@ -8,8 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.models.members import MemberModule
-from gedilearn.models.mlp import MLP
+from gedilearn.models.mlp import MLP, MemberModule
 
 
 class PrototypeHead(MemberModule):

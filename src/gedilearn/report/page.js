@@ -1,32 +1,19 @@
-
 "use strict";
 // Hover, zoom and links between the maps. Without it the page shows the same pictures.
 (() => {
   const told = JSON.parse(document.getElementById("points").textContent);
   const maps = [...document.querySelectorAll("figure.points")].map(makeMap);
-  const pictured = new Map((told.pictured || []).map((point, i) => [point, i]));
-  const SIDE = 56, COLUMNS = 40; // of a picture on the sheet, as it is shown
-
-  function expand(ranges) {
-    return ranges.split(" ").filter(Boolean).flatMap((part) => {
-      const [first, last] = part.split("-").map(Number);
-      return Array.from({ length: (last ?? first) - first + 1 }, (_, i) => first + i);
-    });
-  }
+  const SIDE = 56; // pixels of a picture
 
   function makeMap(figure) {
     const chart = figure.querySelector("svg.chart");
-    const plane = chart.querySelector("svg.plane");
-    const whole = plane.viewBox.baseVal;
-    const full = { x: 0, y: 0, w: whole.width, h: whole.height };
-    const points = [];
-    for (const path of plane.querySelectorAll("path[data-cluster]")) {
-      const index = expand(path.dataset.index);
-      path.getAttribute("d").split("M").slice(1).forEach((step, i) => {
-        const [x, y] = step.slice(0, -2).split(" ").map(Number);
-        points.push({ x, y, index: index[i] });
-      });
-    }
+    const plane = makePlane(chart);
+    const { x, y, width, height } = plane.viewBox.baseVal;
+    const full = { x, y, w: width, h: height };
+    const places = [...plane.querySelectorAll("path[data-cluster]")].flatMap((path) =>
+      path.getAttribute("d").split("M").slice(1).map((step) => step.slice(0, -2).split(" ").map(Number)));
+    const index = figure.dataset.points === "near" ? told.near : told.row.map((_, i) => i);
+    const points = places.map(([x, y], i) => ({ x, y, index: index[i] }));
     const map = { figure, chart, plane, full, view: { ...full }, points };
     map.place = new Map(points.map((point) => [point.index, point]));
     const stage = document.createElement("div");
@@ -49,6 +36,20 @@
     return map;
   }
 
+  // Everything that is clipped to the axes goes into a drawing of its own, which can be zoomed.
+  function makePlane(chart) {
+    const plane = document.createElementNS(chart.namespaceURI, "svg");
+    const rect = chart.querySelector("clipPath rect");
+    const ends = ["x", "y", "width", "height"].map((name) => rect.getAttribute(name));
+    ["x", "y", "width", "height"].forEach((name, i) => plane.setAttribute(name, ends[i]));
+    plane.setAttribute("viewBox", ends.join(" "));
+    plane.setAttribute("class", "plane");
+    const inside = [...chart.querySelector(".axes").children].filter((part) => part.matches("[clip-path], :has([clip-path])"));
+    inside[0].before(plane);
+    plane.append(...inside);
+    return plane;
+  }
+
   function makeTools(map) {
     const tools = document.createElement("div");
     tools.className = "tools";
@@ -69,8 +70,8 @@
   function locate(map, event) {
     const box = map.chart.getBoundingClientRect();
     const unit = box.width / map.chart.viewBox.baseVal.width;
-    const x = (event.clientX - box.left) / unit - map.plane.x.baseVal.value;
-    const y = (event.clientY - box.top) / unit - map.plane.y.baseVal.value;
+    const x = (event.clientX - box.left) / unit - map.full.x;
+    const y = (event.clientY - box.top) / unit - map.full.y;
     const scale = map.view.w / map.full.w;
     return { x: map.view.x + x * scale, y: map.view.y + y * scale, unit: unit / scale };
   }
@@ -78,24 +79,17 @@
   function show(map, view) {
     const w = Math.min(Math.max(view.w, map.full.w / 40), map.full.w);
     const h = w * map.full.h / map.full.w;
-    const x = Math.min(Math.max(view.x, 0), map.full.w - w);
-    const y = Math.min(Math.max(view.y, 0), map.full.h - h);
+    const x = Math.min(Math.max(view.x, map.full.x), map.full.x + map.full.w - w);
+    const y = Math.min(Math.max(view.y, map.full.y), map.full.y + map.full.h - h);
     map.view = { x, y, w, h };
     map.plane.setAttribute("viewBox", `${x} ${y} ${w} ${h}`);
     const scale = w / map.full.w;
-    for (const mark of map.plane.querySelectorAll(".marks text")) {
-      mark.style.fontSize = `${13 * scale}px`;
+    for (const mark of map.plane.querySelectorAll(".mark text")) {
+      mark.style.fontSize = `${11 * scale}px`;
       mark.style.strokeWidth = `${3.5 * scale}px`;
     }
     map.ring.setAttribute("r", 6 * scale);
     map.stage.classList.toggle("zoomed", scale < 1);
-    const [x0, x1, y0, y1] = map.plane.dataset.range.split(" ").map(Number);
-    const across = (u) => x0 + (u / map.full.w) * (x1 - x0), up = (v) => y1 - (v / map.full.h) * (y1 - y0);
-    const ends = { x0: across(x), x1: across(x + w), y0: up(y + h), y1: up(y) };
-    for (const [name, value] of Object.entries(ends)) {
-      const label = map.chart.querySelector(`text.${name}`);
-      if (label) label.textContent = short(value);
-    }
   }
 
   function zoom(map, factor, at) {
@@ -127,25 +121,13 @@
     const head = document.createElement("b");
     head.textContent = `Row ${told.row[index].toLocaleString("en-GB")}, cluster ${told.cluster[index]}`;
     box.append(head);
-    const lines = [];
-    if (told.p) lines.push(`probability ${short(told.p[index])}`);
-    if (told.trust) lines.push(`trust ${short(told.trust[index])}`);
-    if (told.density) lines.push(`log p(x) ${short(told.density[index])}`);
-    told.names.forEach((name, j) => lines.push(`${name} ${short(told.values[j][index])}`));
-    for (const line of lines) {
+    for (const [name, values] of told.columns) {
       const part = document.createElement("div");
-      part.textContent = line;
+      part.textContent = `${name} ${short(values[index])}`;
       box.append(part);
     }
-    if (pictured.has(index)) {
-      const i = pictured.get(index), picture = document.createElement("span");
-      const sheet = Object.assign(document.createElement("img"), { src: told.sheet, alt: "" });
-      picture.className = "picture";
-      sheet.style.width = `${COLUMNS * SIDE}px`;
-      sheet.style.left = `${-(i % COLUMNS) * SIDE}px`;
-      sheet.style.top = `${-Math.floor(i / COLUMNS) * SIDE}px`;
-      picture.append(sheet);
-      box.append(picture);
+    if (index in told.pictures) {
+      box.append(Object.assign(document.createElement("img"), { src: told.pictures[index], alt: "", height: SIDE }));
     }
   }
 
@@ -162,8 +144,8 @@
     if (!point) return;
     describe(map, point.index);
     const unit = map.chart.getBoundingClientRect().width / map.chart.viewBox.baseVal.width;
-    const left = (map.plane.x.baseVal.value + ((point.x - map.view.x) / map.view.w) * map.full.w) * unit;
-    const top = (map.plane.y.baseVal.value + ((point.y - map.view.y) / map.view.h) * map.full.h) * unit;
+    const left = (map.full.x + ((point.x - map.view.x) / map.view.w) * map.full.w) * unit;
+    const top = (map.full.y + ((point.y - map.view.y) / map.view.h) * map.full.h) * unit;
     const width = map.box.offsetWidth, room = map.stage.clientWidth;
     map.box.style.left = `${Math.max(0, left + 14 + width > room ? left - 14 - width : left + 14)}px`;
     map.box.style.top = `${Math.max(0, top - map.box.offsetHeight / 2)}px`;

@@ -1,211 +1,336 @@
 """The report of a run: one HTML file that needs nothing else, from the run directory alone.
 
-Everything that comes from files passes through `markup.text`: the name of a data file may be
-markup, and a run directory may come from anywhere. A content policy in the page forbids all
-requests, and all scripts but the one that is written here.
+The template escapes all text, since a run directory may come from anywhere. A content policy in the
+page forbids all requests, and all scripts but its own.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
+from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation
-from gedilearn.io import json_text, write_text
-from gedilearn.report import charts, sections
-from gedilearn.report.cards import cards, sizes, with_cards
-from gedilearn.report.figures import draw_all
-from gedilearn.report.maps import SAMPLES, Map, Maps
-from gedilearn.report.markup import digits, folded, text
-from gedilearn.report.pictures import Pictures, side_for
-from gedilearn.report.run import Preview, Run, number
+from gedilearn.explanation.profiles import Histogram, Profile, Row
+from gedilearn.io import write_text
+from gedilearn.report import pictures
+from gedilearn.report.numbers import beside, digits, number, one_line, percent
+from gedilearn.report.pictures import Maps, Picture, Thumbnails
+from gedilearn.report.run import Run
+from gedilearn.settings import flat, resolve
+from gedilearn.training.run import Config
 
 HERE = Path(__file__).parent
-PICTURES = 8  # new ones of a cluster
-DENSITY = (
-    "The certificate is about the clusters. How well the density and the samples match the data is "
-    "for the eye to judge."
-)
-UNLEARNT = (
-    "The density was not learnt: samples are of a network that was not asked for them, and say "
-    "little of the data."
-)
-EARLIER = (
-    "This run was fitted by an earlier version, which kept no profiles of the clusters: gedi "
-    "explain RUN DATA makes them."
-)
+GRADES = ("Supported", "Doubtful", "No structure found")
+KINDS = {"typical": "typical", "doubtful": "least certain", "outliers": "unusual"}
+MOST_CARDS = 60  # the largest clusters
+MOST_VALUES = 4  # columns that are told of a point
+MOST_PICTURED = 600  # images that are shown when they are pointed at
+NAMED_IMAGES, NEW_IMAGES = 15, 8  # of a cluster
 
 
 def write_report(run: Path) -> Path:
-    """Draw the figures of a finished run and write `report.html` beside them."""
+    """Write `report.html` of a finished run, and its pictures as PNG in `figures/`."""
     read = Run.read(run)
-    summary, preview, explanation = read.finished(), read.preview(), read.profile()
-    model, curves = _model(read), sections.training(read.curves(), read.tolerance)
-    draw_all(read.files.path)
-    maps = Maps(read, preview, explanation)
-    parts = [
-        _header(read, summary),
-        sections.verdict(summary, explanation, read.tolerance),
-        _map_section(maps, summary, model),
-        _section("Clusters", _clusters(explanation, preview, summary)),
-        _section("How sure, and how usual", _grid(_certainty(explanation))),
-        _section("Density and samples", _density(explanation, maps, preview, summary, model)),
-        _section("Training and settings", _folds(read, summary, curves)),
-        _footer(),
-    ]
-    write_text(read.files.report, _page(read.name, "\n".join(part for part in parts if part), maps))
+    page = Page(read)
+    html = page.html()
+    for picture in page.pictures:  # none is written unless all could be drawn
+        picture.save(read.files.figures)
+    write_text(read.files.report, html)
     return read.files.report
 
 
-def _model(read: Run) -> Any:
-    """The fitted model, for arrays without names; None where the run cannot give it."""
-    if not read.has_usable_model:
-        return None
-    model = read.model()
-    if hasattr(model, "feature_names_in_"):
-        del model.feature_names_in_
-    return model
+class Page:
+    """The content of the page: what the template is filled with."""
+
+    def __init__(self, read: Run) -> None:
+        self.read, self.summary = read, read.summary
+        self.sizes: list[int] = self.summary["cluster_sizes"]
+        self.preview, self.explanation, self.model = read.preview(), read.profile(), read.model()
+        d, is_image = self.preview.points[0].size, self.preview.points.ndim == 4
+        known = self.explanation.columns if self.explanation else ()
+        self.columns = list(known) if len(known) == d else [f"column {j}" for j in range(d)]
+        used = [k for k, size in enumerate(self.sizes) if size]
+        self.shown = sorted(sorted(used, key=lambda k: -self.sizes[k])[:MOST_CARDS])
+        count = len(self.shown) * (NAMED_IMAGES + NEW_IMAGES)
+        self.thumbnails = Thumbnails(self.preview.points, count) if is_image else None
+
+        scaling = str(read.config.settings.get("scaling"))
+        names = [one_line(name, 40) for name in self.columns]
+        self.maps = Maps(self.preview, names, scaling, len(self.sizes))
+        self.data, self.network = self.maps.data(self.model), self.maps.network()
+        self.samples = None if is_image else self._samples()
+        self.charts = {} if self.explanation is None else _charts(self.explanation)
+        self.training = pictures.training(read.curves(), read.tolerance, read.events)
+
+    @property
+    def pictures(self) -> list[Picture]:
+        drawn = [self.data, self.network, self.samples, *self.charts.values(), *self.training]
+        return [picture for picture in drawn if picture is not None]
+
+    def html(self) -> str:
+        """The whole page."""
+        options: Any = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+        environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, **options)
+        environment.filters |= {"digits": digits, "percent": percent, "sentence": _sentence}
+        style, script = (
+            Markup((HERE / file).read_text(encoding="utf-8")) for file in ("page.css", "page.js")
+        )
+        findings = self.summary["diagnosis"]["findings"]
+        failed = [f for f in findings if not f.get("ok")]
+        return environment.get_template("report.html.j2").render(
+            vars(self),
+            style=style,
+            script=script,
+            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+            head=_head(self.summary, failed),
+            failed=failed,
+            remark=_remark,
+            findings=[_finding(f) for f in findings],
+            kinds=KINDS,
+            cards=self._cards(),
+            colour=pictures.style_of,
+            share=_share,
+            new_images=self._new_images(),
+            events=_events(self.read),
+            settings=_changed_settings(self.read.config),
+            facts=_facts(self.read),
+            told=self._told(),
+        )
+
+    # --- clusters ---------------------------------------------------------------------------------
+
+    def _cards(self) -> list[dict[str, Any]]:
+        """The profile of each cluster, with further numbers and images of its rows."""
+        if self.explanation is None:
+            return []
+        found = self.summary.get("clusters")
+        more = found if isinstance(found, list) and len(found) == len(self.sizes) else []
+        return [
+            {
+                "profile": profile,
+                "differences": _differences(profile),
+                "figures": _further_numbers(more[profile.cluster]) if more else {},
+                "images": {kind: self._images(getattr(profile, kind)) for kind in KINDS},
+                "rows": _row_table(profile, self.explanation.written),
+            }
+            for profile in (self.explanation.clusters[k] for k in self.shown)
+        ]
+
+    def _images(self, rows: Sequence[Row]) -> list[tuple[str, str]]:
+        """Address and name of the images of rows; of vectors none."""
+        if self.thumbnails is None or self.preview.rows is None:
+            return []
+        places = {int(row): i for i, row in enumerate(self.preview.rows)}
+        named = [(places[row.row], row.row) for row in rows if row.row in places]
+        images = self.preview.points
+        return [(self.thumbnails.url(images[i]), f"row {row:,}") for i, row in named]
+
+    # --- new rows ---------------------------------------------------------------------------------
+
+    def _samples(self) -> Picture | None:
+        """New rows on the map, of a model that gives some."""
+        try:
+            return None if self.model is None else self.maps.samples(self.model)
+        except InputError:
+            return None
+
+    def _new_images(self) -> dict[int, list[tuple[str, str]]]:
+        """Address and name of new images, cluster by cluster."""
+        if self.model is None or self.thumbnails is None:
+            return {}
+        n = min(NEW_IMAGES * len(self.sizes), pictures.SAMPLES)
+        drawn, labels = self.model.sample(n, random_state=0)
+        return {
+            int(k): [
+                (self.thumbnails.url(image), f"new image of cluster {k}")
+                for image in drawn[labels == k][:NEW_IMAGES]
+            ]
+            for k in np.unique(labels)
+        }
+
+    # --- for the script ---------------------------------------------------------------------------
+
+    def _told(self) -> dict[str, Any]:
+        """What the script tells of the points of the maps, in their order."""
+        preview, order = self.preview, self.maps.order
+        rows = preview.rows if preview.rows is not None else np.arange(len(order))
+        told: dict[str, Any] = {
+            "cluster": self.maps.labels.tolist(),
+            "row": rows[order].tolist(),
+            "near": self.maps.near.tolist(),
+            "columns": [],
+            "pictures": {},
+        }
+        numbers = {
+            "probability": preview.probability,
+            "trust": preview.trust,
+            "log p(x)": preview.log_density,
+        }
+        for name, values in numbers.items():
+            if values is not None:
+                told["columns"].append((name, [_brief(v) for v in values[order]]))
+        if preview.points.ndim == 2:
+            written = self.explanation.written if self.explanation else (lambda _: None)
+            for j in self._told_columns():
+                say = written(self.columns[j]) or _brief
+                name = one_line(self.columns[j], 40)
+                told["columns"].append((name, [say(v) for v in self.maps.points[:, j]]))
+        else:
+            some = np.flatnonzero(np.isin(order, evenly_spaced(len(order), MOST_PICTURED)))
+            small = Thumbnails(preview.points, len(some))
+            told["pictures"] = {int(i): small.url(preview.points[order[i]]) for i in some}
+        return told
+
+    def _told_columns(self) -> list[int]:
+        """Those that set clusters apart most often, then the first ones."""
+        found: dict[str, float] = {}
+        for profile in self.explanation.clusters if self.explanation else ():
+            for difference in profile.differences:
+                size = min(abs(difference.effect), 10.0)
+                found[difference.column] = found.get(difference.column, 0.0) + size
+        known = {name: j for j, name in enumerate(self.columns)}
+        best = [known[n] for n in sorted(found, key=lambda n: -found[n]) if n in known]
+        return list(dict.fromkeys([*best, *range(len(known))]))[:MOST_VALUES]
 
 
-def _page(name: str, body: str, maps: Maps) -> str:
-    style, script = ((HERE / file).read_text(encoding="utf-8") for file in ("page.css", "page.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-    policy = (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src 'sha256-{digest}'"
-    )
-    data = json_text(maps.hover_data()).replace("<", "\\u003c")
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{text(name)}: gedi-learn report</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<main>\n{body}\n</main>\n<script type="application/json" id="points">{data}</script>\n'
-        f"<script>{script}</script>\n</body>\n</html>\n"
-    )
+def _events(read: Run) -> list[list[Any]]:
+    """The cells of the events, in the order of time."""
+    ordered = sorted(read.events, key=lambda event: str(event.get("time", "")))
+    return [[e.get(name, "") for name in ("time", "iteration", "kind", "message")] for e in ordered]
 
 
-def _header(read: Run, summary: dict[str, Any]) -> str:
-    n, *point = read.config.data.shape
-    what = (
-        f"{len(read.config.data.table or ()) or point[0]:,} columns"
-        if len(point) == 1
-        else f"images of {' x '.join(map(str, point))}"
-    )
-    name, c = Path(read.name).name or read.name, len(summary["cluster_sizes"])
-    seconds = digits(round(number(summary.get("seconds")), 1))
-    said = (f"{n:,} rows", what, f"{c} cluster{'s' if c != 1 else ''}", f"fitted in {seconds} s")
-    return (
-        f'<header><p class="kicker">gedi-learn report</p><h1>{text(name)}</h1>'
-        f'<p class="quiet">{text(" · ".join(said))}</p></header>'
-    )
+def _facts(read: Run) -> dict[str, Any]:
+    """The origin of the run, so that it can be made again."""
+    described = read.config.data.model_dump(mode="json", exclude_unset=True)
+    found = {"version": f"gedi-learn {read.config.version}", "run directory": read.files.path}
+    found |= {f"data: {name}": value for name, value in described.items()}
+    return found | ({"given as objects": read.config.objects} if read.config.objects else {})
 
 
-def _section(title: str, content: str) -> str:
-    name = title.split()[0].lower().strip(",")
-    return (
-        f'<section aria-labelledby="part-{name}"><h2 id="part-{name}">{text(title)}</h2>{content}'
-        "</section>"
-        if content
-        else ""
-    )
+def _charts(explanation: Explanation) -> dict[str, Picture]:
+    """Histograms of the probabilities, of trust, where it is known, and of log p(x)."""
+    wanted = {
+        "probability": (
+            explanation.probabilities,
+            "How sure",
+            "probability of its cluster",
+        ),
+        "trust": (explanation.trusts, "How far to trust a row", "trust in its cluster"),
+        "density": (explanation.log_densities, "How usual", "log p(x)"),
+    }
+    return {
+        name: pictures.bars(found, name, title, x_title)
+        for name, (found, title, x_title) in wanted.items()
+        if found.counts
+    }
 
 
-def _grid(content: str) -> str:
-    return f'<div class="grid">{content}</div>' if content else ""
+def _head(summary: dict[str, Any], failed: Sequence[dict[str, Any]]) -> str:
+    """The verdict in a few words: the grade, where the run has one."""
+    modes = list(dict.fromkeys(str(f["mode"]) for f in failed if f.get("mode")))
+    grade = str(summary.get("grade", "")).capitalize()
+    if len(summary["cluster_sizes"]) == 1:
+        return "One cluster: nothing to certify"
+    if summary.get("certified"):
+        return "Certified, with remarks" if failed else "Certified"
+    if modes:
+        return f"Not certified: {' and '.join(modes)}"
+    if not math.isfinite(number(summary.get("gap"))):
+        return "Not certified: training diverged"
+    return grade if grade in GRADES else "Not certified"
 
 
-def _map_section(maps: Maps, summary: dict[str, Any], model: Any) -> str:
-    found = [maps.data(model), maps.network() if not maps.is_plane else _drawn(maps, model)]
-    items = ""
-    for k in with_cards(summary["cluster_sizes"]):
-        size = f'<span class="size">{summary["cluster_sizes"][k]:,} rows</span>'
-        name = f'<span class="swatch {charts.colour(k)}"></span><b>{k}</b>{size}'
-        link = f' href="#cluster-{k}"' if maps.explanation else ""  # without one, no card
-        items += f'<li><a{link} data-cluster="{k}">{name}</a></li>'
-    legend = f'<ul class="legend" aria-label="Clusters and their rows">{items}</ul>'
-    drawn = "".join(each.html() for each in found if each is not None)
-    shown, n = len(maps.order), summary.get("n_samples")
-    some = ""
-    if isinstance(n, int) and shown < n:
-        some = f'<p class="quiet">{shown:,} of the {n:,} rows are drawn, evenly spaced.</p>'
-    return _section("Map", legend + _grid(drawn) + some)
+def _remark(finding: dict[str, Any]) -> str:
+    mode = "" if finding.get("ok") else finding.get("mode")
+    return f"{finding.get('words', '')}{f' (evidence of {mode})' if mode else ''}"
 
 
-def _clusters(explanation: Explanation | None, preview: Preview, summary: dict[str, Any]) -> str:
-    if explanation is None:
-        return sizes(summary) + f'<p class="quiet">{EARLIER}</p>'
-    note = (
-        "Effects are differences of means in standard deviations (Cohen's d), against all other "
-        "rows: 0.5 is a difference that one sees, 2 leaves little overlap."
-    )
-    about = f'<p class="quiet">{text(note)}</p>' if explanation.columns else ""
-    return about + cards(explanation, preview, summary.get("clusters"))
+def _finding(finding: dict[str, Any]) -> tuple[Any, ...]:
+    """The cells of a finding in the table."""
+    numbers = digits(finding.get("value")), digits(finding.get("threshold"))
+    state = "ok" if finding.get("ok") else "not ok"
+    return (finding.get("name"), *numbers, state, _remark(finding))
 
 
-def _certainty(explanation: Explanation | None) -> str:
-    return "" if explanation is None else sections.certainty(explanation)
+def _sentence(words: Any) -> str:
+    """With a capital letter and a full stop."""
+    words = str(words).removesuffix(".")
+    return f"{words[:1].upper()}{words[1:]}."
 
 
-def _density(
-    explanation: Explanation | None,
-    maps: Maps,
-    preview: Preview,
-    summary: dict[str, Any],
-    model: Any,
-) -> str:
-    """What the density is worth, and new points."""
-    found = summary.get("density")
-    words = f"{found['verdict']}. " if isinstance(found, dict) and found.get("verdict") else ""
-    words += UNLEARNT if explanation and not explanation.outliers else DENSITY
-    said = f"<p>{text(words[:1].upper() + words[1:])}</p>"
-    if preview.points.ndim == 4:
-        return said + _samples(preview, model)
-    drawn = None if maps.is_plane else _drawn(maps, model)  # of a plane it is among the maps
-    return said if drawn is None else _grid(f"{drawn.html()}<div>{said}</div>")
+def _differences(profile: Profile) -> list[tuple[str, str, str, float]]:
+    """Column, means of the cluster and of the others, and effect."""
+    found = []
+    for d in profile.differences:
+        is_plain = d.kind in ("number", "count")
+        means = beside(d.mean, d.others) if is_plain else (d.shown(d.mean), d.shown(d.others))
+        found.append((d.column, *means, d.effect))
+    return found
 
 
-def _drawn(maps: Maps, model: Any) -> Map | None:
-    """New points of a model that gives some."""
-    try:
-        return None if model is None else maps.drawn(model)
-    except InputError:
-        return None
+def _further_numbers(own: Any) -> dict[str, float]:
+    """Numbers of a cluster beside those of its profile."""
+    found = own.items() if isinstance(own, dict) else ()
+    beyond = {name: v for name, v in found if isinstance(v, float) and name != "share"}
+    return {str(name).capitalize(): value for name, value in beyond.items()}
 
 
-def _samples(preview: Preview, model: Any) -> str:
-    """New images, cluster by cluster."""
-    if model is None:
-        return ""
-    n = PICTURES * model.settings_.n_clusters
-    images, labels = model.sample(min(n, SAMPLES), random_state=0)
-    pictures, side = Pictures.like(preview.points), side_for(n, preview.points.shape)
-    strips = []
-    for k in range(model.settings_.n_clusters):
-        own = images[np.flatnonzero(labels == k)[:PICTURES]]
-        if len(own):
-            strip = pictures.strip(own, PICTURES, side, f"new images of cluster {k}")
-            strips.append(f"<figure><figcaption>cluster {k}</figcaption>{strip}</figure>")
-    return f'<div class="strips samples">{"".join(strips)}</div>'
+def _share(histogram: Histogram, least: float) -> float:
+    """The share of the rows in the bins from `least` on."""
+    pairs = zip(histogram.edges[:-1], histogram.counts, strict=True)
+    above = sum(count for edge, count in pairs if edge >= least - 1e-9)
+    return above / max(sum(histogram.counts), 1)
 
 
-def _folds(read: Run, summary: dict[str, Any], curves: str) -> str:
-    return (
-        folded("Training curves", curves)
-        + folded("Events", sections.events(read.events))
-        + folded("Settings that differ from the defaults", sections.settings(read.config))
-        + folded("The run", sections.facts(read, summary))
-    )
+def _row_table(profile: Profile, written: Callable[[str], Callable[[float], str] | None]) -> Any:
+    """All rows worth a look: the heads of the columns, and the cells of each row."""
+    names, rows = list(profile.typical[0].values) if profile.typical else [], _rows(profile)
+    optional = {"trust": [r.trust for r in rows], "log p(x)": [r.log_density for r in rows]}
+    known = {name: values for name, values in optional.items() if None not in values}
+    cells = []
+    for i, r in enumerate(rows):
+        is_sure = r.second is None or r.second_probability < 0.005
+        other = "" if is_sure else f"cluster {r.second}"
+        numbers = [digits(values[i], 3) for values in known.values()]
+        own = [_cell(r.values.get(name), written(name)) for name in names]
+        cells.append([f"{r.row:,}", f"{r.probability:.2f}", other, *numbers, *own])
+    kinds = [kind for key, kind in KINDS.items() for _ in getattr(profile, key)]
+    return {
+        "heads": ["kind", "row", "p", "or", *known, *names],
+        "cells": [[kind, *line] for kind, line in zip(kinds, cells, strict=True)],
+    }
 
 
-def _footer() -> str:
-    return (
-        '<footer class="quiet"><p>Rows are counted from 0, in the order of the data. Made by gedi '
-        "report from the run directory alone; this file needs nothing else.</p></footer>"
-    )
+def _cell(value: Any, say: Callable[[float], str] | None) -> str:
+    return say(number(value)) if say and math.isfinite(number(value)) else digits(value)
+
+
+def _rows(profile: Profile) -> list[Row]:
+    return [row for key in KINDS for row in getattr(profile, key)]
+
+
+def _changed_settings(config: Config) -> list[tuple[str, str, str]]:
+    """Name, value and default of the settings that differ from the defaults for such data."""
+    defaults = flat(json.loads(resolve({}, config.data.shape).model_dump_json()))
+    rows = [
+        (name, json.dumps(value), json.dumps(defaults[name]) if name in defaults else "unknown")
+        for name, value in flat(config.settings).items()
+    ]
+    return [row for row in rows if row[1] != row[2]]
+
+
+def _brief(value: Any) -> float | str:
+    """Four digits of a number, for JSON; by name what is not finite."""
+    short = float(f"{float(value):.4g}")
+    return short if math.isfinite(short) else str(short)

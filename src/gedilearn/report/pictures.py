@@ -1,110 +1,455 @@
-"""Images of a run as small pictures in the page."""
+"""The pictures of a run. Each is drawn once, by matplotlib: SVG in the page, PNG in `figures/`.
+
+In the page, colours are variables of its style, so that they follow light and dark; text stays
+text, and the points of a cluster are one path, which the page's script reads.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup, escape
 
-from gedilearn.report.markup import text
+from gedilearn import panels
+from gedilearn.data.arrays import evenly_spaced
+from gedilearn.explanation.profiles import Histogram
+from gedilearn.report.numbers import one_line, percent
+from gedilearn.report.run import Curves, Preview
 
-LARGEST = 96  # pixels a side
-MOST_PIXELS = 1_000_000  # of all strips of a page: about a megabyte, if they are noise
-SHARP = 32  # pixels a side; smaller ones are kept to the pixel
-SHEET_SIDE = 28
-SHEET_COLUMNS = 40
-MOST_ON_SHEET = 1_000
-GAP = 2
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from gedilearn.selection import Choice
+
+WIDTH, HEIGHT, LOW = 5.4, 4.15, 2.5  # inches; the last is the height of charts that are no maps
+RATIO = 1.35  # width by height of a map's axes
+FAINT, QUIET = "#c3cad2", "#55606c"
+VARIABLES = {colour.lower(): f"var(--c{k})" for k, colour in enumerate(panels.COLOURS)} | {
+    "#ffffff": "var(--paper)",
+    FAINT: "var(--faint)",
+    QUIET: "var(--quiet)",
+}
+MOST_NEAR = 1_500  # points whose neighbourhoods are laid out
+LEAST_NEAR = 12
+NEIGHBOURS = 30.0  # t-SNE's perplexity
+SAMPLES = 300
+CELLS = 120, 90  # of the shades, columns and rows
+HELD = (0.99, 0.9, 0.5)  # shares of the rows that the areas of the density hold
+TERMS = {
+    "gen": "GEN (generative)",
+    "inv": "INV (invariance)",
+    "prior": "PRIOR (proportions)",
+    "energy": "energy scale",
+}
+LARGEST = 96  # pixels a side of an image
+MOST_PIXELS = 600_000  # of all images of a kind: about a megabyte, even if they are noise
+SHARP = 200_000  # pixels of all images up to which they are kept exactly
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
-    """Images (n, c, h, w) with values between `low` and `high`."""
+class Picture:
+    """A figure with its title, and words for those who do not see it."""
 
-    low: float
-    high: float
+    name: str  # of its file
+    title: str
+    alt: str
+    figure: Figure
 
-    @classmethod
-    def like(cls, images: np.ndarray) -> Pictures:
-        """The range of these images is that of all: bytes have their own."""
-        low, high = float(images.min()), float(images.max())
-        return cls(0.0, 255.0) if low >= 0 and 127 < high <= 255 else cls(low, high)
+    def svg(self) -> Markup:
+        """The figure for the page."""
+        import matplotlib
 
-    def bytes(self, images: np.ndarray) -> np.ndarray:
-        """(n, h, w, 3)"""
+        content = io.StringIO()
+        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": self.name}):
+            self.figure.savefig(content, format="svg", transparent=True)
+        text = re.sub(r"<(metadata|style).*?</\1>", "", content.getvalue(), flags=re.DOTALL)
+        text = _POINTS.sub(_as_path, text)
+        text = re.sub(r'<g id="([A-Za-z]+)[^"]*"', r'<g class="\1"', text)
+        text = re.sub(r'style="[^"<>]*"', _as_variables, text)
+        (size,) = re.findall(r'<svg [^>]*(viewBox="[^"]*")', text)
+        body = re.split(r"<svg [^>]*>", text, maxsplit=1)[1]
+        return Markup(
+            f'<svg class="chart" {size} role="img" aria-label="{escape(self.alt)}">{body}'
+        )
+
+    def save(self, folder: Path) -> Path:
+        """The figure with its title, as PNG."""
+        self.figure.suptitle(self.title, fontsize=12, parse_math=False)
+        return panels.save(self.figure, folder / f"{self.name}.png")
+
+
+_POINTS = re.compile(
+    r'<g id="(cluster-\d+|faint)">\s*(?:<defs>.*?</defs>\s*)?'
+    r'<g (clip-path="[^"]*")>(.*?)</g>\s*</g>',
+    re.DOTALL,
+)
+
+
+def _as_path(match: re.Match[str]) -> str:
+    """Markers as one path of lines without length, whose round ends are seen."""
+    gid, clip, uses = match.groups()
+    kind = 'class="dots faint"'
+    if gid != "faint":
+        cluster = int(gid.removeprefix("cluster-"))
+        kind = f'class="dots {style_of(cluster)}" data-cluster="{cluster}"'
+    places = re.findall(r' x="([^"]*)" y="([^"]*)"', uses)
+    steps = "".join(f"M{float(x):.1f} {float(y):.1f}h0" for x, y in places)
+    return f'<g {clip}><path {kind} d="{steps}"/></g>'
+
+
+def _as_variables(match: re.Match[str]) -> str:
+    own_font = re.sub(r"font-family: [^;\"]*(; )?", "", match[0])
+    return re.sub("#[0-9a-f]{6}", lambda m: VARIABLES.get(m[0], m[0]), own_font)
+
+
+def style_of(cluster: int) -> str:
+    """The classes that give a cluster its colour and shape in the page."""
+    return f"c{cluster % len(panels.COLOURS)}{' square' if _is_square(cluster) else ''}"
+
+
+def _is_square(cluster: int) -> bool:
+    return bool(cluster // len(panels.COLOURS) % 2)
+
+
+def _chart(height: float, x_title: str, y_title: str = "") -> tuple[Figure, Axes]:
+    """Empty axes with quiet frames."""
+    figure = panels.new_figure(WIDTH, height, "")
+    axes = figure.subplots()
+    panels.label_axes(axes, "", x_title, y_title)
+    axes.tick_params(colors=QUIET, labelcolor=QUIET)
+    axes.spines[:].set_color(FAINT)
+    axes.spines[:].set_visible(True)
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set_color(QUIET)
+    return figure, axes
+
+
+# --- maps -----------------------------------------------------------------------------------------
+
+
+class Maps:
+    """The maps of a run, on the same rows in the same order: cluster by cluster.
+
+    One or two columns are shown as they are (`kind` 'line' and 'plane'), others on their first two
+    principal components ('components'), which hold a `share` of the variance.
+    """
+
+    def __init__(
+        self, preview: Preview, names: Sequence[str], scaling: str, n_clusters: int
+    ) -> None:
+        self.preview, self.n_clusters = preview, n_clusters
+        self.order = np.argsort(preview.labels, kind="stable")
+        self.labels = preview.labels[self.order]
+        self.points = preview.points[self.order].reshape(len(self.order), -1)
+        is_image = preview.points.ndim == 4
+        self.titles: Sequence[str] = names
+        self.place: Callable[[np.ndarray], np.ndarray]
+        if self.points.shape[1] == 1:
+            self.kind, self.titles = "line", (names[0], "")
+            self.place = lambda x: np.column_stack([x[:, 0], _spread(len(x))])
+        elif self.points.shape[1] == 2 and not is_image:
+            self.kind, self.place = "plane", lambda x: x
+        else:
+            self.kind = "components"
+            self._find_components([] if is_image else names, scaling == "standard" and not is_image)
+        self.at = self.place(self.points)
+        span = np.ptp(self.at, axis=0)
+        similar = self.kind == "plane" and span.min() > 0 and 1 / 3 < span[0] / span[1] < 3
+        self.is_equal = bool(similar) or self.kind == "components"  # one scale for both axes
+        self.low, self.high = _edges(self.at, self.is_equal)
+        self.near = self._near()
+        self.outside = 0  # samples that are not on the map
+
+    def _find_components(self, names: Sequence[str], standardise: bool) -> None:
+        """The place of rows on the two directions in which the data varies most."""
+        from sklearn.decomposition import PCA
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        if len(self.points) < 2:
+            self.place, self.titles, self.share = lambda x: np.zeros((len(x), 2)), ("", ""), 0.0
+            return
+        found = PCA(2, random_state=0)
+        scaled = make_pipeline(StandardScaler() if standardise else "passthrough", found)
+        with np.errstate(invalid="ignore"):  # the shares of equal points
+            scaled.fit(self.points)
+        shares, self.titles = np.nan_to_num(found.explained_variance_ratio_), []
+        for i, weights in enumerate(np.abs(found.components_)):
+            most = [names[j] for j in np.argsort(-weights, kind="stable")[:2]] if names else []
+            title = f"component {i + 1} ({percent(shares[i])})"
+            self.titles.append(one_line(f"{title}: {' and '.join(most)}" if most else title, 46))
+        self.place, self.share = scaled.transform, float(shares.sum())
+
+    def _near(self) -> np.ndarray:
+        """The points of the network's map; none for data that a plane shows as it is."""
+        features = self.preview.features
+        if self.points.shape[1] <= 2 or features is None or not np.isfinite(features).all():
+            return np.zeros(0, int)
+        near = np.flatnonzero(np.isin(self.order, evenly_spaced(len(features), MOST_NEAR)))
+        is_flat = not np.ptp(features[self.order[near]], axis=0).any()
+        return near[:0] if len(near) < LEAST_NEAR or is_flat else near
+
+    def data(self, model: Any) -> Picture:
+        """The points; in a plane, over the clusters that new rows would be given."""
+        figure, axes = self._axes()
+        if self.kind == "plane" and model is not None:
+            x, y, nodes = self._nodes()
+            found = model.predict(nodes).reshape(len(y), len(x))
+            for k in np.unique(found):
+                own, colour = (found == k).astype(float), panels.colour(int(k))
+                axes.contourf(x, y, own, [0.5, 1.5], colors=[colour], alpha=0.13)
+        self._draw(axes, self.at, self.labels)
+        return Picture("clusters", "The data", self._alt(self.labels), figure)
+
+    def network(self) -> Picture | None:
+        """Neighbourhoods in the features enc(x)."""
+        if not len(self.near) or self.preview.features is None:
+            return None
+        at = _neighbourhoods(self.preview.features[self.order[self.near]].astype(np.float64))
+        figure, axes = _chart(HEIGHT, "")
+        _limit(axes, *_edges(at, True), is_equal=True)
+        axes.set(xticks=[], yticks=[])
+        labels = self.labels[self.near]
+        self._draw(axes, at, labels)
+        return Picture("network", "What the network sees", self._alt(labels), figure)
+
+    def samples(self, model: Any) -> Picture:
+        """New rows on the map of the data; in a plane, over the areas that hold the rows."""
+        drawn, labels = model.sample(SAMPLES, random_state=0)
+        drawn = np.asarray(drawn, np.float64)
+        finite = np.isfinite(drawn).all(1)
+        at, labels = self.place(drawn[finite]), labels[finite]
+        inside = ((at >= self.low) & (at <= self.high)).all(1)
+        self.outside = SAMPLES - int(inside.sum())
+        figure, axes = self._axes()
+        if self.kind == "plane":
+            self._shade_held(axes, model)
+        else:
+            _points(axes, self.at, "faint", color=FAINT, ms=3, alpha=0.6)
+        self._draw(axes, at[inside], labels[inside], with_numbers=False)
+        alt = f"{SAMPLES} samples of the model on the map of the data"
+        return Picture("samples", "New rows from the model", alt, figure)
+
+    def _axes(self) -> tuple[Figure, Axes]:
+        """Axes of the map of the data."""
+        figure, axes = _chart(HEIGHT, *self.titles)
+        _limit(axes, self.low, self.high, self.is_equal)
+        if self.kind == "components":
+            axes.set_xticks([])
+        if self.kind != "plane":
+            axes.set_yticks([])
+        return figure, axes
+
+    def _draw(
+        self, axes: Axes, at: np.ndarray, labels: np.ndarray, with_numbers: bool = True
+    ) -> None:
+        """Points (n, 2) in the colours of their clusters, with the clusters' numbers on them."""
+        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 11, "weight": "bold"}
+        for k in np.unique(labels):
+            own, look = at[labels == k], {"marker": "s", "ms": 3.5} if _is_square(k) else {}
+            _points(axes, own, f"cluster-{k}", color=panels.colour(int(k)), **look)
+            if with_numbers:
+                # The point nearest to the medians is one of the cluster's, whatever its shape.
+                x, y = own[np.abs(own - np.median(own, axis=0)).sum(1).argmin()]
+                axes.text(x, y, str(k), gid="mark", zorder=4, clip_on=True, **style)
+
+    def _alt(self, labels: np.ndarray) -> str:
+        sizes = np.bincount(labels, minlength=self.n_clusters)
+        said = ", ".join(f"{size:,} of cluster {k}" for k, size in enumerate(sizes[:12]))
+        return f"Map of {len(labels):,} points: {said}{', …' if self.n_clusters > 12 else ''}."
+
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A grid over the map: x, y, and its nodes (y * x, 2)."""
+        x, y = (np.linspace(*ends) for ends in zip(self.low, self.high, CELLS, strict=True))
+        return x, y, np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)
+
+    def _shade_held(self, axes: Axes, model: Any) -> None:
+        """The smallest areas of the plane that hold shares of the rows, by their density."""
+        density = self.preview.log_density
+        if density is None or not np.isfinite(density).all():
+            return
+        x, y, nodes = self._nodes()
+        scores = model.score_samples(nodes).reshape(len(y), len(x))
+        for level in np.quantile(density, [1 - share for share in HELD]):
+            if level < scores.max():
+                levels = [level, np.nextafter(scores.max(), np.inf)]
+                axes.contourf(x, y, scores, levels, colors=[QUIET], alpha=0.13)
+
+
+def _points(axes: Axes, at: np.ndarray, gid: str, **look: Any) -> None:
+    """Points (n, 2) of one look."""
+    usual: dict[str, Any] = {"marker": "o", "ms": 4.5, "mew": 0, "alpha": 0.72, "linestyle": ""}
+    axes.plot(*at.T, gid=gid, **(usual | look))
+
+
+def _limit(axes: Axes, low: np.ndarray, high: np.ndarray, is_equal: bool) -> None:
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.set_aspect("equal" if is_equal else "auto")
+
+
+def _edges(points: np.ndarray, is_equal: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The edges of a map around points (n, 2): (2,), (2,); `is_equal` gives both axes one scale."""
+    low, high = points.min(0), points.max(0)
+    span = np.where(high > low, high - low, 1.0)
+    low, high = low - 0.06 * span, high + 0.06 * span
+    if is_equal:
+        sides = (high - low) / (RATIO, 1)
+        more = (sides.max() / sides - 1) * (high - low) / 2
+        low, high = low - more, high + more
+    return low, high
+
+
+def _neighbourhoods(z: np.ndarray) -> np.ndarray:
+    """t-SNE of features (n, h), always the same for the same features: (n, 2)."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+
+    least = min(*z.shape, 20)
+    with threadpool_limits(1):  # sums in another order give another map
+        z = PCA(least, random_state=0).fit_transform(z / max(float(z.std()), 1e-300))
+        perplexity = min(NEIGHBOURS, (len(z) - 1) / 3)
+        start = "pca" if least >= 2 else "random"
+        made = TSNE(2, perplexity=perplexity, init=start, random_state=0, max_iter=500)
+        return np.asarray(made.fit_transform(z.astype(np.float32)), np.float64)
+
+
+def _spread(n: int) -> np.ndarray:
+    """Heights that keep the points of one column apart: evenly spread, and the same every time."""
+    return np.asarray((np.arange(n) * 0.6180339887498949) % 1)
+
+
+# --- charts ---------------------------------------------------------------------------------------
+
+
+def bars(found: Histogram, name: str, title: str, x_title: str) -> Picture:
+    """A histogram; heights grow with the square root, so that few are seen beside many."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = _chart(LOW, x_title, "rows")
+    edges, most = np.array(found.edges), max(*found.counts, 1)
+    look: dict[str, Any] = {"color": panels.COLOURS[0], "edgecolor": "white", "lw": 0.6}
+    axes.bar(edges[:-1], found.counts, np.diff(edges), align="edge", **look)
+    axes.set_yscale("function", functions=(lambda v: np.sqrt(np.maximum(v, 0)), np.square))
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.25 * most))
+    if found.below:
+        words = f"← {found.below:,} lower still"
+        axes.text(0.02, 0.94, words, va="top", fontsize=9, color=QUIET, transform=axes.transAxes)
+    return Picture(name, title, f"Histogram: {x_title}, {sum(found.counts):,} rows", figure)
+
+
+def training(curves: Curves, tolerance: float, events: Sequence[dict[str, Any]]) -> list[Picture]:
+    """The gap and the terms over the iterations; the kept member on top of the others."""
+    positive = np.where(np.isfinite(curves.gap) & (curves.gap > 0), curves.gap, np.nan)
+    gap = _curve("training", "gap to the optimum", curves, positive, "nats, log scale")
+    (axes,) = gap.figure.axes
+    if np.isfinite(positive).any():
+        axes.set_yscale("log")
+    if 0 < tolerance < np.inf:
+        axes.axhline(tolerance, color="black", ls="--", lw=1.2)
+    for event in events:
+        if isinstance(event.get("iteration"), int | float):
+            axes.axvline(event["iteration"], color=QUIET, lw=1, ls=":", zorder=0)
+    found = [gap]
+    for i, (name, values) in enumerate(curves.terms.items()):
+        file = f"training-{name if name.isascii() and name.isidentifier() else i}"
+        unit = "nats squared" if name == "energy" else "nats"
+        found.append(_curve(file, TERMS.get(name, one_line(name)), curves, values, unit))
+    return found
+
+
+def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str) -> Picture:
+    """A line for each member, with gaps where it is not finite.  values: (looks, members)"""
+    figure, axes = _chart(LOW, "iteration", unit)
+    values = np.where(np.isfinite(values), values, np.nan)
+    if np.isnan(values).all():
+        panels.note(axes, "no finite value")
+    marker = "o" if len(values) <= 40 else ""
+    x, kept = curves.iterations, values[:, curves.kept]
+    axes.plot(x, np.delete(values, curves.kept, axis=1), color=FAINT, lw=1, marker=marker, ms=2)
+    axes.plot(x, kept, color=panels.COLOURS[0], lw=2, marker=marker, ms=3.5)
+    return Picture(name, title, f"{title} over {int(x.max()):,} iterations", figure)
+
+
+def choice_figure(choice: Choice, path: Path) -> Path:
+    """Gap, stability and unused clusters over the number of clusters, the chosen one marked."""
+    from matplotlib.ticker import MaxNLocator
+
+    numbers = np.array([row["n_clusters"] for row in choice.rows])
+    certified = np.array([row["certified"] for row in choice.rows])
+    tol, blue = choice.model.settings_.training.tol, panels.COLOURS[0]
+    mark = f"{'chosen' if choice.stands_out else 'least bad'}: {choice.n_clusters}"
+    figure = panels.new_figure(11.5, 4.4, choice.recommendation)
+    all_axes = figure.subplots(1, 3)
+    said = {
+        "gap": ("gap of the best initialisation", "nats"),
+        "stability": ("stability", "adjusted Rand index"),
+        "unused": ("unused clusters", ""),
+    }
+    for axes, (name, (title, unit)) in zip(all_axes, said.items(), strict=True):
+        values = np.array([row[name] for row in choice.rows], dtype=float)
+        values = np.where(np.isfinite(values), values, np.nan)
+        axes.plot(numbers, values, color=blue, lw=1.2, marker="o", mfc="white")
+        axes.plot(numbers[certified], values[certified], "o", color=blue, label="certified")
+        axes.axvline(choice.n_clusters, color="#D55E00", lw=8, alpha=0.25, zorder=0, label=mark)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.set_xlim(numbers[0] - 0.6, numbers[-1] + 0.6)
+        panels.label_axes(axes, title, "clusters", unit)
+    left, middle, right = all_axes
+    left.set_yscale("symlog", linthresh=max(tol, 1e-6))
+    finite = [row["gap"] for row in choice.rows if np.isfinite(row["gap"])]
+    left.set_ylim(0, 2 * max([tol, *finite]))
+    left.axhline(tol, color="#555555", lw=1, ls="--", label=f"certified below {tol:g}")
+    middle.set_ylim(top=1.05)
+    right.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    handles = left.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
+    return panels.save(figure, path)
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+class Thumbnails:
+    """Images (c, h, w) as small pictures for a page that shows `count` of them."""
+
+    def __init__(self, images: np.ndarray, count: int) -> None:
+        """The range of these images (n, c, h, w) is that of all; bytes have their own."""
+        self.low, self.high = float(images.min()), float(images.max())
+        if self.low >= 0 and 127 < self.high <= 255:
+            self.low, self.high = 0.0, 255.0
+        fitting = max(int((MOST_PIXELS / max(count, 1)) ** 0.5), 8)
+        height, width = images.shape[-2:]
+        factor = min(1.0, min(LARGEST, fitting) / max(height, width))
+        self.size = max(1, round(width * factor)), max(1, round(height * factor))
+        self.is_exact = count * self.size[0] * self.size[1] <= SHARP
+        self.shown_width = self.size[0] * max(1, round(56 / self.size[1]))  # in the page's pixels
+
+    def url(self, image: np.ndarray) -> str:
+        """The image as an address that holds it."""
+        from PIL import Image
+
+        made, content = Image.fromarray(self._bytes(image)), io.BytesIO()
+        if made.size != self.size:
+            made = made.resize(self.size, Image.Resampling.BOX)
+        made.save(content, "WEBP", lossless=self.is_exact, quality=75)
+        return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"
+
+    def _bytes(self, image: np.ndarray) -> np.ndarray:
+        """(h, w, 3)"""
         span = max(self.high - self.low, np.finfo(np.float64).tiny)
-        shown = np.moveaxis((images - self.low) / span, 1, -1)
-        if shown.shape[-1] == 4:
-            shown = shown[..., :3]
+        shown = np.moveaxis((image - self.low) / span, 0, -1)
+        shown = shown[..., :3] if shown.shape[-1] == 4 else shown
         if shown.shape[-1] != 3:
             shown = shown.mean(-1, keepdims=True).repeat(3, -1)
         finite = np.nan_to_num(shown, nan=0.0, posinf=1.0, neginf=0.0)
         return np.asarray((finite.clip(0, 1) * 255).round().astype(np.uint8))
-
-    def strip(self, images: np.ndarray, places: int, side: int, name: str) -> str:
-        """Images beside each other, with room for as many as `places`, as one picture.
-
-        None is larger than `side` pixels.
-        """
-        from PIL import Image
-
-        tiles = [_resized(tile, side) for tile in self.bytes(images)]
-        height, width = tiles[0].shape[:2]
-        whole = np.zeros((height, max(places, len(tiles)) * (width + GAP) - GAP, 4), np.uint8)
-        for i, tile in enumerate(tiles):
-            start = i * (width + GAP)
-            whole[:, start : start + width, :3], whole[:, start : start + width, 3] = tile, 255
-        kind = "PNG" if max(height, width) <= SHARP else "WEBP"
-        factor = max(1, round(56 / height))  # of the page's pixels for each of the picture's
-        return (
-            f'<img alt="{text(name)}" src="{_url(Image.fromarray(whole), kind)}" '
-            f'width="{whole.shape[1] * factor}" height="{height * factor}">'
-        )
-
-    def sheet(self, images: np.ndarray) -> str:
-        """The address of a picture with all images in rows of `SHEET_COLUMNS`, for the script."""
-        from PIL import Image
-
-        tiles = [_resized(tile, SHEET_SIDE, exactly=True) for tile in self.bytes(images)]
-        rows = -(-len(tiles) // SHEET_COLUMNS)
-        whole = np.zeros((rows * SHEET_SIDE, SHEET_COLUMNS * SHEET_SIDE, 3), np.uint8)
-        for i, tile in enumerate(tiles):
-            y, x = i // SHEET_COLUMNS * SHEET_SIDE, i % SHEET_COLUMNS * SHEET_SIDE
-            whole[y : y + SHEET_SIDE, x : x + SHEET_SIDE] = tile
-        return _url(Image.fromarray(whole), "JPEG")
-
-
-def side_for(count: int, shape: Sequence[int]) -> int:
-    """How large each of so many images of this shape may be."""
-    largest = max(int((MOST_PIXELS / max(count, 1)) ** 0.5), 8)
-    return min(LARGEST, largest, max(shape[-2:]))
-
-
-def _resized(tile: np.ndarray, side: int, exactly: bool = False) -> np.ndarray:
-    """(h, w, 3), its longer side no longer than `side`."""
-    from PIL import Image
-
-    height, width = tile.shape[:2]
-    factor = side / max(height, width)
-    if factor >= 1 and not exactly:
-        return tile
-    size = (max(1, round(width * factor)), max(1, round(height * factor)))
-    kind = Image.Resampling.NEAREST if factor >= 1 else Image.Resampling.BOX
-    resized = np.asarray(Image.fromarray(tile).resize(size, kind))
-    if not exactly:
-        return resized
-    square = np.zeros((side, side, 3), np.uint8)
-    square[: resized.shape[0], : resized.shape[1]] = resized
-    return square
-
-
-def _url(image: Any, kind: str) -> str:
-    content = io.BytesIO()
-    options: Any = {"PNG": {"optimize": True}, "JPEG": {"quality": 70}, "WEBP": {"quality": 80}}
-    image.save(content, kind, **options[kind])
-    coded = base64.b64encode(content.getvalue()).decode("ascii")
-    return f"data:image/{kind.lower()};base64,{coded}"

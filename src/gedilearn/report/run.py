@@ -14,15 +14,8 @@ import numpy as np
 
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, read_profile
-from gedilearn.io import (
-    RESTORE,
-    TensorFile,
-    damaged,
-    printable,
-    read_json,
-    read_json_lines,
-    reading,
-)
+from gedilearn.io import RESTORE, TensorFile, damaged, read_json, read_json_lines, reading
+from gedilearn.report.numbers import number, one_line
 from gedilearn.training.run import Config, RunDirectory, Summary, read_config
 
 if TYPE_CHECKING:
@@ -58,7 +51,7 @@ class Run:
 
     files: RunDirectory
     config: Config
-    summary: dict[str, Any] | None  # None while training has not finished
+    summary: dict[str, Any]
     events: list[dict[str, Any]]
 
     @classmethod
@@ -72,22 +65,10 @@ class Run:
         return one_line(self.config.data.source or self.files.path.name)
 
     @property
-    def title(self) -> str:
-        """What data, and the verdict."""
-        size = " x ".join(str(n) for n in self.config.data.shape)
-        verdict = self.summary["verdict"] if self.summary else "training has not finished"
-        return f"{self.name} ({one_line(size)}): {one_line(verdict, 300)}"
-
-    @property
     def tolerance(self) -> float:
         """The gap below which a clustering is certified."""
         training = self.config.settings.get("training")
         return number(training.get("tol")) if isinstance(training, dict) else math.nan
-
-    def finished(self) -> dict[str, Any]:
-        """The summary, or one line that says how to get one."""
-        self._existing(self.files.summary)
-        return self.summary or {}
 
     def curves(self) -> Curves:
         """Terms and gaps, member by member."""
@@ -109,13 +90,13 @@ class Run:
 
     def preview(self) -> Preview:
         """Some points with their clusters, for figures."""
-        file = self._existing(self.files.preview)
+        file = _existing(self.files, self.files.preview)
         with reading(file, RESTORE):
             tensors = {name: t.numpy() for name, t in TensorFile.open(file).read().items()}
             tensors["points"] = tensors["points"].astype(np.float64)
             known = {field.name for field in fields(Preview)}
             preview = Preview(**{k: v for k, v in tensors.items() if k in known})
-            _check_preview(preview, len(self.finished()["cluster_sizes"]), self.config.data.shape)
+            _check_preview(preview, len(self.summary["cluster_sizes"]), self.config.data.shape)
         return preview
 
     def profile(self) -> Explanation | None:
@@ -124,30 +105,25 @@ class Run:
             return None
         found = read_profile(self.files)
         sizes = [profile.size for profile in found.clusters]
-        if sizes != self.finished()["cluster_sizes"]:
+        if sizes != self.summary["cluster_sizes"]:
             raise damaged(self.files.profile, "it is of other clusters", RESTORE)
         return found
 
-    @property
-    def has_usable_model(self) -> bool:
-        """Whether the model file needs nothing else: an encoder of the user's is in no file.
+    def model(self) -> GEDI | None:
+        """The fitted model, for points as the preview has them.
 
-        After a divergence from the start it holds no finite network.
+        None where no file has all of it: an encoder of the user's is in none, and after a
+        divergence from the start there is no finite network.
         """
-        is_finite = math.isfinite(number(self.finished().get("gap")))
-        return is_finite and "encoder" not in self.config.objects
-
-    def model(self) -> GEDI:
-        """The fitted model, for points as the preview has them."""
         from gedilearn.estimator import GEDI
 
-        return GEDI.load(self._existing(self.files.model)).on_points()
-
-    def _existing(self, file: Path) -> Path:
-        if not file.exists():
-            remedy = f"finish the training with gedi resume {self.files.path}"
-            raise InputError(f"{file} is missing: {remedy}")
-        return file
+        is_finite = math.isfinite(number(self.summary.get("gap")))
+        if not is_finite or "encoder" in self.config.objects:
+            return None
+        model = GEDI.load(_existing(self.files, self.files.model)).on_points()
+        if hasattr(model, "feature_names_in_"):
+            del model.feature_names_in_  # arrays have no names
+        return model
 
 
 def _check_preview(preview: Preview, n_clusters: int, shape: tuple[int, ...]) -> None:
@@ -170,25 +146,15 @@ def _check_preview(preview: Preview, n_clusters: int, shape: tuple[int, ...]) ->
         raise ValueError(f"features {features.shape}")
 
 
-def number(value: Any) -> float:
-    """A number as a run directory writes it ('inf' and 'nan' by name); NaN for anything else."""
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def one_line(text: Any, width: int = 90) -> str:
-    """Printable text on one line: names of files may hold anything."""
-    shown = printable(str(text)).replace("\n", " ")
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
-
-
-def _summary(files: RunDirectory, config: Config) -> dict[str, Any] | None:
-    file, remedy = files.summary, f"remove it, and gedi resume {files.path} writes it anew"
+def _existing(files: RunDirectory, file: Path) -> Path:
     if not file.exists():
-        return None
-    summary: dict[str, Any] = read_json(file, remedy)
+        raise InputError(f"{file} is missing: finish the training with gedi resume {files.path}")
+    return file
+
+
+def _summary(files: RunDirectory, config: Config) -> dict[str, Any]:
+    file, remedy = files.summary, f"remove it, and gedi resume {files.path} writes it anew"
+    summary: dict[str, Any] = read_json(_existing(files, file), remedy)
     with reading(file, remedy):
         sizes = Summary.model_validate(summary).cluster_sizes
         if len(sizes) != config.settings.get("n_clusters") or sum(sizes) != config.data.shape[0]:

@@ -12,18 +12,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.graph import bridged, neighbour_graph
-from gedilearn.data.landmarks import nearest_of
+from gedilearn.data.graph import SHARED, Neighbours, bridged, find_neighbours, neighbour_graph
 from gedilearn.data.metric import own_stream
+from gedilearn.data.walks import nearest_of
 from gedilearn.progress import SILENT, Progress
+from gedilearn.ranks import ONE_AT_A_TIME
 from gedilearn.starts.spectral import FLAT, spectral_clusters
 from gedilearn.starts.tree import tree_clusters
-from gedilearn.threads import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -68,7 +69,7 @@ class Start:
     method: str
     rivals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
-    def at(self, index: Ints) -> Start:
+    def for_points(self, index: Ints) -> Start:
         """The same for points that have the labels of others: those with these numbers."""
         return replace(self, labels=self.labels[index], kept=self.kept[index])
 
@@ -79,33 +80,53 @@ class Start:
         return -float(np.log(self.cut + LEAST_CUT) + WEIGHT * np.log(doubt))
 
 
+class Part(NamedTuple):
+    """Some of the points."""
+
+    rows: Ints  # (m,)
+    points: Floats  # (m, d)
+    neighbours: Neighbours  # among themselves
+
+
 def choose_start(
-    x: Floats, n_clusters: int, random_state: int = 0, progress: Progress = SILENT
+    x: Floats,
+    n_clusters: int,
+    random_state: int = 0,
+    progress: Progress = SILENT,
+    known: Neighbours | None = None,
 ) -> Start:
-    """The best start for points x (n, d), as distances see them."""
+    """The best start for points x (n, d), as distances see them.
+
+    Neighbours that are `known` are not sought again.
+    """
     n, most = len(x), max(MOST_POINTS, MOST_EACH * n_clusters)
     if n <= most:
-        return _choose(x, n_clusters, random_state, progress)
+        known = known or find_neighbours(x, SHARED, random_state)
+        return _choose(x, known, n_clusters, random_state, progress)
     chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
     landmarks = np.asarray(x[chosen], np.float64)
-    return _choose(landmarks, n_clusters, random_state, progress).at(nearest_of(landmarks, x))
+    start = choose_start(landmarks, n_clusters, random_state, progress)
+    return start.for_points(nearest_of(landmarks, x))
 
 
-def _choose(x: Floats, n_clusters: int, random_state: int, progress: Progress) -> Start:
-    graph = neighbour_graph(x, min(NEIGHBOURS, len(x) - 1), random_state)[0]
+def _choose(
+    x: Floats, neighbours: Neighbours, n_clusters: int, random_state: int, progress: Progress
+) -> Start:
+    graph = neighbour_graph(x, NEIGHBOURS, known=neighbours)[0]
     rng = own_stream(random_state)
     size = max(round(SHARE * len(x)), min(n_clusters + 1, len(x)))
-    parts = [np.sort(rng.choice(len(x), size, replace=False)) for _ in range(PARTS)]
+    drawn = (np.sort(rng.choice(len(x), size, replace=False)) for _ in range(PARTS))
+    parts = [Part(k, x[k], find_neighbours(x[k], SHARED, random_state)) for k in drawn]
     starts: list[Start] = []
     for done, (name, method) in enumerate(METHODS.items()):
         progress.step(done, len(METHODS), name)
-        labels = method(x, graph, n_clusters, random_state)
+        labels = method(x, neighbours, n_clusters, random_state)
         if labels is None:
             continue
         same = next((one for one in starts if agreement(labels, one.labels) == 1.0), None)
         if same is not None and same.stability >= STEADY:
             continue
-        start = _examined(name, method, labels, x, graph, parts, random_state)
+        start = _examined(name, method, labels, graph, parts, random_state)
         if same is None or start.stability > same.stability:
             starts = [one for one in starts if one is not same] + [start]
     best = max(starts, key=lambda start: start.score)
@@ -117,21 +138,20 @@ def _examined(
     name: str,
     method: Method,
     labels: Ints,
-    x: Floats,
     graph: scipy.sparse.csr_matrix,
-    parts: list[Ints],
+    parts: list[Part],
     random_state: int,
 ) -> Start:
     """A clustering with its evidence."""
     n_clusters = int(labels.max()) + 1
-    agreed, kept, seen = [], np.zeros(len(x)), np.zeros(len(x))
-    for part in parts:
-        again = method(x[part], None, n_clusters, random_state)
+    agreed, kept, seen = [], np.zeros(len(labels)), np.zeros(len(labels))
+    for index, points, neighbours in parts:
+        again = method(points, neighbours, n_clusters, random_state)
         if again is None:
             continue
-        agreed.append(agreement(labels[part], again))
-        kept[part] += matched(again, labels[part]) == labels[part]
-        seen[part] += 1
+        agreed.append(agreement(labels[index], again))
+        kept[index] += matched(again, labels[index]) == labels[index]
+        seen[index] += 1
     share = np.where(seen > 0, kept / np.maximum(seen, 1), 1.0)
     stability = float(np.mean(agreed)) if agreed else 0.0
     return Start(labels, cut_share(graph, labels), stability, share, name)
@@ -166,32 +186,25 @@ def matched(labels: Ints, others: Ints) -> Ints:
     return np.asarray(names[labels])
 
 
-# --- methods: (points, their graph or None, n_clusters, seed) -> labels, or None if it cannot -----
+# --- methods: (points, their neighbours, n_clusters, seed) -> labels, or None if it cannot --------
 
 Method = Callable[..., "Ints | None"]
 
 
-def _modes(x: Floats, graph: Any, n_clusters: int, seed: int, neighbours: int) -> Ints | None:
-    if graph is None or neighbours != NEIGHBOURS:
-        graph = neighbour_graph(x, min(neighbours, len(x) - 1), seed)[0]
-    graph = bridged(x, graph, n_clusters, neighbours)
+def _modes(
+    x: Floats, found: Neighbours, n_clusters: int, seed: int, n_neighbors: int = NEIGHBOURS
+) -> Ints | None:
+    graph = neighbour_graph(x, n_neighbors, known=found)[0]
+    graph = bridged(x, graph, n_clusters, n_neighbors)
     return spectral_clusters(graph, n_clusters, x.shape[1] <= FLAT, seed)
 
 
-def _fine_modes(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
-    return _modes(x, graph, n_clusters, seed, FEW)
-
-
-def _coarse_modes(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
-    return _modes(x, graph, n_clusters, seed, NEIGHBOURS)
-
-
-def _tree(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
+def _tree(x: Floats, found: Neighbours, n_clusters: int, seed: int) -> Ints | None:
     with ONE_AT_A_TIME:
-        return tree_clusters(x, n_clusters)
+        return tree_clusters(x, n_clusters, known=found)
 
 
-def _mixture(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
+def _mixture(x: Floats, found: Neighbours, n_clusters: int, seed: int) -> Ints | None:
     from sklearn.mixture import GaussianMixture
 
     if len(x) < POINTS_EACH * n_clusters * x.shape[1]:
@@ -202,7 +215,7 @@ def _mixture(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
         return np.asarray(mixture.fit_predict(x))
 
 
-def _means(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
+def _means(x: Floats, found: Neighbours, n_clusters: int, seed: int) -> Ints | None:
     from sklearn.cluster import KMeans
 
     with ONE_AT_A_TIME, warnings.catch_warnings():
@@ -211,8 +224,8 @@ def _means(x: Floats, graph: Any, n_clusters: int, seed: int) -> Ints | None:
 
 
 METHODS: dict[str, Method] = {
-    "slow modes": _coarse_modes,
-    "slow modes, fewer neighbours": _fine_modes,
+    "slow modes": _modes,
+    "slow modes, fewer neighbours": partial(_modes, n_neighbors=FEW),
     "tree": _tree,
     "Gaussian mixture": _mixture,
     "k-means": _means,

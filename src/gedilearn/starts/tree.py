@@ -13,32 +13,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.neighbours import nearest
+from gedilearn.data.graph import SHARED, Neighbours, find_neighbours
 
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[Any]
 
 GINI = 0.3  # the bound that its authors recommend
-NEIGHBOURS = 15  # edges of the tree are sought among these first
 
 
-def tree_clusters(x: Floats, n_clusters: int, gini: float = GINI) -> Ints:
+def tree_clusters(
+    x: Floats, n_clusters: int, gini: float = GINI, known: Neighbours | None = None
+) -> Ints:
     """Labels (n,) of n_clusters clusters of the points x (n, d)."""
-    return merge(spanning_tree(x), len(x), n_clusters, gini)
+    return merge(spanning_tree(x, known), len(x), n_clusters, gini)
 
 
-def spanning_tree(x: Floats) -> Ints:
+def spanning_tree(x: Floats, known: Neighbours | None = None) -> Ints:
     """Edges (n - 1, 2) of a minimum spanning tree of x (n, d), the shortest first.
 
     That of the nearest neighbours, where it holds together; groups that are apart are then joined,
-    each by the shortest edge to another one, until there is one.
+    each by the shortest edge to another one, until there is one. `known` neighbours are not sought
+    again.
     """
     from scipy.sparse import coo_matrix, csr_matrix
     from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
     n = len(x)
-    k = min(NEIGHBOURS, n - 1)
-    distance, index = nearest(x, k)
+    distance, index = (part[:, :SHARED] for part in known or find_neighbours(x, SHARED))
+    k = index.shape[1]
     # An edge of length 0 would be none.
     length = np.maximum(distance, np.finfo(np.float64).tiny).ravel()
     start = np.repeat(np.arange(n), k)

@@ -20,7 +20,7 @@ from gedilearn.methods.method import share
 from gedilearn.methods.priors import Fixed, Prior
 from gedilearn.methods.terms import bound_gap, invariance, start
 from gedilearn.models.energy import EnergyModel
-from gedilearn.ranks import deal, gather
+from gedilearn.ranks import gather, own_share
 from gedilearn.training.monitor import Diagnosis, diagnose
 
 # Points looked at: for vectors a look then costs about one training step; images cost more each.
@@ -72,7 +72,7 @@ def measure(
     most = MOST_VECTORS if data.dim() == 3 else MOST_IMAGES
     index = torch.from_numpy(evenly_spaced(data.shape[1], most)).to(data.device).repeat(repeats)
     if shared:
-        index = deal(index)
+        index = own_share(index)
     was_training = model.training
     model.eval()
     parts = []
@@ -129,7 +129,7 @@ def examine(
 DISTANCE = 0.6
 HOTTEST = 100.0
 MOST_POINTS = 4_000
-REPEATS = 4
+WALKS_EACH = 4
 ROWS = 65_536  # looked at at once: data may be larger than memory
 
 
@@ -146,8 +146,8 @@ def temperature(
     logits: of the points with these numbers, (k,) -> (k, clusters); labels: of all points, (n,).
     """
     index = torch.randperm(len(data), generator=generator, device=data.device)[:MOST_POINTS]
-    own = logits(index).repeat(REPEATS, 1)
-    index = index.repeat(REPEATS)
+    own = logits(index).repeat(WALKS_EACH, 1)
+    index = index.repeat(WALKS_EACH)
     spread = _within(data, labels)
     ends, away = [], []
     for level in range(views.tables.ends.shape[0]):

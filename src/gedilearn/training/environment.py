@@ -107,6 +107,8 @@ def _check_training(settings: Settings, point_shape: tuple[int, ...]) -> None:
 
 def check_memory(words: str, needed: int, remedy: str) -> None:
     """Refuse what takes more bytes than this machine has; `remedy` names what decides it."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):  # as on Windows
+        return
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:
         raise InputError(

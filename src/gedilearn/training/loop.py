@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gedilearn.data.scratch import Mapped, Scratch
 from gedilearn.models.build import spend
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    data: Tensor | Mapped,
+    data: Tensor,
     settings: Settings,
     *,
     run: RunDirectory | None = None,
@@ -50,10 +49,9 @@ def train(
 ) -> list[Result]:
     """Train to the end, from the newest checkpoint, if any.
 
-    `data` is (n, ...), in the network's units, or a mapped file that is brought to them here, and
-    gives one result; `more` are arguments of `Setup.make`, by which there are several. All
-    randomness comes from generators of this training, which are seeded here and saved with every
-    checkpoint. `on_step` is called after every iteration.
+    `data` is (n, ...), in the network's units, and gives one result; `more` are arguments of
+    `Setup.make`, by which there are several. All randomness comes from generators of this training,
+    seeded here and saved with every checkpoint. `on_step` is called after every iteration.
     """
     fabric, training = launch(settings.device), settings.training
     journal = Journal(training, fabric, run, progress)
@@ -61,10 +59,6 @@ def train(
     alive = others_alive(fabric)
     with alive, work as interrupt, Generators(fabric.device) as generators:
         saved = journal.read()
-        if isinstance(data, Mapped):
-            progress.phase("scaling")
-            more["scratch"] = Scratch(None if run is None else run.scratch, fabric.node_rank)
-            data = data.scaled(more["scratch"])
         setup, state = begin(data, settings, fabric, generators, progress=progress, **more)
         state, good = journal.resume(setup, state, saved)  # `good`: the last not diverged
         while state.stopped is None:

@@ -13,7 +13,6 @@
     evaluation/                         written by `gedi evaluate`, see `EvaluationFolder`
     tensorboard/                        the metrics once more, on request
     .lock                held by the process that trains
-    .scratch.*.part      data as training sees it, only while it is written (`data.scratch`)
 
 All names are spelled here and nowhere else. It reads without this library. Appended lines are
 flushed one by one; a line cut by a crash or damaged is dropped on resume, together with those later
@@ -101,7 +100,6 @@ class RunDirectory:
         self.report = self.path / "report.html"
         self.evaluation = self.path / "evaluation"
         self.lock = self.path / ".lock"
-        self.scratch = self.path / "scratch"  # its files are only ever being written
         self._tensorboard: Any = None  # its writer, once it is wanted
 
     @classmethod
@@ -178,7 +176,7 @@ class RunDirectory:
 
     def _tidy(self) -> None:
         """Remove what a killed fit left behind in the middle of a write."""
-        for file in (*self._written(), self.scratch):
+        for file in self._written():
             remove_leftovers(self.path, file.name)
         for folder in self._checkpoint_folders():
             remove_leftovers(folder)

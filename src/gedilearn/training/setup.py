@@ -18,7 +18,6 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gedilearn.data.metric import distance_points
-from gedilearn.data.scratch import Scratch
 from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.fields import LARGE, is_images, raised
 from gedilearn.methods.method import Context, Forward, Method, learns_density
@@ -112,12 +111,12 @@ def density_stage(settings: Settings, begin: int) -> Stage | None:
 def trains_bound(settings: Settings) -> bool:
     """Whether the method has clusters to find by INV and PRIOR, or by means of its own."""
     weights = _weights(settings, settings.weights)
-    return not METHODS[settings.method].weighted or bool(weights.inv and weights.prior)
+    return not settings.own.weighted or bool(weights.inv and weights.prior)
 
 
 def _weights(settings: Settings, weights: Weights) -> Weights:
     """The weights, 0 for the terms that the method leaves out."""
-    weighted = METHODS[settings.method].weighted
+    weighted = settings.own.weighted
     left_out = [name for name in ("gen", "inv", "prior") if weighted and name not in weighted]
     return weights.model_copy(update=dict.fromkeys(left_out, 0.0))
 
@@ -139,7 +138,7 @@ def sees_averages(settings: Settings, shape: tuple[int, ...]) -> bool:
     if not is_images(shape) or min(shape[2:]) <= LARGE or settings.network.encoder != "conv":
         return False
     sampled = first_stage(settings).weights.gen or density_stage(settings, 0) is not None
-    weighted = METHODS[settings.method].weighted
+    weighted = settings.own.weighted
     return bool(weighted) and not sampled and settings.views.kind in ("grey", "colour")
 
 
@@ -196,12 +195,8 @@ class Setup:
         n_results: int | None = None,
         factors: dict[str, Tensor] | None = None,
         progress: Progress = SILENT,
-        scratch: Scratch | None = None,
     ) -> Setup:
-        """From data (n, ...), or, with `n_results`, (groups, n, ...).
-
-        scratch: for data that is mapped, where what is as large as the data is to lie
-        """
+        """From data (n, ...), or, with `n_results`, (groups, n, ...)."""
         data = data[None] if n_results is None else data
         data = data.to(fabric.device, data_type(settings.device))
         points = data.flatten(0, 1)
@@ -214,15 +209,14 @@ class Setup:
         if settings.views.kind == "walk" and view_function is None:
             progress.phase("neighbours")
         views = [
-            make_views(settings.views, own, clusters, seed, view_function, True, scratch)
-            for own in data
+            make_views(settings.views, own, clusters, seed, view_function, True) for own in data
         ]
         box = box.widened(settings.sampler.margin)
         starts = None
         if settings.training.start == "chosen" and view_function is None:
             progress.phase("starts")
             both = zip(data, views, strict=True)
-            starts = [_start(x, own, clusters, seed, progress, scratch) for x, own in both]
+            starts = [_start(x, own, clusters, seed, progress) for x, own in both]
         results = n_results or 1
         return cls(settings, fabric, data, views, box, results, encoder, factors, starts, whole)
 
@@ -366,11 +360,12 @@ def _start(
     n_clusters: int,
     seed: int,
     progress: Progress,
-    scratch: Scratch | None,
 ) -> Start:
     """The clusters that training begins with; points of a large set have those of their nodes."""
     if not isinstance(views, WalkViews) or views.nodes is None:
-        points = distance_points(data.cpu().numpy(), seed, scratch)
+        points = distance_points(data.cpu().numpy(), seed)
         return choose_start(points, n_clusters, seed, progress)
-    start, home = choose_start(views.nodes, n_clusters, seed, progress), views.tables.home
-    return start if home is None else start.at(home.cpu().numpy())
+    points, neighbours = views.nodes
+    start = choose_start(points, n_clusters, seed, progress, neighbours)
+    node = views.tables.node
+    return start if node is None else start.for_points(node.cpu().numpy())

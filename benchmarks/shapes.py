@@ -1,9 +1,12 @@
-"""GEDI with its defaults against yardsticks, on data of known clusters and on data of none.
+"""GEDI with its defaults beside other methods, on data of known clusters and on data of none.
+
+    python benchmarks/shapes.py --seeds 2 --data moons,structureless --out tables/shapes
 
 Every fit is one row: (data, method, seed). The points that are scored are drawn anew from the same
 source where the method can label them; the spectral methods, HDBSCAN and Genie cannot, so they are
 scored on the points they were fitted to, and so is every method on real tables, of which there are
-no more. On sets without structure nothing is scored: what counts is what GEDI says of its result.
+no more. On sets without structure nothing is scored: only the verdict of GEDI counts there.
+docs/results/shapes.md explains the columns.
 """
 
 from __future__ import annotations
@@ -14,28 +17,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 from sklearn.cluster import HDBSCAN, KMeans, SpectralClustering
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+from comparison import main, share, timed
 from gedilearn.data.dataset import Dataset
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores
 from gedilearn.experiments import table
-from gedilearn.experiments.runner import (
-    FRESH,
-    IN_MEMORY,
-    N_POINTS,
-    Options,
-    Row,
-    Runner,
-    chosen,
-    timed,
-)
-from gedilearn.experiments.shape_pieces import NOT_SCORED
-from gedilearn.experiments.shape_sets import BACKGROUND, EACH, FAMILIES, SHAPES, THIN, Shape
+from gedilearn.experiments.runner import Cell, Options, Runner, chosen
+from gedilearn.experiments.table import Group, Row, Table
+from gedilearn.experiments.toy import FRESH, N_POINTS
+from shape_sets import FAMILIES, NOT_SCORED, SHAPES, Shape
 
 SOLVED = 0.95  # AMI; a certificate with less is a false one
 BEHIND = 0.05  # AMI; more than this below k-means is worth a count
@@ -128,32 +125,33 @@ def _has_genie() -> bool:
 
 
 def run(
+    runner: Runner,
     seeds: Sequence[int],
     data: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     *,
-    runner: Runner = IN_MEMORY,
     n: int = N_POINTS,
     settings: Options | None = None,
-) -> list[Row]:
-    """One row for each (data, method, seed), in plain JSON values; None for data or methods is all.
+) -> list[Table]:
+    """One row for each (data, method, seed); None for data or methods is all.
 
     `data` are sets or families of them; `n` points a set, where a set has no number of its own;
     `settings` are those of GEDI, by dotted names.
     """
-    sets = chosen("data set", data, SHAPES, FAMILIES)
+    names = data and [name for each in data for name in FAMILIES.get(each, (each,))]
     asked = chosen("method", methods, METHODS)
     if GENIE in asked and not _has_genie():
         asked.remove(GENIE)
         runner.say(NO_GENIE)
-    keys = [  # seed by seed, so that every set has some rows early
-        (name, method, seed)
+    cells = [  # seed by seed, so that every set has some rows early
+        Cell(name, method, (seed,), (method,))
         for seed in seeds
-        for name in sets
+        for name in chosen("data set", names, SHAPES)
         for method in methods_of(SHAPES[name])
         if method.split()[0] in asked
     ]
-    return runner.rows(keys, fit, n, NO_DENSITY | (settings or {}), threads=1)
+    rows = runner.rows(cells, fit, n, NO_DENSITY | (settings or {}), threads=1)
+    return runner.finish("shapes", rows, tables)
 
 
 def methods_of(shape: Shape) -> list[str]:
@@ -162,9 +160,9 @@ def methods_of(shape: Shape) -> list[str]:
     return ours if shape.structureless else [*ours, *RIVALS]
 
 
-def fit(data: str, method: str, seed: int, n: int, settings: Options) -> Row:
+def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
     """Fit one method to one set and score it."""
-    shape = SHAPES[data]
+    shape, method, (seed,) = SHAPES[cell.data], cell.method, cell.seeds
     train = shape.draw(n, seed)
     model = build(method, shape, seed, settings)
     seconds = timed(lambda: model.fit(train.x))
@@ -174,7 +172,10 @@ def fit(data: str, method: str, seed: int, n: int, settings: Options) -> Row:
     scores = _scores(shape, scored, labels)
     own = isinstance(model, GEDI)
     certified = bool(model.converged_) if own else None
-    return {
+    row = {
+        "data": cell.data,
+        "method": method,
+        "seed": seed,
         "scored": "training" if scored is train else "fresh",
         **scores,
         "found": len(np.unique(labels)),
@@ -187,6 +188,7 @@ def fit(data: str, method: str, seed: int, n: int, settings: Options) -> Row:
         "seconds": round(seconds, 3),
         "iterations": model.n_iter_ if own else None,
     }
+    return [row]
 
 
 def _scores(shape: Shape, data: Dataset, labels: np.ndarray) -> Row:
@@ -204,12 +206,12 @@ def _scores(shape: Shape, data: Dataset, labels: np.ndarray) -> Row:
 # --- showing ------------------------------------------------------------------------------------
 
 
-def _method(group: table.Group) -> str:
+def _method(group: Group) -> str:
     star = "*" if group[0]["scored"] == "training" else ""
     return f"{NAMES[group[0]['method']]}{star}"
 
 
-def _grades(group: table.Group) -> str:
+def _grades(group: Group) -> str:
     grades = Counter(row["grade"] for row in group if row["grade"] is not None)
     return ", ".join(f"{grade} {count}" for grade, count in grades.most_common())
 
@@ -218,169 +220,117 @@ def _solved(row: Row) -> bool | None:
     return None if row["ami"] is None else bool(row["ami"] >= SOLVED)
 
 
-COLUMNS = (
-    table.label("data"),
-    table.Column("method", _method, words=True),
-    table.seeds(),
-    table.share(f"AMI >= {SOLVED:g}", _solved, short="solved"),
-    table.statistic("median AMI", "ami", short="median"),
-    table.statistic("min AMI", "ami", min, short="min"),
-    table.statistic("best possible AMI", "best_ami", short=""),
-    table.statistic("median NMI", "nmi", short=""),
-    table.share("certified", lambda row: row["certified"], short="cert."),
-    table.count("false certificates", lambda row: row["false_certificate"], short="false"),
-    table.Column("grades", _grades, short="", words=True),
-    table.statistic("median trust", "trust", short="", digits=2),
-    table.statistic("seconds", "seconds", short="s", digits=2),
-)
-NOTES = (
-    "Median, minimum and counts are over the seeds of the line, which may be fewer than those "
-    "above; each seed draws the data anew.",
-    "Scored on fresh points of the same source; rows marked * on the training points, because the "
-    "method cannot label new points, or because there are no more (digits, iris, wine, "
-    "breast-cancer).",
-    "AMI is corrected for chance, NMI is not. Best possible AMI: that of the likeliest cluster "
-    "under the true density, where it is known.",
-    f"Certified: gap below the tolerance; a certificate with AMI < {SOLVED:g}, or on a set without "
-    "structure, counts as false.",
-    "Grades and trust are what GEDI says of a result without labels.",
-    "GEDI is fitted without its density (weights.gen=0), which does not change the clusters and "
-    "has a page of its own (`gedi reproduce density`).",
-    f"Thin shapes have {THIN} points at most, and sets of many clusters {EACH} a cluster at least. "
-    f"Of the sets in noise, {BACKGROUND:.0%} of the points belong to no cluster and are not "
-    "scored.",
-    "All methods get standardised columns (the others of digits and embeddings-128 the columns as "
-    "they are, which share one unit). All but HDBSCAN are told the number of clusters; its noise "
-    "points count as one more.",
-    "KMeans and GaussianMixture take the best of ten starts; Spectral works on nearest neighbours, "
-    f"with local scales on weights of the {NEIGHBOURS} nearest; Genie is that of genieclust with a "
-    f"Gini threshold of {GINI:g}; all else is as scikit-learn has it. Seconds are those of the "
-    "fit, on one thread.",
-)
+def _count(name: str) -> table.Text:
+    cell = share(lambda row: row[name])
+    return lambda group: cell(group).split("/")[0]
 
 
-def tables(rows: Sequence[Row]) -> list[table.Table]:
+COLUMNS = {
+    "data": table.label("data"),
+    "method": _method,
+    "seeds": table.seeds,
+    f"AMI >= {SOLVED:g}": share(_solved),
+    "median AMI": table.statistic("ami"),
+    "min AMI": table.statistic("ami", of=min),
+    "best possible AMI": table.statistic("best_ami"),
+    "median NMI": table.statistic("nmi"),
+    "certified": share(lambda row: row["certified"]),
+    "false certificates": _count("false_certificate"),
+    "grades": _grades,
+    "median trust": table.statistic("trust", 2),
+    "seconds": table.statistic("seconds", 2),
+}
+WIDE = ("best possible AMI", "median NMI", "grades", "median trust")
+
+
+def tables(rows: Group) -> list[Table]:
     """A line for each method; what GEDI says of its results; a line for each (data, method)."""
-    title = f"AMI: solved (>= {SOLVED:g}), median, minimum"
-    groups = table.grouped(rows, "data", "method", data=SHAPES, method=NAMES)
-    return [*_summary(rows), *_trust(rows), table.Table(title, COLUMNS, groups, NOTES)]
+    groups = table.grouped(rows, data=SHAPES, method=NAMES)
+    return [*_summary(rows), *_trust(rows), table.make("All sets", COLUMNS, groups, WIDE)]
 
 
-def _summary(rows: Sequence[Row]) -> list[table.Table]:
+def _summary(rows: Group) -> list[Table]:
     """All sets with known clusters; a set counts once, by its median over the seeds."""
-    groups = table.grouped(_known(rows), "method", method=NAMES)
+    groups = table.grouped(_known(rows), method=NAMES)
     if not groups:
         return []
     medians = {
         group[0]["method"]: {
             of_set[0]["data"]: statistics.median(table.values(of_set, "ami"))
-            for of_set in table.grouped(group, "data")
+            for of_set in table.grouped(group, data=())
         }
         for group in groups
     }
 
-    def own(group: table.Group) -> list[float]:
+    def own(group: Group) -> list[float]:
         return list(medians[group[0]["method"]].values())
 
-    def above(group: table.Group, other: str) -> list[float]:
+    def above(group: Group, other: str) -> list[float]:
         """By how much, on the sets of both."""
         mine, theirs = medians[group[0]["method"]], medians.get(other, {})
         return [mine[name] - theirs[name] for name in mine if name in theirs and mine is not theirs]
 
-    def behind(group: table.Group) -> str:
+    def behind(group: Group) -> str:
         found = above(group, "kmeans")
         return f"{sum(each < -BEHIND for each in found)}" if found else ""
 
-    def to_genie(group: table.Group) -> str:
+    def to_genie(group: Group) -> str:
         found = above(group, GENIE)
         return f"{statistics.fmean(found):+.3f}" if found else ""
 
-    columns = (
-        table.label("method", NAMES),
-        table.Column("sets", lambda group: str(len(own(group)))),
-        table.Column("mean AMI", lambda group: table.number(statistics.fmean(own(group)), 3)),
-        table.Column("solved", lambda group: str(sum(ami >= SOLVED for ami in own(group)))),
-        table.Column("below KMeans", behind),
-        table.Column("AMI less Genie's", to_genie),
-    )
-    notes = (
-        "Sets with known clusters; a set counts once, by its median AMI over the seeds.",
-        f"Solved: sets with AMI >= {SOLVED:g}. Below KMeans: sets with an AMI more than {BEHIND:g} "
-        "below that of KMeans. AMI less Genie's: the mean over the sets of both.",
-    )
-    return [table.Table("All sets with known clusters", columns, groups, notes)]
+    columns: dict[str, table.Text] = {
+        "method": table.label("method", NAMES),
+        "sets": lambda group: str(len(own(group))),
+        "mean AMI": lambda group: table.number(statistics.fmean(own(group)), 3),
+        "solved": lambda group: str(sum(ami >= SOLVED for ami in own(group))),
+        "below KMeans": behind,
+        "AMI less Genie's": to_genie,
+    }
+    return [table.make("All sets with known clusters", columns, groups)]
 
 
-def _trust(rows: Sequence[Row]) -> list[table.Table]:
-    """What GEDI says of its results, where it should say little and where it is put to the test."""
+def _trust(rows: Group) -> list[Table]:
+    """What GEDI says of its results, with and without structure."""
     ours = [row for row in rows if row["certified"] is not None]
 
-    def free(group: table.Group, holds: table.Holds) -> str:
-        found = [row for row in group if row["ami"] is None]
-        return table.share("", holds).cell(found) if found else ""
+    def without_structure(holds: Callable[[Row], bool | None]) -> table.Text:
+        def cell(group: Group) -> str:
+            found = [row for row in group if row["ami"] is None]
+            return share(holds)(found) if found else ""
 
-    columns = (
-        table.label("method", NAMES),
-        table.Column(
-            "certified without structure",
-            lambda group: free(group, lambda row: row["certified"]),
-            short="certified",
+        return cell
+
+    columns: dict[str, table.Text] = {
+        "method": table.label("method", NAMES),
+        "certified without structure": without_structure(lambda row: row["certified"]),
+        "supported without structure": without_structure(
+            lambda row: None if row["grade"] is None else bool(row["grade"] == SUPPORTED)
         ),
-        table.Column(
-            "supported without structure",
-            lambda group: free(group, _supported),
-            short="supported",
-        ),
-        table.count("false certificates", lambda row: row["false_certificate"], short="false"),
-        table.count("certificates", lambda row: row["certified"]),
-        table.Column("rank correlation of trust with AMI", _correlation, short="trust~AMI"),
-        table.Column("the same of sets", _correlation_of_sets, short="of sets"),
-    )
-    notes = (
-        "Certified, supported: of the runs on sets without structure, those with such a grade; "
-        "each is one too many. Certificates, and the false among them: on all sets.",
-        "Rank correlation: Spearman's, over all runs on sets with known clusters; of sets: each "
-        "counts once, by its means over the seeds.",
-    )
-    groups = table.grouped(ours, "method", method=NAMES)
-    return [table.Table("What GEDI says of its results", columns, groups, notes)] if groups else []
+        "false certificates": _count("false_certificate"),
+        "certificates": _count("certified"),
+        "rank correlation of trust with AMI": lambda group: _ranks([[row] for row in group]),
+        "the same of sets": lambda group: _ranks(table.grouped(group, data=())),
+    }
+    groups = table.grouped(ours, method=NAMES)
+    return [table.make("What GEDI says of its results", columns, groups)] if groups else []
 
 
-def _supported(row: Row) -> bool | None:
-    return None if row["grade"] is None else bool(row["grade"] == SUPPORTED)
-
-
-def _correlation(group: table.Group) -> str:
-    return _ranks([(row["trust"], row["ami"]) for row in _trusted(group)])
-
-
-def _correlation_of_sets(group: table.Group) -> str:
-    sets = table.grouped(_trusted(group), "data")
-    means = [
-        tuple(statistics.fmean(table.values(of_set, name)) for name in ("trust", "ami"))
-        for of_set in sets
+def _ranks(groups: Sequence[Group]) -> str:
+    """Spearman's, over the means of groups; nothing where one side is the same in all of them."""
+    pairs = [
+        tuple(statistics.fmean(table.values(group, name)) for name in ("trust", "ami"))
+        for group in groups
+        if group[0]["ami"] is not None and group[0]["trust"] is not None
     ]
-    return _ranks(means)
-
-
-def _trusted(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in _known(rows) if row["trust"] is not None]
-
-
-def _ranks(pairs: Sequence[tuple[float, ...]]) -> str:
-    """Nothing where one of both is the same in all pairs."""
-    from scipy.stats import spearmanr
-
     if any(len(set(side)) < 2 for side in zip(*pairs, strict=True)) or len(pairs) < 2:
         return ""
     return table.number(float(spearmanr(*zip(*pairs, strict=True))[0]), 2)
 
 
-def _known(rows: Sequence[Row]) -> list[Row]:
+def _known(rows: Group) -> list[Row]:
     """Rows of sets with known clusters."""
     return [row for row in rows if row["ami"] is not None]
 
 
-EXPERIMENT = table.Experiment(
-    "shapes", run, tables, title="Shapes: GEDI beside others", sets=SHAPES, preset="default"
-)
+if __name__ == "__main__":
+    main("shapes", run, "The clusters of GEDI beside those of other methods.", seeds=20)

@@ -1,0 +1,220 @@
+"""The pictures of a report, against the numbers that they are drawn from."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.decomposition import PCA
+
+from gedilearn.explanation.profiles import Histogram
+from gedilearn.report import pictures
+from gedilearn.report.numbers import beside, digits, percent
+from gedilearn.report.pictures import HELD, MOST_PIXELS, Maps, Thumbnails, bars, training
+from gedilearn.report.run import Curves, Preview
+
+
+def maps_of(points: np.ndarray, labels: np.ndarray, scaling: str = "none", **more: Any) -> Maps:
+    names = [f"column {j}" for j in range(points[0].size)]
+    return Maps(Preview(points, labels, **more), names, scaling, labels.max() + 1)
+
+
+def paths_of(svg: str) -> tuple[np.ndarray, np.ndarray]:
+    """The points in the order of the script, in units of the drawing, and their clusters."""
+    found = re.findall(r'data-cluster="(\d+)" d="([^"]*)"', svg)
+    steps = [re.findall(r"M([\d.]+) ([\d.]+)h0", path) for _, path in found]
+    clusters = [int(k) for (k, _), each in zip(found, steps, strict=True) for _ in each]
+    return np.array([step for each in steps for step in each], float), np.array(clusters)
+
+
+def area_of(paths: Any) -> float:
+    """By the shoelace formula; holes count as negative."""
+    total = 0.0
+    for path in paths:
+        for x, y in (polygon.T for polygon in path.to_polygons()):
+            total += 0.5 * float((x[:-1] * y[1:] - x[1:] * y[:-1]).sum())
+    return abs(total)
+
+
+def test_points_are_drawn_where_they_are_cluster_by_cluster() -> None:
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(300, 2)) * (1, 100) + (5, 0), rng.integers(0, 13, 300)
+    maps = maps_of(x, labels)
+    at, clusters = paths_of(maps.data(None).svg())
+    np.testing.assert_array_equal(clusters, labels[maps.order])
+    for drawn, values, sign in zip(at.T, x[maps.order].T, (1, -1), strict=True):
+        slope, start = np.polyfit(values, drawn, 1)
+        assert slope * sign > 0
+        np.testing.assert_allclose(drawn, slope * values + start, atol=0.06)
+
+
+@pytest.mark.parametrize("scaling", ["none", "standard"])
+def test_many_columns_are_shown_on_the_principal_components(scaling: str) -> None:
+    rng = np.random.default_rng(1)
+    x, labels = rng.normal(size=(200, 6)) * (1, 2, 3, 4, 5, 60), rng.integers(0, 2, 200)
+    maps = maps_of(x, labels, scaling)
+    z = (x - x.mean(0)) / x.std(0) if scaling == "standard" else x
+    expected = PCA(2).fit(z)
+    np.testing.assert_allclose(np.abs(maps.place(x)), np.abs(expected.transform(z)), rtol=1e-5)
+    assert maps.share == pytest.approx(expected.explained_variance_ratio_.sum())
+    if scaling == "none":
+        assert percent(expected.explained_variance_ratio_[0]) in maps.titles[0]
+        assert "column 5" in maps.titles[0]
+
+
+def test_the_network_s_map_is_the_same_every_time_and_tells_of_its_points(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pictures, "MOST_NEAR", 40)
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 3, 60)
+    features = rng.normal(size=(60, 8)).astype(np.float32) + 6 * labels[:, None]
+    maps = maps_of(rng.normal(size=(60, 5)), labels, features=features)
+    first, second = maps.network(), maps.network()
+    assert first is not None and second is not None and first.svg() == second.svg()
+    at, clusters = paths_of(first.svg())
+    assert len(maps.near) == 40
+    np.testing.assert_array_equal(clusters, maps.labels[maps.near])
+    centres = np.stack([at[clusters == k].mean(0) for k in range(3)])
+    nearest = np.linalg.norm(at[:, None] - centres, axis=-1).argmin(1)
+    np.testing.assert_array_equal(nearest, clusters)  # groups of the features stay groups
+
+
+@pytest.mark.parametrize(
+    "features", [None, np.zeros((40, 3), np.float32), np.full((40, 3), np.nan, np.float32)]
+)
+def test_features_that_say_nothing_have_no_map(features: np.ndarray | None) -> None:
+    rng = np.random.default_rng(3)
+    maps = maps_of(rng.normal(size=(40, 5)), rng.integers(0, 2, 40), features=features)
+    assert maps.network() is None
+
+
+@pytest.mark.parametrize(
+    "x", [np.array([[1.0], [2.0], [3.0], [4.0]]), np.ones((4, 1)), np.ones((4, 5)), np.ones((1, 5))]
+)
+def test_one_column_equal_points_and_a_single_row_are_drawn_too(x: np.ndarray) -> None:
+    labels = np.array([0, 1, 0, 1])[: len(x)]
+    at, clusters = paths_of(maps_of(x, labels).data(None).svg())
+    assert np.isfinite(at).all() and clusters.tolist() == sorted(labels.tolist())
+
+
+def test_shades_are_the_clusters_of_new_rows_and_hold_the_shares_that_they_say() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 2))
+
+    def density(points: np.ndarray) -> np.ndarray:
+        return np.asarray(-0.5 * (points**2).sum(1))
+
+    model = SimpleNamespace(
+        predict=lambda points: (points[:, 0] > 0.5).astype(int),
+        score_samples=density,
+        sample=lambda n, random_state: (np.full((n, 2), 50.0), np.zeros(n, int)),
+    )
+    maps = maps_of(x, (x[:, 0] > 0.5).astype(int), log_density=density(x))
+    left, right = (each.get_paths() for each in maps.data(model).figure.axes[0].collections)
+    height = maps.high[1] - maps.low[1]
+    assert area_of(left) == pytest.approx((0.5 - maps.low[0]) * height, rel=0.03)
+    assert area_of(right) == pytest.approx((maps.high[0] - 0.5) * height, rel=0.03)
+    held = maps.samples(model).figure.axes[0].collections
+    assert maps.outside == pictures.SAMPLES
+    for shade, share in zip(held, HELD, strict=True):
+        # The disk that holds a share of a Gaussian has the squared radius -2 log(1 - share).
+        expected = -2 * np.pi * np.log(1 - share)
+        assert area_of(shade.get_paths()) == pytest.approx(expected, rel=0.12)
+
+
+def test_bars_have_the_counts_and_heights_by_their_root() -> None:
+    picture = bars(Histogram((0, 1, 2, 3), (4, 0, 16), 3), "name", "title", "x")
+    (axes,) = picture.figure.axes
+    assert [bar.get_height() for bar in axes.patches] == [4, 0, 16]  # type: ignore[attr-defined]
+    zero, low, high = axes.transData.transform([(0, 0), (0, 4), (0, 16)])[:, 1]
+    assert high - zero == pytest.approx(2 * (low - zero))
+    assert "3 lower still" in picture.svg()
+
+
+def test_curves_leave_out_what_is_not_finite_and_show_level_and_events() -> None:
+    iterations, nan = np.arange(1.0, 6), np.nan
+    gap = np.array([[1.0, 2], [nan, 2], [0.1, 2], [np.inf, 2], [-0.01, 2]])
+    curves = Curves(iterations, {"inv": gap * nan, "a/../b": gap}, gap, 0)
+    drawn = training(curves, 0.05, [{"iteration": 3}, {"iteration": "x"}])
+    assert [picture.name for picture in drawn] == ["training", "training-inv", "training-1"]
+    other, kept, level, event = drawn[0].figure.axes[0].lines
+    np.testing.assert_array_equal(kept.get_ydata(), [1, nan, 0.1, nan, nan])
+    np.testing.assert_array_equal(other.get_ydata(), 2)
+    assert list(level.get_ydata()) == [0.05, 0.05] and list(event.get_xdata()) == [3, 3]
+    assert drawn[0].figure.axes[0].get_yscale() == "log"
+    assert "no finite value" in drawn[1].svg()
+
+
+def test_a_picture_is_drawn_in_the_page_s_colours_and_is_a_file_too(tmp_path: Path) -> None:
+    x, labels = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 12
+    names = ["$\\frac{ <b>", "\udcff\x1b[31m" + "é" * 60]
+    picture = Maps(Preview(x, labels), names, "none", 12).data(None)
+    svg = picture.svg()
+    assert "$\\frac{ &lt;b&gt;" in svg and "<b>" not in svg
+    assert not re.search(r"#[0-9a-f]{6}|http:|<style|font-family", svg)
+    assert 'class="dots c1 square" data-cluster="11"' in svg
+    ids = re.findall(r' id="([^"]*)"', svg + bars(Histogram((0, 1), (1,)), "b", "", "").svg())
+    assert len(ids) == len(set(ids))
+    with Image.open(picture.save(tmp_path / "figures")) as opened:
+        assert opened.format == "PNG" and opened.width > 600
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        *((59654.2, "59,654"), (3, "3"), (0.00012345, "0.0001234"), (1e12, "1e+12")),
+        *(("nan", "not finite"), (12.3456, "12.35"), (-7.0, "-7")),
+    ],
+)
+def test_numbers_are_written_as_people_do(value: Any, shown: str) -> None:
+    assert digits(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("pair", "shown"),
+    [
+        ((1.002, -0.00058), ("1.00", "0.00")),
+        ((30344.1, 59155.2), ("30,344", "59,155")),
+        ((3.1041, 3.0359), ("3.104", "3.036")),
+        ((0.0, 0.0), ("0", "0")),
+    ],
+)
+def test_two_means_have_the_digits_that_tell_them_apart(pair: Any, shown: Any) -> None:
+    assert beside(*pair) == shown
+
+
+@pytest.mark.parametrize(("share", "shown"), [(1, "100%"), (0.9996, "99.9%"), (0.082, "8.2%")])
+def test_nearly_all_is_not_all(share: float, shown: str) -> None:
+    assert percent(share) == shown
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_images_become_small_pictures_of_the_same_colours(channels: int) -> None:
+    images = np.zeros((3, channels, 200, 100))
+    images[1:] = 255
+    images[:, :, :, :50] = 51
+    small = Thumbnails(images, 5)
+    assert small.size == (48, 96)
+    url = small.url(images[1])
+    content = base64.b64decode(url.removeprefix("data:image/webp;base64,"))
+    with Image.open(io.BytesIO(content)) as opened:
+        pixels = np.asarray(opened.convert("RGB"), float)
+    np.testing.assert_allclose(pixels[:, :20], 51, atol=3)
+    np.testing.assert_allclose(pixels[:, 28:], 255, atol=3)
+    width, height = Thumbnails(images, 10_000).size
+    assert width * height * 10_000 <= MOST_PIXELS
+
+
+def test_pictures_leave_room_on_a_page_of_three_megabytes_even_of_noise() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (600, 3, 64, 64)).astype(float)
+    for count in (150, 600):
+        small = Thumbnails(noise, count)
+        assert sum(len(small.url(image)) for image in noise[:count]) < 1.2e6
