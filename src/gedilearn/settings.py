@@ -214,9 +214,9 @@ class Training(Section):
     )
     on_divergence: Literal["recover", "stop", "ignore"] = Field(
         "recover",
-        description="What to do when energies diverge: go back to the last good state and go on "
-        "more calmly, stop with the best state so far, or go on as if nothing had happened, which "
-        "the verdict tells.",
+        description="If energies diverge, 'recover' returns to the last good state and halves the "
+        "learning rate, 'stop' ends with the best state so far, 'ignore' goes on; the verdict "
+        "says so.",
     )
     max_recoveries: int = Field(5, ge=0, le=100, description="Recoveries before training gives up.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of all randomness.")
@@ -273,7 +273,7 @@ class Sampler(Section):
 
     kind: str = Field(
         "langevin",
-        description="What draws them. 'langevin': stochastic gradient Langevin dynamics on a "
+        description="The sampler. 'langevin': stochastic gradient Langevin dynamics on a "
         "replay buffer, as in the paper.",
     )
     steps: Many = Field(10, description="Langevin steps T in each iteration.")
@@ -376,12 +376,12 @@ class Table(Section):
     )
     kinds: dict[str, Kind] = Field(
         {},
-        description="What columns are taken for, by name, where that is not to be found out: "
+        description="Kinds of columns, by name; others are detected. Kinds are "
         "number, boolean, date, time, category, id (kept beside the clusters, not used) or drop.",
     )
     impute: Literal["median", "mean", "most_frequent"] = Field(
         "median",
-        description="What missing numbers, dates and times become. Missing categories and truth "
+        description="Replacement of missing numbers, dates and times. Missing categories and truth "
         "values become their shares, or the most frequent with 'most_frequent'.",
     )
 
