@@ -173,11 +173,6 @@ def test_an_array_that_cannot_be_clustered_is_refused_in_programs_and_commands(x
         GEDI(clusters).fit(x)
 
 
-def test_objects_are_refused_without_unpickling():
-    np.save("x.npy", np.array([[1, None], [2, 3]], dtype=object), allow_pickle=True)
-    assert "x.npy" in refusal("fit", "x.npy", "-k", 2)
-
-
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
@@ -213,36 +208,6 @@ def packed(**arrays: bytes) -> None:
     with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in arrays.items():
             archive.writestr(f"{name}.npy", content)
-
-
-def write_sound(name: str) -> Path:
-    path = Path(name)
-    if name == "x.npy":
-        np.save(path, X)
-    elif name == "x.npz":
-        np.savez(path, x=X)
-    elif name == "x.parquet":
-        pd.DataFrame(X, columns=["a", "b", "c"]).to_parquet(path)
-    elif name == "x.csv":
-        pd.DataFrame(X, columns=["a", "b", "c"]).to_csv(path, index=False)
-    else:
-        path.mkdir()
-        for k in range(3):
-            Image.new("L", (8, 8), k).save(path / f"{k}.png")
-        return path / "1.png"
-    return path
-
-
-@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.parquet", "x.csv", "images"])
-@pytest.mark.parametrize("damage", ["cut", "empty", "noise"])
-def test_a_damaged_file_of_data_is_named(name, damage):
-    file = write_sound(name)
-    content = file.read_bytes()
-    # Half a number is a number, so text is cut at a separator.
-    half = content.rindex(b",") if name == "x.csv" else len(content) // 2
-    noise = bytes(RNG.integers(128, 256, 500, dtype=np.uint8))
-    file.write_bytes({"cut": content[:half], "empty": b"", "noise": noise}[damage])
-    assert str(file) in refusal("fit", name, "-k", 2)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.parquet"])

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import scipy.io
 import yaml
 from hypothesis import strategies as st
 from PIL import Image
@@ -55,8 +54,8 @@ def damaged_bytes(draw: Any, content: bytes) -> bytes:
 
 def _places(tree: Any) -> Any:
     """Every value below the root, as its owner and the key or index there."""
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
     if isinstance(tree, dict | list):
+        items = tree.items() if isinstance(tree, dict) else enumerate(tree)
         for key, value in list(items):
             yield tree, key
             yield from _places(value)
@@ -309,19 +308,6 @@ idx_files = st.builds(
     st.booleans(),
     mostly(st.none(), st.sampled_from([(12, 8, 8), (2**32 - 1,) * 3, (60_000, 28, 28)])),
 )
-cifar_files = st.integers(0, 4).map(lambda n: np.full((n, 3073), 5, np.uint8).tobytes())
-
-
-@st.composite
-def mat_files(draw: Any) -> bytes:
-    sound = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 12), dtype=np.uint8)
-    x = draw(mostly(st.just(sound), st.sampled_from([sound.astype(float), sound[0], sound[:0]])))
-    odd = [np.full((12, 1), np.nan), np.array(["a"]), np.zeros((0, 1))]
-    y = draw(mostly(st.just(np.ones((12, 1), np.uint8)), st.sampled_from(odd)))
-    out = io.BytesIO()
-    scipy.io.savemat(out, {"X": x, "y": y}, do_compression=draw(st.booleans()))
-    return out.getvalue()
-
 
 # --- all of them --------------------------------------------------------------------------------
 
@@ -337,8 +323,8 @@ CONTENTS: dict[str, st.SearchStrategy[bytes]] = {
     "x.parquet": mostly(parquets(), parquets() | st.builds(parquet_bomb)),
     "x-images-idx3-ubyte": idx_files,
     "x-images-idx3-ubyte.gz": idx_files,
-    "x.bin": cifar_files,
-    "x.mat": mat_files(),
+    "x.bin": st.binary(max_size=9),  # of published sets, which are known by their checksums
+    "x.mat": st.binary(max_size=9),
 }
 
 
