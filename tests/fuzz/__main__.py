@@ -47,13 +47,15 @@ def main() -> int:
     print(f"seed {number}", flush=True)
     kinds, began = asked.kinds.split(","), time.monotonic()
     hunt = Hunt(Player(), asked.out.resolve(), began + 60 * asked.minutes, asked.cases)
-    cases.make_templates(hunt.player)
-    while time.monotonic() < hunt.end and not all(hunt.enough(kind) for kind in kinds):
-        for kind in kinds:
-            hunt.round(kind, number)
-        number += 1
-        print(f"{dict(hunt.played)} cases, {len(hunt.found)} distinct faults", flush=True)
-    shutil.rmtree(hunt.player.root, ignore_errors=True)
+    try:
+        cases.make_templates(hunt.player)
+        while time.monotonic() < hunt.end and not all(hunt.enough(kind) for kind in kinds):
+            for kind in kinds:
+                hunt.round(kind, number)
+            number += 1
+            print(f"{dict(hunt.played)} cases, {len(hunt.found)} distinct faults", flush=True)
+    finally:
+        shutil.rmtree(hunt.player.root, ignore_errors=True)
     minutes = (time.monotonic() - began) / 60
     print(f"{hunt.played.total()} cases in {minutes:.1f} minutes, {len(hunt.found)} faults")
     return 1 if hunt.found else 0
