@@ -1,0 +1,825 @@
+"""Hostile input: one line with the place and the way out, exit code 2, no file lost or left behind.
+
+One row a case. The fuzzer (`tests/fuzz`) plays what nobody thought of.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import zipfile
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+from gedilearn import GEDI, io, progress
+from gedilearn.cli import app
+from gedilearn.data.load import load
+from gedilearn.errors import InputError, closest, suggestion
+from gedilearn.training import loop
+from gedilearn.training import run as files_of_runs
+from gedilearn.training.result import Result
+from gedilearn.training.run import RunDirectory
+from helpers import gedi, run_command
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 3)) + np.repeat([[-3.0], [3.0]], 20, axis=0)
+TINY: dict[str, Any] = {
+    "training.max_iter": 20,
+    "training.check_every": 5,
+    "training.tol": 0.0,
+    "network.hidden": [6],
+    "density.base": "none",
+    "density.iterations": 10,
+    "optimizer.batch_size": 16,
+    "sampler.buffer": 32,
+    "sampler.chains": 8,
+}
+SHORT = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
+STAGES: dict[str, dict[str, Any]] = {
+    "clusters": {"n_init": 2, "prior": "auto"},
+    "density": {},
+    "between": {},
+    "swav": {"method": "swav", "swav.queue": 16},
+    "dino": {"method": "dino"},
+    "deepcluster": {"method": "deepcluster"},
+}
+
+
+def contents(folder: Path) -> dict[str, bytes | int]:
+    """Every file with its bytes, everything else with its mode; the lock holds nothing."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        if path.is_file() and not path.is_symlink()
+        else path.lstat().st_mode
+        for path in sorted(folder.rglob("*"))
+        if path.name != ".lock"
+    }
+
+
+def refused(call: Callable[..., object], *arguments: Any) -> str:
+    """The one line that a call raises; all files are as they were."""
+    before = contents(Path.cwd())
+    with pytest.raises(InputError) as caught:
+        call(*arguments)
+    assert contents(Path.cwd()) == before
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 1000
+    return str(caught.value)
+
+
+def refusal(*arguments: object) -> str:
+    """The one line of a command that exits with 2; all files are as they were."""
+    before = contents(Path.cwd())
+    result = run_command(*arguments, code=2)
+    assert contents(Path.cwd()) == before
+    assert (result.stdout, result.stderr.count("\n")) == ("", 1)
+    assert result.stderr.startswith("error: ")
+    return str(result.stderr.removeprefix("error: ").rstrip("\n"))
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own. No phase is reported before the error on a slow machine."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "SHORT", 60.0)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    np.save(folder / "x.npy", X)
+    run_command("fit", folder / "x.npy", "-k", 2, *SHORT, "--out", folder / "run", "--quiet")
+    return folder
+
+
+@pytest.fixture
+def run(finished: Path, here: Path) -> Path:
+    """A copy of a finished run beside its data x.npy."""
+    shutil.copytree(finished, here, dirs_exist_ok=True)
+    return Path("run")
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs that Ctrl-C ended: at a check, in the second stage, between two checks."""
+    root = tmp_path_factory.mktemp("interrupted")
+    add_metrics, step = RunDirectory.add_metrics, loop.step
+    for name, settings in STAGES.items():
+        rows: list[object] = []
+
+        def add(run: RunDirectory, row: Any, rows: Any = rows, name: str = name) -> None:
+            add_metrics(run, row)
+            rows.append(row)
+            if len(rows) == (5 if name == "density" else 3) and name != "between":
+                os.kill(os.getpid(), signal.SIGINT)
+
+        def step_on(setup: Any, state: Any, name: str = name) -> Any:
+            if name == "between" and state.iteration == 13:
+                os.kill(os.getpid(), signal.SIGINT)
+            return step(setup, state)
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(loop, "step", step_on)
+            patch.setattr(RunDirectory, "add_metrics", add)
+            gedi(2, run_dir=root / name, random_state=0, device="cpu", **TINY | settings).fit(X)
+    return {name: root / name for name in STAGES}
+
+
+@pytest.fixture
+def copied(interrupted: dict[str, Path]) -> Callable[[str], Path]:
+    return lambda name: Path(shutil.copytree(interrupted[name], name))
+
+
+# --- arrays and tables --------------------------------------------------------------------------
+
+BROKEN = X.copy()
+BROKEN[7, 1] = BROKEN[11, 0] = np.nan
+TEXT = np.array([["a", "b"], ["c", "d"]])
+ARRAYS = [
+    (BROKEN, 2, "2 NaN or infinite values in rows 7, 11"),
+    (np.where(np.isnan(BROKEN), -np.inf, X), 2, "2 NaN or infinite values in rows 7, 11"),
+    *((np.zeros(shape), 2, str(shape)) for shape in ((80,), (20, 2, 2), (2, 1, 2, 2, 2), (0, 3))),
+    (TEXT, 2, "not numbers"),
+    (X + 1j, 2, "complex"),
+    (X[:4], 5, "n_clusters=5 for 4 points"),
+    (X[:1], 2, "1 sample"),
+    (np.repeat(X[:1], 30, axis=0), 3, "only 1 distinct point"),
+    (np.repeat(X[:2], 30, axis=0), 3, "only 2 distinct points"),
+]
+
+
+@pytest.mark.parametrize(("x", "clusters", "words"), ARRAYS)
+def test_an_array_that_cannot_be_clustered_is_refused_in_programs_and_commands(x, clusters, words):
+    np.save("x.npy", x)
+    assert words in refusal("fit", "x.npy", "-k", clusters)
+    with pytest.raises((ValueError, TypeError), match=r"."):
+        GEDI(clusters).fit(x)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        ("a,b\n1,2\n3,4\n5,inf\n", (), "'b'"),
+        ("name,colour\nann,red\nbob,red\n", (), "'colour'"),
+        ("a,b\n1,2\n3\n4,5\n", (), "x.csv"),
+        ("a,b,kind\n1,2,0\n3,4,1\n", ("--label-column", "kinds"), "did you mean 'kind'?"),
+        ("", (), "x.csv"),
+    ],
+)
+def test_a_table_that_cannot_be_clustered_is_refused(text, options, words):
+    Path("x.csv").write_text(text)
+    assert words in refusal("fit", "x.csv", "-k", 2, *options)
+
+
+def test_other_columns_than_those_of_the_fit_are_refused(run):
+    np.save("y.npy", X[:, :2])
+    assert "2 features" in refusal("predict", run, "y.npy")
+    with pytest.raises(ValueError, match="2 features"):
+        GEDI.load(run / "model.safetensors").predict(X[:, :2])
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def npy_head(shape: tuple[int, ...], dtype: str = "<f8") -> bytes:
+    text = repr({"descr": dtype, "fortran_order": False, "shape": shape}).encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
+def packed(**arrays: bytes) -> None:
+    with zipfile.ZipFile("x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in arrays.items():
+            archive.writestr(f"{name}.npy", content)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "x.parquet"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_a_device_is_not_read(name, kind):
+    os.mkfifo(name) if kind == "pipe" else Path(name).symlink_to("/dev/zero")
+    words = f"{name}: not a regular file; copy its content into one"
+    assert refused(load, name) == words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fit", "y.npy", "-k", 2), "did you mean x.npy?"),
+        (("fit", "x.doc", "-k", 2), "x.doc"),
+        (("fit", "run", "-k", 2), "without images"),
+        (("predict", "run", "nothing.csv"), "no such file"),
+        (("predict", "empty", "x.npy"), "no config.yaml"),
+        (("resume", "empty"), "no config.yaml"),
+        (("resume", "missing"), "missing"),
+        (("sample", "missing"), "missing"),
+        (("sample", "x.npy"), "safetensors"),
+        (("sample", "run/preview.safetensors"), "not a model of gedi-learn"),
+        (("sample", "model"), "model: not a regular file"),
+        (("sample", "run", "-n", 10**12), "choose smaller n_samples"),
+        (("predict", "run", "x.npy", "--out", "a.csv"), "exists already"),
+        (("sample", "run", "--out", "a.csv"), "exists already"),
+        (("fit", "x.npy", "-k", 2, "--out", "run"), "exists already"),
+        (("fit", "x.npy", "-k", 2, "--out", "a.csv"), "exists already"),
+        (("predict", "run", "x.npy", "--out", "a.txt"), "unknown ending '.txt'"),
+        (("sample", "run", "--out", "nowhere/a.csv"), "no folder nowhere"),
+        (("fit", "moons", "-k", 2, "--preset", "papertoy"), "did you mean 'paper/toy'?"),
+    ],
+)
+def test_names_that_lead_to_nothing_or_to_something_else_are_refused(run, arguments, words):
+    Path("a.csv").write_text("precious")
+    Path("x.doc").write_bytes(b"PK")
+    Path("empty").mkdir()
+    os.mkfifo("model")
+    assert words in refusal(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "words"),
+    [
+        ("x.npz", lambda: packed(x=npy_head((150_000, 10)) + bytes(12 * 10**6)), "GEDI_MAX_GB=1"),
+        ("x.npz", lambda: packed(x=npy_head((10**12, 2)) + bytes(64)), "claims"),
+        ("x.npz", lambda: packed(x=b"text"), "x.npz"),
+        (
+            "x.npz",
+            lambda: packed(x=npy_head((1, 1)) + bytes(8), y=npy_head((600_000,)) + bytes(4800000)),
+            "x.npz[y]",
+        ),
+        ("x.npy", lambda: Path("x.npy").write_bytes(npy_head((-1, 2)) + bytes(64)), "claims"),
+        ("x.npy", lambda: np.save("x.npy", np.zeros((1000, 600, 1))), "x.npy: 4.8 MB, more than"),
+        ("x.npy", lambda: np.save("x.npy", np.zeros((3000, 1000), np.uint8)), "uint8 (3000, 1000)"),
+        ("x.csv", lambda: Path("x.csv").write_text("1,2,3,4,5\n" * 110_000), "x.csv: 110"),
+        (
+            "x.parquet",
+            lambda: pd.DataFrame({"a": np.zeros(600_000, np.int8)}).to_parquet("x.parquet"),
+            "x.parquet: 600000 rows",
+        ),
+        (
+            "a-idx3-ubyte.gz",
+            lambda: Path("a-idx3-ubyte.gz").write_bytes(
+                gzip.compress(b"\0\0\x08\x03" + struct.pack(">3I", 6000, 32, 32) + bytes(6144000))
+            ),
+            "6.14 MB",
+        ),
+    ],
+)
+def test_data_beyond_the_limit_is_refused_before_it_is_unpacked(name, make, words, monkeypatch):
+    monkeypatch.setenv("GEDI_MAX_GB", "0.004")
+    make()
+    assert words in refused(load, name)
+
+
+def test_a_large_npy_is_mapped_and_not_limited(monkeypatch):
+    monkeypatch.setattr("gedilearn.data.numpy_files.MAPPED_FROM", 10**6)
+    monkeypatch.setenv("GEDI_MAX_GB", "0.004")
+    x = np.arange(2_000_000, dtype=np.float32).reshape(-1, 4)
+    np.save("x.npy", x)
+    np.testing.assert_array_equal(load("x.npy").x, x)
+    np.save("x.npy", x.astype(">f4"))  # must be read, to be turned into native numbers
+    assert "x.npy: 8 MB, more than the 4 MB" in refused(load, "x.npy")
+
+
+def test_a_folder_of_images_beyond_the_limit_is_refused_and_links_to_nowhere_are_left_out(
+    monkeypatch,
+):
+    monkeypatch.setenv("GEDI_MAX_GB", "0.004")
+    for k in range(8):
+        Image.new("RGB", (500, 400)).save(f"{k}.png")
+    assert "the first 7 of 8 images: 4.2 MB" in refused(load, Path.cwd())
+    Path("a.png").symlink_to("nowhere.png")
+    with pytest.warns(UserWarning, match=r"left out 1 of 9 images .* a.png"):
+        assert load(Path.cwd(), size=(8, 8)).x.shape == (8, 3, 8, 8)
+
+
+@pytest.mark.parametrize("text", ["much", "0", "-1", "nan"])
+def test_a_limit_that_is_no_number_is_refused(text, monkeypatch):
+    monkeypatch.setenv("GEDI_MAX_GB", text)
+    assert refused(io.most_bytes).startswith(f"GEDI_MAX_GB={text}: give a number")
+
+
+# --- text and tensors that are read -------------------------------------------------------------
+
+READERS = (io.read_bytes, io.read_json, io.read_yaml, io.TensorFile.open, io.read_json_lines)
+ALIASES = [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 10)]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_only_regular_files_of_a_bounded_size_are_read(read):
+    os.mkfifo("pipe")
+    assert "pipe: not a regular file" in refused(read, Path("pipe"))
+    Path("file").touch()
+    os.truncate("file", 3 * 10**9)
+    with pytest.raises(InputError, match=r"file: 3 GB, more than .* GEDI_MAX_GB=[0-9]+$"):
+        read(Path("file"))
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "words"),
+    [
+        (io.read_yaml, "\n".join(["a0: &a0 [x]", *ALIASES]), "alias"),
+        (io.read_yaml, "{a: " * 400, "nested deeper"),
+        (io.read_yaml, "[" + "0," * 300 + "]", "more than 200 values"),
+        (io.read_yaml, "1" + ":1" * 900, "a number of more than 1000 characters"),
+        (io.read_yaml, "a: 1\n" * 500, "more than the 2000 bytes"),
+        (io.read_yaml, "!!python/name:os.system ''", "python/name"),
+        (io.read_yaml, "!!int ''", "is damaged"),
+        (io.read_json, "[" * 9_000, "nested too deep"),
+        (io.read_json, "\udcff", "not UTF-8 text"),
+        (io.read_json, "[" + "[]," * 6_000, "12001 values, more than the 10000"),
+        (io.read_json_lines, "{}\n" * 300, "300 lines, more than the 200"),
+        (io.read_json_lines, ("[" + "[]," * 60 + "\n") * 100, "12100 values, more than"),
+    ],
+)
+def test_text_that_stands_for_more_than_it_says_is_refused(read, content, words, monkeypatch):
+    monkeypatch.setenv("GEDI_MAX_GB", "0.002")
+    Path("file").write_text(content, errors="surrogateescape")
+    assert words in refused(read, Path("file"))
+
+
+def test_whole_lines_are_kept_around_cut_or_damaged_ones():
+    assert io.read_json_lines(Path("rows")) == []
+    lines = [b'{"a": 1}', b'{"a": \xff}', b"5", b"", b"[" * 100_000, b'{"a": 2}', b'{"a": 3, "b']
+    Path("rows").write_bytes(b"\n".join(lines))
+    assert io.read_json_lines(Path("rows")) == [{"a": 1}, {"a": 2}]
+
+
+def test_yaml_is_read_as_the_safe_loader_reads_it_but_dates_are_text():
+    values = {"a": [1, 2.5, None, True, "x"], "b": {"c": [[0.0, 1.0]], "d": "2"}, "e": []}
+    assert io.yaml_value(yaml.safe_dump(values)) == values
+    assert io.yaml_value("2024-01-02") == "2024-01-02"
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), PermissionError(), AssertionError(), IndexError()]
+)
+def test_an_error_while_reading_is_one_line_that_names_the_file(error):
+    def read() -> None:
+        with io.reading("run/file", "fit anew"):
+            raise error
+
+    assert refused(read).startswith("run/file")
+
+
+TENSOR = '{"a": {"dtype": "F32", "shape": %s, "data_offsets": %s}}'
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("[]", "null", "{", '{"a": 5}', TENSOR % ('["x"]', "[0, 0]"), TENSOR % ("[2]", "[0]")),
+        *(TENSOR % ("[1000000000]", "[0, 4000000000]"), '{"__metadata__": {"a": 5}}'),
+    ],
+)
+def test_a_header_of_tensors_that_cannot_be_is_damage(header):
+    Path("t").write_bytes(len(header).to_bytes(8, "little") + header.encode())
+    assert "is damaged" in refused(io.TensorFile.open, Path("t"))
+
+
+def test_tensors_are_those_that_safetensors_reads_and_others_are_refused_unread():
+    tensors = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.zeros(3, dtype=torch.bfloat16)}
+    path = Path(os.fsdecode(b"\xff"))  # a name that is not UTF-8
+    path.write_bytes(b"")
+    io.write_tensors(path, tensors, {"key": "value"})
+    file = io.TensorFile.open(path)
+    assert (file.metadata, file.forms) == ({"key": "value"}, io.forms(tensors))
+    assert all(torch.equal(file.read()[name], tensor) for name, tensor in tensors.items())
+    for expected, words in (
+        ({"a": file.forms["a"]}, "unknown tensor b"),
+        (file.forms | {"a": ("F32", (3, 2))}, "tensor a is"),
+        (file.forms | {"c": ("F32", ())}, "no tensor c"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            file.check(expected)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "is damaged" in refused(io.TensorFile.open, path)
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("training.maxiter=3", "did you mean 'training.max_iter'?"),
+        ("seed=3", "did you mean 'training.seed'?"),
+        ("sampler=3", "unknown setting 'sampler'"),
+        ("training.max_iter", "write it as name=value"),
+        ("training.max_iter=many", "training.max_iter='many'"),
+        ("training.max_iter=0", "training.max_iter=0"),
+        ("training.max_iter=[1", "not valid YAML"),
+        ("n_clusters=3", "--clusters"),
+        ("sampler.buffer=10", "smaller than sampler.chains"),
+        ("prior=[0.5, 0.6]", "sum to 1"),
+        ("prior=[.nan,0.5]", "prior=[nan, 0.5]"),
+        ("device.accelerator=abacus", "device.accelerator='abacus'"),
+        ("device.devices=1000", "device.devices=1000: at most"),
+        ("optimizer.betas=[1.5,2.0]", "should be less than 1"),
+        ("optimizer.betas=[0.9]", "an entry is missing"),
+        ("network.hidden=[]", "give at least one hidden layer"),
+        ("network.hidden=[300000,300000]", "would need 2,880.1 GB"),
+        ("network.features=1000000000000", "should be less"),
+        ("training.n_init=1000000", "the network and its optimiser would need"),
+        ("weights.inv=[1,2,3]", "give a number, or (progress, value)"),
+        ("weights.inv=[[0.5,1],[0.2,1]]", "progress from 0 to 1"),
+        ("weights.inv=.nan", "values must be finite, 0 or more"),
+        ("training.tol=.nan", "should be a finite number"),
+    ],
+)
+def test_wrong_settings_are_refused(assignment, words):
+    assert words in refusal("fit", "moons", "-k", 2, "--set", assignment, "--out", "run")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ft"], "Did you mean 'fit'"),
+        (["fit", "moons"], "--clusters"),
+        (["fit", "moons", "-k", "1"], "--clusters"),
+        (["fit", "moons", "-k", "two"], "--clusters"),
+        (["fit", "moons", "-k", "2", "--seed", str(2**70)], "seed"),
+        (["fit", "moons", "-k", "2", "--device", "abacus"], "cuda"),
+        (["predict", "r"], "run directory"),
+    ],
+)
+def test_a_command_line_that_is_not_understood_is_refused(arguments, words):
+    result = run_command(*arguments, code=2)
+    assert words in result.stderr and result.stdout == "" and not os.listdir()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has such a device")
+def test_a_device_that_is_not_there_is_refused():
+    assert "'cuda' is not available" in refusal("fit", "moons", "-k", 2, "--device", "cuda")
+
+
+def test_the_hint_names_the_nearest_or_else_all():
+    assert (closest("moon", ["circles", "moons"]), closest("moon", [])) == ("moons", None)
+    assert suggestion("moon", iter(["circles", "moons"])) == " (did you mean 'moons'?)"
+    assert suggestion("xyz", iter(["circles", "moons"])) == " (known: circles, moons)"
+
+
+def test_an_unexpected_error_is_not_reported_as_bad_input(run, monkeypatch):
+    monkeypatch.setattr(GEDI, "load", lambda *_: 1 / 0)
+    result = CliRunner().invoke(app, ["predict", "run", "x.npy"])
+    assert (result.exit_code, type(result.exception)) == (1, ZeroDivisionError)
+
+
+# --- runs: config, checkpoint, model ------------------------------------------------------------
+
+
+def entry(tree: Any, path: tuple[Any, ...]) -> Any:
+    for name in path:
+        tree = tree[name]
+    return tree
+
+
+GONE = object()
+
+
+def change(tree: Any, path: tuple[Any, ...], value: Any) -> None:
+    owner = entry(tree, path[:-1])
+    if value is GONE:
+        del owner[path[-1]]
+    else:
+        owner[path[-1]] = value(owner[path[-1]]) if callable(value) else value
+
+
+def put(*path: Any, value: Any) -> tuple[tuple[Any, ...], Any]:
+    return path, value
+
+
+def with_config(run: Path, path: tuple[str, ...], value: Any) -> Path:
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    change(config, path, value)
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *((path, value)
+          for path in (("settings",), ("data",), ("format",), ("data", "shape"),
+                       ("settings", "n_clusters"), ("settings", "network"))
+          for value in (None, [1, "a"], "text", -3)),
+        *(((name,), GONE) for name in ("data", "version", "objects")),
+        put("settings", "n_clusters", value=5),
+        put("settings", "network", "hidden", value=[7]),
+        put("settings", "network", "hidden", value=[10**12, 10**12]),
+        put("settings", "training", "n_init", value=3),
+        put("settings", "training", "max_iter", value=10),
+    ],
+)  # fmt: skip
+def test_a_config_that_the_checkpoint_cannot_have_is_refused(copied, path, value):
+    message = refused(GEDI.resume, with_config(copied("clusters"), path, value), X)
+    assert "is damaged (" in message or "format" in message
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "settings: 3", "- 1\n", "\n".join(["a0: &a0 [x]", *ALIASES])]
+)
+def test_a_damaged_config_is_refused_by_every_command_that_reads_it(run, text):
+    (run / "config.yaml").write_text(text)
+    for command in (["predict", run, "x.npy"], ["resume", run], ["report", run]):
+        assert "config.yaml is damaged" in refusal(*command)
+
+
+@pytest.mark.parametrize(
+    ("stage", "path", "value"),
+    [
+        *(("clusters", *change) for change in (
+            put("recoveries", value=10**9), put("recoveries", value=-1),
+            put("iteration", value=10**9), put("iteration", value="15"),
+            put("seconds", value=float("nan")), put("stage", value="end"),
+            put("stage", value="density"), put("stage_begin", value=10**9),
+            put("results", value=[]), put("results", value=[0, 0]), put("results", value=None),
+            put("stopped", value="maybe"), put("trouble", value=[1]), put("reported", value=[1]),
+            put("kept", value=[]), put("kept", 0, "member", value=7),
+            put("kept", 0, "gap", value=None), put("kept", 0, "state", value={}),
+            put("kept", 0, "state", "encoder.weights.0", value=torch.zeros(1, 3, 5)),
+            put("kept", 0, "target", value=torch.zeros(3)),
+            put("prior", value=torch.zeros(2, 3)), put("prior", value=5),
+            put("model", value={}), put("optimizer", value={}),
+            put("optimizer", "state", value={0: {}}),
+            put("optimizer", "state", 0, "exp_avg", value=torch.zeros(3)),
+            put("own", "rng", value=torch.zeros(3, dtype=torch.uint8)),
+            put("own", "rng", value=1),
+            put("own", "batches", "order", value=torch.tensor([0, 40])),
+            put("own", "batches", "generator", value=torch.zeros(3, dtype=torch.uint8)),
+            put("kept", value=GONE), put("model", value=GONE), put("own", "rng", value=GONE),
+        )),
+        ("density", *put("kept", 0, "state", value=None)),
+        ("density", *put("own", "buffer", value=torch.zeros(1, 32, 4))),
+        ("density", *put("own", "buffer", value=GONE)),
+        ("swav", *put("method", "queue", value=torch.zeros(2, 1, 17, 2))),
+        ("swav", *put("method", value={})),
+        ("dino", *put("method", "teacher", value=lambda old: dict(list(old.items())[:-1]))),
+        ("dino", *put("method", "centre", value=torch.zeros(1, 1, 3))),
+        ("deepcluster", *put("method", "labels", value=lambda old: old + 2)),
+        ("between", *put("good", "model", "encoder.weights.0", value=torch.zeros(1, 3, 7))),
+        ("between", *put("good", "recoveries", value=10**9)),
+        ("between", *put("good", value=None)),
+        ("between", *put("own", "good", "batches", "order", value=torch.tensor([99]))),
+        ("between", *put("own", "good", value=5)),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_that_no_such_training_wrote_is_refused(copied, stage, path, value):
+    run = copied(stage)
+    folder = files_of_runs.latest(run / "checkpoint")
+    name, path = ("rank-0", path[1:]) if path[0] == "own" else ("shared", path)
+    tree = files_of_runs.load_tree(folder, name)
+    change(tree, path, value)
+    files_of_runs.save_tree(folder, name, tree)
+    assert "is damaged (" in refused(GEDI.resume, run, X)
+
+
+@pytest.mark.parametrize("name", ["shared.json", "rank-0.json", "shared.safetensors"])
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"[" * 100_000, b'{"value": {}}', "pipe"])
+def test_other_content_in_a_checkpoint_is_refused(copied, name, content):
+    run = copied("clusters")
+    (file,) = run.glob(f"checkpoint/step-*/{name}")
+    file.unlink()
+    if content == "pipe":
+        os.mkfifo(file)
+    elif content is not None:
+        file.write_bytes(content)
+    assert name in refused(GEDI.resume, run, X)
+
+
+@pytest.mark.parametrize("name", ["/etc", "..", "", "step-1/..", "step-1\n", None, ["x"]])
+def test_a_pointer_names_a_checkpoint_beside_it_and_nothing_else(copied, name):
+    pointer = copied("clusters") / "checkpoint/latest.json"
+    version = json.loads(pointer.read_text())["format"]
+    pointer.write_text(json.dumps({"format": version, "folder": name}))
+    assert refused(GEDI.resume, Path("clusters"), X).startswith(f"{pointer} is damaged")
+    pointer.write_text(json.dumps({"format": 99, "folder": name}))
+    assert "format 99" in refused(GEDI.resume, Path("clusters"), X)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("checkpoint", "file"), ("checkpoint", "link"), ("checkpoint/step-000000005", "file")),
+        *(("checkpoint/step-000000005/shared.json", "folder"), ("summary.json", "folder")),
+        *(("labels.csv", "folder"), ("events.jsonl", "folder"), ("events.jsonl", "pipe")),
+    ],
+)
+def test_a_place_that_a_fit_could_not_write_is_noticed_before_it_begins(copied, name, kind):
+    run = copied("clusters")
+    shutil.rmtree(run / "checkpoint")  # it would begin anew, and log anew
+    path = run / name
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make = {"folder": path.mkdir, "file": path.touch, "pipe": lambda: os.mkfifo(path)}
+    make.get(kind, lambda: path.symlink_to("nowhere"))()
+    assert refused(GEDI.resume, run, X).startswith(str(path))
+
+
+def test_damaged_lines_of_a_log_are_dropped_alone(copied):
+    run = copied("clusters")
+    lines = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b":", b"\xff", 1)
+    (run / "metrics.jsonl").write_bytes(b"".join([*lines, b'{"iteration": 99}\n', b'{"itera']))
+    (run / "events.jsonl").write_bytes(b'\x00\n{"iteration": "x"}\n[]\n{"kind": "a"}\n')
+    assert GEDI.resume(run, X).n_iter_ == 30
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["iteration"] for row in rows] == [5, 15, 20, 25, 30]
+    assert json.loads((run / "events.jsonl").read_text().splitlines()[0]) == {"kind": "a"}
+
+
+def described(path: Path) -> dict[str, Any]:
+    with safe_open(path, "pt") as file:
+        return dict(json.loads(file.metadata()["gedi-learn"]))
+
+
+def filled(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda tensor: torch.full_like(tensor, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("model.encoder.weights.0", filled(value)) for value in (np.nan, np.inf)),
+        *((name, GONE) for name in ("labels", "box.low", "model.encoder.weights.0")),
+        ("prior", filled(np.nan)),
+        ("prior", torch.zeros(3).double()),
+        ("model.encoder.weights.0", torch.zeros(1, 3, 7)),
+        ("model.more", torch.zeros(2)),
+        *(("labels", torch.full((40,), value)) for value in (2, -1)),
+        *(("labels", value) for value in (torch.zeros(40, 2).long(), torch.zeros(40))),
+        *(("box.low", value) for value in (torch.zeros(4), torch.full((3,), 1e9), torch.zeros(()))),
+    ],
+)
+def test_a_model_with_other_tensors_is_refused(run, name, value):
+    model = run / "model.safetensors"
+    tensors, header = load_file(model), described(model)
+    change(tensors, (name,), value)
+    save_file(tensors, model, {"gedi-learn": json.dumps(header)})
+    assert refused(GEDI.load, model).startswith(str(model))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *(((name,), value)
+          for name in ("settings", "objects", "scaling", "n_features_in", "feature_names_in",
+                       "summary", "format")
+          for value in (None, [1, "a"], -3, {"a": 1})),
+        *((("summary", name), value)
+          for name, value in (("diagnosis", {}), ("verdict", 5), ("stopped", "maybe"),
+                              ("seconds", "soon"), ("recoveries", -1), ("cluster_sizes", None))),
+        *((("settings", "network", "hidden"), value)
+          for value in ([30_000, 30_000], [7], [], [10**12, 10**12], ["x"], None)),
+        *(put("scaling", value=json.dumps({"offset": offset, "scale": [1.0] * len(offset)}))
+          for offset in ([0.0], [0.0, 0.0, float("nan")], [0, 0, 0, 0])),
+    ],
+)  # fmt: skip
+def test_a_header_of_another_model_is_refused_before_a_network_is_built(
+    run, path, value, monkeypatch
+):
+    if path[-1] == "hidden":
+        monkeypatch.setattr(Result, "read", lambda *_: pytest.fail("built"))
+    model = run / "model.safetensors"
+    header, tensors = described(model), load_file(model)
+    change(header, path, value)
+    save_file(tensors, model, {"gedi-learn": json.dumps(header)})
+    assert refused(GEDI.load, model).startswith(str(model))
+
+
+@pytest.mark.parametrize("keep", [0, 4, 500, 4_000])
+def test_a_cut_model_is_refused(run, keep):
+    model = run / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:keep])
+    assert "model.safetensors is damaged" in refusal("predict", run, "x.npy")
+
+
+def test_a_density_of_columns_that_are_not_there_is_refused():
+    short = {"training.max_iter": 2, "density.iterations": 2, "network.hidden": (4,)}
+    GEDI(2, random_state=0, settings=short).fit(X).save("model")
+    header, tensors = described(Path("model")), load_file("model")
+    for column in (-1, 3, 2**62):
+        tensors["density.coordinates.used"] = torch.tensor([0, 1, column])
+        save_file(tensors, "model", {"gedi-learn": json.dumps(header)})
+        assert refused(GEDI.load, "model").startswith("model is damaged (")
+
+
+def test_a_run_with_only_a_config_is_not_finished_and_can_be_resumed(run):
+    for path in run.iterdir():
+        if path.name != "config.yaml":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for command in (["predict", run, "x.npy"], ["sample", run]):
+        assert refusal(*command) == "run is not finished: gedi resume run"
+    run_command("resume", run, "--data", "x.npy", "--quiet")
+    assert (run / "labels.csv").exists()
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def file_size_limit(size: int):
+    """Writing beyond `size` bytes fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.npy", "a.json"])
+def test_an_output_that_does_not_fit_on_the_disk_leaves_nothing(run, name):
+    with file_size_limit(100):
+        assert refusal("predict", run, "x.npy", "--out", name) == f"{name}: file too large"
+
+
+def test_a_disk_that_fills_up_leaves_the_last_checkpoint_and_the_run_goes_on(finished, monkeypatch):
+    shutil.copy(finished / "x.npy", "x.npy")
+    add_metrics, rows = RunDirectory.add_metrics, []
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill_up(self: RunDirectory, row: dict[str, Any]) -> None:
+        add_metrics(self, row)
+        rows.append(row)
+        if len(rows) == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2048, before[1]))
+
+    monkeypatch.setattr(RunDirectory, "add_metrics", fill_up)
+    arguments = ["fit", "x.npy", "-k", 2, *SHORT, "--set", "training.checkpoint_every=0"]
+    try:
+        result = run_command(*arguments, "--out", "r", code=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (result.stdout, result.stderr.count("\n")) == ("", 1)
+    folder = files_of_runs.latest(Path("r/checkpoint"))
+    assert files_of_runs.load_tree(folder, "shared")["iteration"] == 10
+    run_command("resume", "r", "--quiet")
+    assert Path("r/labels.csv").read_text() == (finished / "run/labels.csv").read_text()
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(monkeypatch):
+    path = Path("a.json")
+    io.write_text(path, "old")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left")))
+    for write, content in ((io.write_text, "new"), (io.write_tensors, {"x": torch.zeros(3)})):
+        with pytest.raises(OSError, match=r"No space.*a\.json"):
+            write(path, content)
+    assert (path.read_text(), os.listdir()) == ("old", ["a.json"])
+
+
+@pytest.mark.parametrize("turn", ["os.fsync", "os.replace"])
+def test_a_process_killed_in_the_middle_of_a_write_leaves_the_old_file_readable(turn, monkeypatch):
+    path = Path("a.safetensors")
+    io.write_tensors(path, {"x": torch.zeros(3)})
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(turn, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        with suppress(BaseException):
+            io.write_tensors(path, {"x": torch.ones(3)})
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert torch.equal(io.TensorFile.open(path).read()["x"], torch.zeros(3))
+    (leftover,) = (entry for entry in Path().iterdir() if entry != path)
+    assert io.is_leftover(leftover, path.name) and not io.is_leftover(leftover, "other")
+    io.remove_leftovers(Path())
+    assert os.listdir() == [path.name]
+
+
+def test_a_new_file_never_replaces_one_that_appeared_meanwhile():
+    path = Path("a.csv")
+    with pytest.raises(InputError, match="exists already"), io.replacing(path, new=True) as other:
+        other.write_text("mine")
+        path.write_text("theirs")
+    assert (path.read_text(), os.listdir()) == ("theirs", ["a.csv"])
+
+
+def test_names_that_are_not_utf_8_are_read_back(finished):
+    name = os.fsdecode(b"\xff")
+    shutil.copy(finished / "x.npy", f"{name}.npy")
+    run_command("fit", f"{name}.npy", "-k", 2, *SHORT, "--quiet")
+    run = f"gedi-runs/{name}-1"
+    for arguments in (["resume", run], ["predict", run, f"{name}.npy", "--out", f"{name}.csv"]):
+        run_command(*arguments)
+    assert sorted(os.listdir()) == sorted(["gedi-runs", f"{name}.npy", f"{name}.csv"])
+
+
+def test_a_name_with_a_tilde_is_a_home_only_if_it_says_so(run, here, monkeypatch):
+    shutil.copy("x.npy", "~x.npy")
+    monkeypatch.setenv("HOME", str(here))
+    for name in ("~x.npy", "~/~x.npy"):
+        run_command("predict", run, name)
