@@ -93,9 +93,3 @@ def test_chains_are_drawn_in_evaluation_mode_and_the_mode_is_put_back() -> None:
     model.train()
     method.terms(model, model, batch)
     assert modes == [False, False] and model.training
-
-
-def test_sampling_leaves_no_parameter_gradient() -> None:
-    model, method, batch = parts(Weights())
-    method.terms(model, model, batch)
-    assert all(p.grad is None for p in model.parameters())

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gedilearn.methods.priors import Estimated, Fixed, Found, Given, make_prior, shares
+from gedilearn.methods.priors import Estimated, Fixed, Found, Given, make_prior
 
 
 def logits_with_counts(*members: tuple[int, ...]) -> Tensor:
@@ -15,11 +15,6 @@ def logits_with_counts(*members: tuple[int, ...]) -> Tensor:
         for counts in members
     ]
     return torch.stack(rows)
-
-
-def test_shares_count_labels_not_probabilities() -> None:
-    logits = logits_with_counts((8, 2), (1, 9))
-    torch.testing.assert_close(shares(logits), torch.tensor([[0.8, 0.2], [0.1, 0.9]]))
 
 
 def test_proportions_are_dealt_by_size_for_each_member() -> None:
