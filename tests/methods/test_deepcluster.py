@@ -81,12 +81,6 @@ def test_principal_components_have_equal_variance_and_rows_length_one() -> None:
         np.testing.assert_allclose(got, expected * signs, atol=1e-9)
 
 
-@pytest.mark.parametrize("value", [0.0, 7.0])
-def test_constant_features_are_labelled_all_the_same(value: float) -> None:
-    labels = pseudo_labels(np.full((12, 4), value), 3)
-    assert sorted(np.bincount(labels, minlength=3)) == [3, 3, 6]
-
-
 def test_no_cluster_stays_empty_while_there_are_points() -> None:
     for n, n_clusters in ((20, 7), (7, 7), (8, 5)):
         filled = fill_empty(np.full(n, n_clusters - 1), n_clusters)
@@ -143,16 +137,3 @@ def test_labels_are_new_in_every_period_but_an_unfinished_last(
 ) -> None:
     options = {} if period is None else {"period": period}
     assert iterations_of_relabelling(length, **options) == expected
-
-
-def test_features_that_diverged_leave_the_labels_to_the_guard() -> None:
-    model, method = make()
-    optimizer = optimizer_of(model)
-    method.begin(model, optimizer, DATA, make_batch())
-    labels = method.labels
-    assert labels is not None
-    with torch.no_grad():
-        next(model.encoder.parameters()).fill_(torch.nan)
-    method.begin(model, optimizer, DATA, make_batch(21))
-    assert torch.equal(method.labels, labels)
-    assert not method.terms(model, model, make_batch(21))["pseudo"].isfinite().any()

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Generator, Tensor
 
-from gedilearn.methods.ebclr import EBCLR, centres, contrast
-from gedilearn.methods.method import Batch, Context
-from gedilearn.methods.priors import Fixed
+from gedilearn.methods.ebclr import EBCLR, centres
+from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
-from gedilearn.sampling.langevin import Box
-from gedilearn.settings import Settings, Weights, resolve
+from gedilearn.settings import Settings, resolve
 from gedilearn.training.monitor import WIDEST_GAP
 from helpers import SEEDED, gedi
 
@@ -140,15 +136,6 @@ def test_the_gradient_of_the_loss_equals_finite_differences() -> None:
         assert slope == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5, abs=1e-7)
 
 
-def test_views_that_agree_and_differ_from_all_others_leave_no_contrast() -> None:
-    corners = torch.eye(4, dtype=torch.float64)
-    # Each other view is at squared distance 2: -log(1 / (1 + 6 exp(-2 / tau))).
-    expected = math.log1p(6 * math.exp(-2 / TAU))
-    assert float(contrast(corners, corners, TAU)) == pytest.approx(expected)
-    assert float(contrast(corners, corners, 1e-3)) == 0
-    assert float(contrast(corners, corners.flip(0), 1e-3)) == pytest.approx(2000)
-
-
 def test_chains_that_do_not_reach_the_data_are_no_divergence(tmp_path: Path) -> None:
     """In 64 dimensions the default chains for vectors stay away from the data."""
     x = load_digits().data[:300]
@@ -178,28 +165,6 @@ def test_samples_are_drawn_from_the_marginal_over_the_second_views() -> None:
     assert (got - model.log_density(x).detach()).std() > 1e-3
 
 
-def test_without_weight_nothing_is_drawn() -> None:
-    settings = stated(generative=0.0)
-    method = EBCLR.make(context(settings))
-    assert method.chains is None
-    model = build_model(settings, (2,), MEMBERS, generator=SEEDED).double()
-    assert method.terms(model, model, make_batch()).keys() == {"contrast"}
-
-
-def context(settings: Settings, **weights: float) -> Context:
-    box = Box(torch.zeros(2), torch.ones(2))
-    own = Weights(**weights) if weights else settings.weights
-    return Context(settings, own, 10, MEMBERS, 20, Fixed(), box, {}, SEEDED)
-
-
-def test_a_recovery_raises_the_weight_of_lengths() -> None:
-    settings = stated()
-    assert EBCLR.make(context(settings)).weights["length"] == pytest.approx(0.14)
-    calmer = context(settings, energy=settings.weights.energy + 0.1)
-    assert EBCLR.make(calmer).weights["length"] == pytest.approx(0.24)
-    assert EBCLR.make(replace(calmer, calm=0.5)).weights["marginal"] == 0.7
-
-
 # --- the clusters ---------------------------------------------------------------------------------
 
 
@@ -212,18 +177,6 @@ def test_centres_are_the_directions_of_their_own_points() -> None:
     for c in range(4):
         total = sum(one for one, label in zip(z, labels, strict=True) if label == c)
         np.testing.assert_allclose(found[c], total / np.linalg.norm(total), atol=1e-12)
-
-
-def test_where_clusters_are_apart_they_are_those_of_k_means() -> None:
-    model, method, _ = make(1)
-    x, _ = make_blobs(90, centers=[(9, 0), (-9, 9), (0, -9)], random_state=0)
-    data = torch.from_numpy(x)[None]
-    z = embedded(model, data)[0][0]
-    assert method.conclude(model, data)
-    got = model(data).logits[0].argmax(-1).numpy()
-    expected = KMeans(3, n_init=10, random_state=0).fit_predict(z)
-    assert len(np.unique(got)) == 3
-    assert normalized_mutual_info_score(expected, got) == pytest.approx(1)
 
 
 def test_the_density_of_logits_is_the_marginal_over_the_centres() -> None:

@@ -130,24 +130,6 @@ def test_gradients_of_prior_and_gap_equal_finite_differences_for_any_target(targ
 # --- leading axes
 
 
-@ALL_TARGETS
-def test_leading_axes_give_what_a_loop_over_members_gives(target):
-    a, b = draw(2, 3, 5, 4), draw(2, 3, 5, 4, seed=1)
-    terms = {
-        "generative": generative,
-        "invariance": invariance,
-        "energy_scale": energy_scale,
-        "prior": lambda t, v: prior(t, target),
-        "bound_gap": lambda t, v: bound_gap(t, v, target),
-    }
-    for name, term in terms.items():
-        found = term(a, b)
-        assert found.shape == (2, 3), name
-        for i in range(2):
-            for j in range(3):
-                torch.testing.assert_close(found[i, j], term(a[i, j], b[i, j]), msg=name)
-
-
 # --- extreme logits
 
 

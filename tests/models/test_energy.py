@@ -59,13 +59,6 @@ def test_density_and_posterior_equal_sums_of_exponentials() -> None:
             assert log_posterior(logits)[k, b].tolist() == pytest.approx(logs, rel=1e-5, abs=1e-6)
 
 
-def test_huge_logits_neither_overflow_nor_vanish() -> None:
-    logits = torch.tensor([[1e4, 0.0], [-1e4, -1e4]])
-    assert log_density(logits).tolist() == pytest.approx([1e4, -1e4 + math.log(2)])
-    half = -math.log(2)
-    assert log_posterior(logits).flatten().tolist() == pytest.approx([0, -1e4, half, half])
-
-
 def test_the_temperature_divides_the_logits_alone() -> None:
     cold = build_model(settings(4, hidden=(5,)), (3,), 2, generator=SEEDED)
     warm = EnergyModel(cold.encoder, cold.head, temperature=2.5)
@@ -96,15 +89,6 @@ def test_gradient_norms_and_scaling_count_encoder_and_head_of_each_member(
 
 
 # --- members ---------------------------------------------------------------------------------
-
-
-def test_members_equal_running_each_network_on_its_own_batch() -> None:
-    networks = [encoder() for _ in range(3)]
-    members = Members(networks)
-    x = torch.randn(3, 5, 3)
-    assert members.n_members == 3
-    for k, network in enumerate(networks):
-        assert torch.equal(members(x)[k], network(x[k]))
 
 
 # --- build -----------------------------------------------------------------------------------

@@ -69,16 +69,3 @@ def test_joined_models_give_what_each_gives(method: str) -> None:
     torch.testing.assert_close(got.features, torch.cat([out.features for out in expected]))
     alone = joined.select([2])
     torch.testing.assert_close(alone.eval()(x[2:3]).logits, got.logits[2:3])
-
-
-def test_an_encoder_of_the_users_is_joined_too() -> None:
-    settings = resolve({"method": "swav", "n_clusters": 3}, (60, 2))
-    encoder = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.BatchNorm1d(5))
-    models = [build_model(settings, (2,), 1, encoder, generator=SEEDED) for _ in range(2)]
-    for model in models:
-        model(torch.randn(1, 20, 2))
-        model.eval()
-    joined = EnergyModel.join(models)
-    x = torch.randn(2, 9, 2)
-    expected = torch.cat([m(x[k : k + 1]).logits for k, m in enumerate(models)])
-    torch.testing.assert_close(joined.eval()(x).logits, expected)

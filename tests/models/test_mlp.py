@@ -82,12 +82,6 @@ def test_a_shared_expanded_batch_equals_copies_and_its_gradient_is_summed_over_m
     torch.testing.assert_close(x.grad, total)
 
 
-def test_points_of_any_shape_are_flattened_to_vectors() -> None:
-    mlp = MLP((12, 4), 2, generator=SEEDED)
-    images = torch.randn(2, 5, 3, 2, 2)
-    assert torch.equal(mlp(images), mlp(images.reshape(2, 5, 12)))
-
-
 def test_weights_start_uniform_within_one_over_the_root_of_the_inputs() -> None:
     mlp = MLP((25, 400), 3, generator=SEEDED)
     for values in (mlp.weights[0], mlp.biases[0]):

@@ -108,11 +108,3 @@ def test_the_box_around_data_touches_it_and_fills_evenly() -> None:
     width = box.high - box.low
     flat = drawn.flatten(0, 1)
     assert_mean_and_spread(flat, (box.low + box.high) / 2, width / math.sqrt(12))
-
-
-def test_points_may_be_images_and_members_do_not_mix() -> None:
-    x = torch.randn(2, 5, 3, 4, 4)
-    scale = torch.tensor([1.0, 3.0])[:, None]
-    end = run(x, lambda x: -0.5 * scale * x.square().flatten(2).sum(2), Kernel(0.1, 0.0), 2, SEEDED)
-    torch.testing.assert_close(end[0], x[0] * 0.9**2)
-    torch.testing.assert_close(end[1], x[1] * 0.7**2)

@@ -116,23 +116,3 @@ def test_in_stages_the_noise_falls_with_the_draws_since_a_restart() -> None:
         expected = 0.01 + (0.05 - 0.01) * max(0, 1 - k / 3)
         moved = (chains.positions - before).std() / math.sqrt(10)
         assert float(moved) == pytest.approx(expected, rel=0.05)
-
-
-def test_ages_count_the_draws_of_each_chain_since_it_restarted() -> None:
-    buffer = numbered(2, 30, restart=0.3)
-    chains = PersistentChains(buffer, Kernel(1.0, 0.0), 1, Stages(0.0, 3))
-    counted = [[0] * 30 for _ in range(2)]
-    for _ in range(25):
-        buffer.positions = torch.full_like(buffer.positions, -1.0)  # of chains that go on
-        drawn = chains.draw(flat, 10, SEEDED)
-        # Without noise chains stay: those that are not at -1 have restarted.
-        at, restarted = buffer.positions[..., 0] != -1, drawn[..., 0] != -1
-        assert int(at.sum()) == int(restarted.sum())
-        assert chains.ages is not None
-        for member in range(2):
-            for slot in range(30):
-                age = int(chains.ages[member, slot])
-                before = counted[member][slot]
-                assert age == 1 if at[member, slot] else age in (before, before + 1)
-                counted[member][slot] = age
-    assert max(map(max, counted)) > 3
