@@ -25,16 +25,12 @@ def test_non_finite_values_are_counted_and_their_rows_named():
         check_finite(x, "mine")
 
 
-
-
 def test_rows_are_named_by_their_place_in_the_whole_array_when_it_is_read_in_chunks():
     x = np.zeros((3, 2**21), dtype=np.float32)
     assert len(list(row_chunks(x))) == 2
     x[2, 5] = np.nan
     with pytest.raises(InputError, match="in row 2 "):
         check_finite(x, "x")
-
-
 
 
 @pytest.mark.parametrize(
@@ -86,8 +82,6 @@ def test_whole_labels_become_integers_and_other_text_stays():
         as_labels(np.array([np.nan, 1.0]), "y")
 
 
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_statistics_agree_with_exact_fractions_under_a_huge_offset(dtype):
     x = (1e6 + RNG.normal(size=(50, 1))).astype(dtype)
@@ -99,8 +93,6 @@ def test_statistics_agree_with_exact_fractions_under_a_huge_offset(dtype):
     assert scaling.scale[0] == pytest.approx(float(variance) ** 0.5, rel=1e-12)
 
 
-
-
 def test_values_up_to_1e300_keep_finite_statistics():
     x = np.array([[1e300, 1e-300], [-1e300, 3e-300], [1e300, 1e-300], [-1e300, 3e-300]])
     with np.errstate(all="raise", under="ignore"):
@@ -109,15 +101,11 @@ def test_values_up_to_1e300_keep_finite_statistics():
     np.testing.assert_allclose(scaling.apply(x), [[1, -1], [-1, 1]] * 2, rtol=1e-6)
 
 
-
-
 def test_a_constant_column_maps_to_zero():
     x = np.column_stack([np.full(5, 0.1), np.arange(5.0), np.full(5, 1e300)])
     scaling = Scaling.fit(x)
     assert scaling.scale[[0, 2]].tolist() == [1, 1]
     assert scaling.apply(x)[:, [0, 2]].tolist() == [[0, 0]] * 5
-
-
 
 
 def test_images_of_bytes_stay_bytes_and_vectors_of_bytes_do_not():
@@ -141,12 +129,6 @@ def test_a_memory_map_of_images_passes_the_estimators_checks_uncopied(tmp_path):
     assert fingerprint(checked) == fingerprint(np.load(tmp_path / "x.npy"))
 
 
-
-
-
-
-
-
 @pytest.mark.parametrize("top", [1, 16, 127])
 def test_bytes_that_hold_fewer_levels_than_eight_bits_are_scaled_by_their_own_range(top):
     x = RNG.integers(0, top + 1, size=(4, 1, 16, 16)).astype(np.uint8)
@@ -165,8 +147,6 @@ def test_images_map_the_range_of_the_data_to_plus_minus_one():
     np.testing.assert_array_equal(scaling.apply(x[0]), z[0])
 
 
-
-
 @pytest.mark.parametrize("shape", [(20, 3), (6, 1, 4, 4)])
 def test_undo_returns_to_the_units_of_the_user(shape):
     x = 100 + RNG.normal(size=shape)
@@ -174,18 +154,6 @@ def test_undo_returns_to_the_units_of_the_user(shape):
     back = scaling.undo(scaling.apply(x))
     assert back.dtype == np.float64
     np.testing.assert_allclose(back, x, atol=1e-5)
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def test_data_of_another_width_or_kind_is_refused_instead_of_broadcast():
@@ -212,13 +180,9 @@ def test_fingerprint_is_the_hash_of_dtype_shape_and_bytes():
     assert fingerprint(np.repeat(x, 2, axis=0)[::2]) == direct
 
 
-
-
 def test_fingerprint_in_chunks_equals_fingerprint_at_once(monkeypatch):
     x = RNG.normal(size=(10, 4))
     whole = fingerprint(x)
     monkeypatch.setattr("gedilearn.data.arrays._CHUNK_VALUES", 12)
     assert len(list(row_chunks(x))) == 4
     assert fingerprint(x) == whole
-
-

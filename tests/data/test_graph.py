@@ -84,15 +84,11 @@ def test_links_to_the_nearest_weigh_by_their_length_in_units_of_both_places(k: i
     np.testing.assert_allclose(radius, np.sort(pairwise_distances(x), axis=1)[:, k])
 
 
-
-
 def test_walks_rest_as_often_as_they_take_a_link() -> None:
     x = np.random.default_rng(0).normal(size=(80, 3))
     graph = with_rests(neighbour_graph(x, 7)[0], 7).toarray()
     np.testing.assert_allclose(graph / graph.sum(axis=1, keepdims=True), walk_matrix(x, 7))
     np.testing.assert_allclose(np.diag(graph) / graph.sum(axis=1), 1 / 8)
-
-
 
 
 def test_drawn_walks_follow_the_matrix_power_of_exactly_that_many_steps() -> None:
@@ -149,8 +145,6 @@ def test_traces_agree_with_the_eigenvalues_and_lengthening_stops_at_the_first_lo
         assert abs(estimate - exact) < 4 * error + (0.01 * exact if j > 6 else 0)
 
 
-
-
 def test_estimating_a_trace_leaves_the_table_as_it_was_and_matches_a_loop() -> None:
     n, width = 12, 5
     ends = np.random.default_rng(0).integers(0, n, (n, width)).astype(np.int32)
@@ -180,8 +174,6 @@ def test_walks_stay_in_their_component_and_two_far_blobs_are_two() -> None:
     assert abs(tables.traces[-1] - 2) < 0.5 + 4 * np.sqrt(2 * 2.5) / 64
 
 
-
-
 def test_fewer_neighbours_are_taken_where_clusters_are_then_components() -> None:
     # Two rings, one above the other: along them points are 1 apart; between them it is 2.6.
     angle, radius = np.arange(60) * (2 * np.pi / 60), 60 / (2 * np.pi)
@@ -197,10 +189,6 @@ def test_fewer_neighbours_are_taken_where_clusters_are_then_components() -> None
     # Nothing speaks for fewer where there are not two: all is as asked for.
     assert joined_graph(x, 3, 10)[2:] == (10, 1)
     assert joined_graph(x, 2, 3)[2:] == (3, 2)
-
-
-
-
 
 
 def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(
@@ -222,8 +210,6 @@ def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(
     assert walk_tables(x, 1, n_neighbors=6).ends.shape[2] == 8
 
 
-
-
 def test_all_points_identical_or_fewer_points_than_neighbours_still_work() -> None:
     same = walk_tables(np.ones((30, 3)), 2)
     assert same.n_components <= 2
@@ -233,10 +219,6 @@ def test_all_points_identical_or_fewer_points_than_neighbours_still_work() -> No
     assert few.traces == (pytest.approx(1.0),)
     assert few.longest == 1
     np.testing.assert_allclose(few.radius.numpy(), [3.0, 2.0, 3.0])
-
-
-
-
 
 
 @pytest.mark.parametrize(
@@ -270,5 +252,3 @@ def test_strays_are_bridged_without_more_links_for_all() -> None:
     assert (tables.n_neighbors, tables.n_components) == (5, 2)
     ends = draw(tables, torch.arange(120, 126).repeat(200), tables.longest, SEEDED).numpy()
     assert (ends < 60).any() and not ((ends >= 60) & (ends < 120)).any()
-
-

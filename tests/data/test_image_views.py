@@ -70,8 +70,6 @@ def test_colours_are_jittered_as_kornia_does_by_itself_from_the_same_seed(n: int
     assert torch.equal(generator.get_state(), torch.get_rng_state())
 
 
-
-
 def test_crops_are_shifts_of_the_reflected_image_and_all_shifts_occur() -> None:
     x = images(1, height=10, width=12)
     padded = F.pad(x, (4, 4, 4, 4), mode="reflect")[0]
@@ -108,8 +106,6 @@ def test_half_of_the_images_are_mirrored_when_asked_and_none_otherwise() -> None
     assert mirrored(colour_views(0.03, flip=True)) == pytest.approx(0.5, abs=0.06)
 
 
-
-
 def is_grey(x: Tensor) -> Tensor:
     return (x - x.mean(1, keepdim=True)).abs().amax((1, 2, 3)) < 1e-5
 
@@ -133,18 +129,12 @@ def test_grey_is_the_luma_of_the_colours() -> None:
     torch.testing.assert_close(out, torch.full_like(x, luma))
 
 
-
-
-
-
 @pytest.mark.parametrize("noise", [0.03, 0.1])
 def test_noise_has_the_deviation_asked_for(noise: float) -> None:
     x = torch.zeros(64, 3, 16, 16)
     for view in (grey_views(noise), paper_views(noise, True, 0), paper_views(noise, False, 0)):
         assert view(x, SEEDED).std().item() == pytest.approx(noise, rel=0.02)
     assert colour_views(0, flip=True)(torch.ones(4, 3, 8, 8), SEEDED).std(dim=(2, 3)).max() < 1e-6
-
-
 
 
 def centre(x: Tensor) -> Tensor:
@@ -202,8 +192,6 @@ def test_zooms_show_from_half_of_the_area_to_all_of_it() -> None:
     assert 0.49 < area.min() < 0.52
     assert 0.98 < area.max() < 1.01
     assert area.mean().item() == pytest.approx(0.75, abs=0.03)
-
-
 
 
 def test_images_too_small_to_be_padded_are_refused_in_one_line() -> None:

@@ -37,8 +37,6 @@ def test_up_to_the_limit_every_point_is_a_node_and_nothing_changes() -> None:
     torch.testing.assert_close(tables.ends, expected.ends, rtol=0, atol=0)
 
 
-
-
 def test_walks_begin_at_the_nearest_node_and_end_at_points(few_nodes: None) -> None:
     x, label = points(1000)
     tables, nodes = landmark_tables(x, 4, n_neighbors=10)

@@ -33,17 +33,11 @@ def test_a_die_becomes_even_over_its_whole_range() -> None:
     assert kstest((column - low) / (high - low), "uniform").pvalue > 0.01
 
 
-
-
-
-
 def test_a_column_of_two_values_weighs_less_than_others() -> None:
     x = np.c_[rng().integers(0, 2, 1000), rng().integers(0, 3, 1000)].astype(float)
     x = (x - x.mean(axis=0)) / x.std(axis=0)
     np.testing.assert_allclose(spread(x, rng()).std(axis=0), [TWO_VALUED, 1.0])
     np.testing.assert_allclose(spread(x / 10, rng()).std(axis=0), [0.1, 0.1])
-
-
 
 
 def test_the_same_seed_gives_the_same_points_and_the_data_stays_as_it_was() -> None:
@@ -52,8 +46,6 @@ def test_the_same_seed_gives_the_same_points_and_the_data_stays_as_it_was() -> N
     np.testing.assert_array_equal(distance_points(x, 3), distance_points(x, 3))
     assert not np.array_equal(distance_points(x, 3), distance_points(x, 4))
     np.testing.assert_array_equal(x, before)
-
-
 
 
 # --- tails ---------------------------------------------------------------------------------------
@@ -75,12 +67,6 @@ def test_rare_large_values_do_not_decide_who_is_whose_neighbour() -> None:
     np.testing.assert_allclose(limited[inside, 1], (data - mean)[inside, 1] * shorter)
 
 
-
-
-
-
-
-
 # --- categories ----------------------------------------------------------------------------------
 
 
@@ -99,8 +85,6 @@ def test_coins_are_no_category_and_neither_are_constant_columns() -> None:
     coins = rng().integers(0, 2, (50, 3)).astype(float)
     x = np.hstack([coins, np.ones((50, 1)), np.eye(2)[rng().integers(0, 2, 50)]])
     assert [block.tolist() for block in one_hot_blocks(x)] == [[0], [1], [2], [3], [4, 5]]
-
-
 
 
 # --- very many -----------------------------------------------------------------------------------

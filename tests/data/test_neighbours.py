@@ -65,8 +65,6 @@ def test_a_point_is_not_its_own_neighbour_but_its_duplicates_are(
     assert (distance[:, 1] < 1e-3).mean() > least
 
 
-
-
 def test_without_the_extra_large_data_still_get_a_graph_and_one_line_of_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -106,8 +104,6 @@ def test_few_dimensions_or_few_points_are_searched_exactly(
         expected = np.sort(pairwise_distances(x), axis=1)[:, 1:6]
         np.testing.assert_allclose(distance, expected, rtol=1e-6)
         assert index.shape == (n, 5)
-
-
 
 
 def test_neighbours_by_products_are_the_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,6 @@ def test_noise_that_makes_no_sense_is_refused(kind: str, noise: object) -> None:
         resolve({"views": {"kind": kind, "noise": noise}}, (60, 2))
 
 
-
-
 @pytest.fixture(scope="module")
 def rings() -> tuple[torch.Tensor, np.ndarray, WalkViews]:
     x, y = make_circles(400, factor=0.4, noise=0.03, random_state=0)
@@ -72,8 +70,6 @@ def test_walks_shorten_from_the_longest_to_one_step(rings) -> None:
     assert halvings == [views.tables.longest >> j for j in range(len(halvings))]
 
 
-
-
 def test_the_noise_of_a_walk_has_the_neighbours_length_in_any_dimension() -> None:
     data = torch.randn(300, 50)
     views = make_views(Views(kind="walk", walk_noise=0.5), data, 2, seed=0)
@@ -83,8 +79,6 @@ def test_the_noise_of_a_walk_has_the_neighbours_length_in_any_dimension() -> Non
     noisy = views.draw(index, data[index], 1.0, SEEDED)
     lengths = torch.cdist(noisy, data).amin(1)
     assert lengths.mean() == pytest.approx(float(0.5 * views.tables.radius.mean()), rel=0.15)
-
-
 
 
 def test_a_function_is_given_the_generator_if_it_takes_one() -> None:
@@ -100,8 +94,6 @@ def test_a_function_is_given_the_generator_if_it_takes_one() -> None:
     for other in (flipped, dropped, CallableViews(torch.neg)):  # the last has no signature
         assert draws_globally(other)
         assert other.draw(index, x, 0.0, Generator()).shape == x.shape
-
-
 
 
 @pytest.mark.parametrize(
