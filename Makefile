@@ -10,9 +10,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 demo: $(VENV)/.runtime
 	$(BIN)/gedi demo
 
-# A process on each core; the tests of a file stay together, because they share fits.
+# A process on each core. A core without work takes the last tests of the other: those of a file,
+# which share fits, mostly stay together.
 test: $(VENV)/.develop
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test-slow: $(VENV)/.develop docs
 	$(BIN)/python -m pytest -m slow

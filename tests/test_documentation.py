@@ -80,6 +80,7 @@ def arguments(line: str) -> list[str]:
     return shlex.split(line.removeprefix("!"), comments=True)[1:]
 
 
+@pytest.mark.readme
 def test_every_block_of_the_readme_runs(folder: Path) -> None:
     table, _ = messy.make(messy.Recipe(rows=120, missing=0.1), 0)
     messy.write(table, folder / "customers.csv")
@@ -87,6 +88,7 @@ def test_every_block_of_the_readme_runs(folder: Path) -> None:
     run(cells(notebooks.blocks(page)), "README.md")
 
 
+@pytest.mark.readme
 def test_every_block_of_the_five_minutes_runs(folder: Path) -> None:
     page = (DOCS / "tutorials" / "five-minutes.md").read_text(encoding="utf-8")
     run(cells(notebooks.blocks(page)), "five-minutes.md")

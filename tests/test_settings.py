@@ -17,10 +17,6 @@ from gedilearn.settings import (
 )
 
 
-def test_a_number_is_a_constant_schedule() -> None:
-    assert [value_at(3.0, p) for p in (0, 0.5, 1)] == [3, 3, 3]
-
-
 def test_a_schedule_is_linear_between_its_points_and_flat_outside() -> None:
     points = ((0.2, 1.0), (0.6, 3.0))
     assert [value_at(points, p) for p in (0, 0.2, 0.4, 0.6, 1)] == pytest.approx([1, 1, 2, 3, 3])

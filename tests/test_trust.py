@@ -81,13 +81,12 @@ def test_far_points_are_outliers_and_nobody_is_sure_of_them(
     assert without_density.predict_proba(far).max() > 0.9  # without a density nothing is known
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0])
-def test_a_share_of_outliers_outside_0_to_1_is_refused(model: GEDI, share: float) -> None:
-    with pytest.raises(InputError, match=f"outliers={share}"):
-        model.predict(X, outliers=share)
-
-
-def test_outliers_need_a_density(without_density: GEDI) -> None:
+def test_outliers_need_a_share_between_0_and_1_and_a_density(
+    model: GEDI, without_density: GEDI
+) -> None:
+    for share in (-0.1, 1.0):
+        with pytest.raises(InputError, match=f"outliers={share}"):
+            model.predict(X, outliers=share)
     with pytest.raises(InputError, match="no density to find them by"):
         without_density.predict(X, outliers=0.01)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fractions
 import hashlib
-import json
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -27,21 +25,11 @@ def test_non_finite_values_are_counted_and_their_rows_named():
         check_finite(x, "mine")
 
 
-def test_one_bad_row_is_named_in_the_singular():
-    with pytest.raises(InputError, match="1 NaN or infinite value in row 1 "):
-        check_finite(np.array([[1.0], [np.inf]]), "x")
-
-
 def test_rows_are_named_by_their_place_in_the_whole_array_when_it_is_read_in_chunks():
     x = np.zeros((3, 2**21), dtype=np.float32)
     assert len(list(row_chunks(x))) == 2
     x[2, 5] = np.nan
     with pytest.raises(InputError, match="in row 2 "):
-        check_finite(x, "x")
-
-
-def test_finite_numbers_integers_and_booleans_pass():
-    for x in (np.full((2, 2), 1e308), np.ones((2, 2), int), np.ones((2, 2), bool)):
         check_finite(x, "x")
 
 
@@ -94,14 +82,6 @@ def test_whole_labels_become_integers_and_other_text_stays():
         as_labels(np.array([np.nan, 1.0]), "y")
 
 
-def test_standardising_gives_mean_zero_and_deviation_one_in_every_column():
-    x = RNG.normal([5, -3, 0], [2, 1e-5, 1e5], size=(500, 3))
-    z = Scaling.fit(x).apply(x)
-    assert z.dtype == np.float32
-    np.testing.assert_allclose(z.mean(axis=0, dtype=np.float64), 0, atol=1e-6)
-    np.testing.assert_allclose(z.std(axis=0, dtype=np.float64), 1, atol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_statistics_agree_with_exact_fractions_under_a_huge_offset(dtype):
     x = (1e6 + RNG.normal(size=(50, 1))).astype(dtype)
@@ -113,12 +93,6 @@ def test_statistics_agree_with_exact_fractions_under_a_huge_offset(dtype):
     assert scaling.scale[0] == pytest.approx(float(variance) ** 0.5, rel=1e-12)
 
 
-def test_small_differences_on_a_huge_offset_survive_in_single_precision_output():
-    x = 1e9 + np.array([[0.0], [1e-3], [2e-3], [3e-3]])
-    z = Scaling.fit(x).apply(x)[:, 0]
-    np.testing.assert_allclose(z, np.array([-3, -1, 1, 3]) / np.sqrt(5), rtol=1e-3)
-
-
 def test_values_up_to_1e300_keep_finite_statistics():
     x = np.array([[1e300, 1e-300], [-1e300, 3e-300], [1e300, 1e-300], [-1e300, 3e-300]])
     with np.errstate(all="raise", under="ignore"):
@@ -127,23 +101,11 @@ def test_values_up_to_1e300_keep_finite_statistics():
     np.testing.assert_allclose(scaling.apply(x), [[1, -1], [-1, 1]] * 2, rtol=1e-6)
 
 
-def test_values_beyond_1e300_are_refused():
-    with pytest.raises(InputError, match="rescale"):
-        Scaling.fit(np.array([[1e301], [0.0]]))
-
-
 def test_a_constant_column_maps_to_zero():
     x = np.column_stack([np.full(5, 0.1), np.arange(5.0), np.full(5, 1e300)])
     scaling = Scaling.fit(x)
     assert scaling.scale[[0, 2]].tolist() == [1, 1]
     assert scaling.apply(x)[:, [0, 2]].tolist() == [[0, 0]] * 5
-
-
-def test_a_spread_too_small_for_a_normal_number_counts_as_constant():
-    assert Scaling.fit(np.array([[0.0], [5e-324]])).scale.tolist() == [1]
-    assert Scaling.fit(np.ones((1, 3))).scale.tolist() == [1, 1, 1]
-    # The spread is a normal number here, half of it no longer is.
-    assert Scaling.fit(np.array([[0.0], [3e-308]])).scale.tolist() == [1]
 
 
 def test_images_of_bytes_stay_bytes_and_vectors_of_bytes_do_not():
@@ -167,36 +129,6 @@ def test_a_memory_map_of_images_passes_the_estimators_checks_uncopied(tmp_path):
     assert fingerprint(checked) == fingerprint(np.load(tmp_path / "x.npy"))
 
 
-def test_getting_bytes_ready_takes_little_more_than_the_scaled_result():
-    x = RNG.integers(0, 256, size=(2000, 3, 32, 32), dtype=np.uint8)
-    result = 4 * x.size
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gedilearn.data.arrays._CHUNK_VALUES", 2**16)
-        tracemalloc.start()
-        try:
-            data = GEDI().validate(x, reset=True)
-            Scaling.fit(data).apply(data)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-    assert peak < 1.25 * result
-
-
-def test_bytes_are_scaled_by_what_a_byte_can_hold():
-    x = RNG.integers(10, 200, size=(4, 3, 5, 5)).astype(np.uint8)
-    z = Scaling.fit(x).apply(x)
-    np.testing.assert_allclose(z, x / 127.5 - 1, atol=1e-7)
-    brighter = np.full((2, 3, 5, 5), 255, np.uint8)
-    assert Scaling.fit(brighter).to_json() == Scaling.fit(x).to_json()
-
-
-def test_bytes_of_the_full_range_are_scaled_like_their_float_copies():
-    x = RNG.integers(0, 256, size=(4, 1, 16, 16)).astype(np.uint8)
-    x[0, 0, 0, :2] = 0, 255
-    floats = x.astype(np.float32)
-    np.testing.assert_array_equal(Scaling.fit(x).apply(x), Scaling.fit(floats).apply(floats))
-
-
 @pytest.mark.parametrize("top", [1, 16, 127])
 def test_bytes_that_hold_fewer_levels_than_eight_bits_are_scaled_by_their_own_range(top):
     x = RNG.integers(0, top + 1, size=(4, 1, 16, 16)).astype(np.uint8)
@@ -215,10 +147,6 @@ def test_images_map_the_range_of_the_data_to_plus_minus_one():
     np.testing.assert_array_equal(scaling.apply(x[0]), z[0])
 
 
-def test_constant_images_map_to_zero():
-    assert not Scaling.fit(np.full((2, 1, 2, 2), 7.0)).apply(np.full((2, 1, 2, 2), 7.0)).any()
-
-
 @pytest.mark.parametrize("shape", [(20, 3), (6, 1, 4, 4)])
 def test_undo_returns_to_the_units_of_the_user(shape):
     x = 100 + RNG.normal(size=shape)
@@ -226,57 +154,6 @@ def test_undo_returns_to_the_units_of_the_user(shape):
     back = scaling.undo(scaling.apply(x))
     assert back.dtype == np.float64
     np.testing.assert_allclose(back, x, atol=1e-5)
-
-
-def test_leading_axes_are_carried_along():
-    x = RNG.normal(size=(2, 7, 3))
-    scaling = Scaling.fit(x[0])
-    np.testing.assert_array_equal(scaling.apply(x)[1], scaling.apply(x[1]))
-    np.testing.assert_array_equal(scaling.apply(x[0, 0]), scaling.apply(x[0])[0])
-    np.testing.assert_array_equal(scaling.undo(x)[1], scaling.undo(x[1]))
-
-
-def test_boolean_and_integer_data_are_scaled_like_their_float_copies():
-    for dtype in (bool, np.uint8, np.int64):
-        x = RNG.integers(0, 2, size=(20, 2)).astype(dtype)
-        as_float = Scaling.fit(x.astype(np.float64)).apply(x.astype(np.float64))
-        np.testing.assert_array_equal(Scaling.fit(x).apply(x), as_float)
-
-
-@pytest.mark.parametrize("shape", [(9, 4), (3, 3, 2, 2)])
-def test_json_round_trip_is_exact(shape):
-    x = RNG.normal(size=shape) * 1e-7 + np.pi
-    x[:, 0] = 0.1 + 0.2
-    scaling = Scaling.fit(x)
-    again = Scaling.from_json(scaling.to_json())
-    for name in ("offset", "scale"):
-        ours, theirs = getattr(scaling, name), getattr(again, name)
-        assert ours.dtype == theirs.dtype
-        assert ours.shape == theirs.shape
-        assert ours.tobytes() == theirs.tobytes()
-    assert again.to_json() == scaling.to_json()
-
-
-GOOD = {"offset": [0.0, 1.0], "scale": [1.0, 1.0]}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"scale": [1.0]}, {"scale": [0.0, 1.0]}, {"scale": [-1.0, 1.0]},
-        {"offset": [float("nan"), 0.0]}, {"offset": 1.0}, {"offset": "a"}, {"offset": [[1], 2]},
-    ],
-)  # fmt: skip
-def test_a_damaged_scaling_is_refused(change):
-    Scaling.from_json(json.dumps(GOOD))
-    with pytest.raises(InputError, match="scaling"):
-        Scaling.from_json(json.dumps(GOOD | change))
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null"])
-def test_other_json_is_not_a_scaling(text):
-    with pytest.raises(InputError, match="scaling"):
-        Scaling.from_json(text)
 
 
 def test_data_of_another_width_or_kind_is_refused_instead_of_broadcast():
@@ -303,22 +180,9 @@ def test_fingerprint_is_the_hash_of_dtype_shape_and_bytes():
     assert fingerprint(np.repeat(x, 2, axis=0)[::2]) == direct
 
 
-def test_fingerprint_tells_values_shape_and_dtype_apart():
-    x = np.zeros((4, 2))
-    changed = x.copy()
-    changed[3, 1] = 1e-300
-    variants = [x, changed, x.reshape(2, 4), x.astype(np.float32), x.astype(np.int64), x[:0]]
-    assert len({fingerprint(variant) for variant in variants}) == len(variants)
-
-
 def test_fingerprint_in_chunks_equals_fingerprint_at_once(monkeypatch):
     x = RNG.normal(size=(10, 4))
     whole = fingerprint(x)
     monkeypatch.setattr("gedilearn.data.arrays._CHUNK_VALUES", 12)
     assert len(list(row_chunks(x))) == 4
     assert fingerprint(x) == whole
-
-
-def test_objects_have_no_fingerprint():
-    with pytest.raises(InputError, match="objects"):
-        fingerprint(np.array([object()]))

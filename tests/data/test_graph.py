@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from sklearn.metrics import pairwise_distances
-from sklearn.neighbors import NearestNeighbors
 
-from gedilearn.data import graph as graph_module
 from gedilearn.data import walks as walks_module
 from gedilearn.data.graph import joined_graph, neighbour_graph, with_rests
-from gedilearn.data.walks import WalkTables, draw, return_trace, walk_tables
+from gedilearn.data.walks import draw, return_trace, walk_tables
 from gedilearn.errors import InputError
 from helpers import SEEDED
 
@@ -88,34 +84,11 @@ def test_links_to_the_nearest_weigh_by_their_length_in_units_of_both_places(k: i
     np.testing.assert_allclose(radius, np.sort(pairwise_distances(x), axis=1)[:, k])
 
 
-def test_weights_do_not_depend_on_units_and_no_link_weighs_nothing() -> None:
-    x = np.random.default_rng(0).normal(size=(60, 2))
-    graph, _ = neighbour_graph(x, 5)
-    np.testing.assert_allclose(neighbour_graph(1e6 * x, 5)[0].toarray(), graph.toarray(), rtol=1e-6)
-    heap = np.r_[np.zeros((20, 2)), [[1.0, 0.0]], 5 + x]  # one point beside a heap of copies
-    weights = neighbour_graph(heap, 5)[0].data
-    assert weights.min() == graph_module.LEAST and weights.max() <= 1
-
-
 def test_walks_rest_as_often_as_they_take_a_link() -> None:
     x = np.random.default_rng(0).normal(size=(80, 3))
     graph = with_rests(neighbour_graph(x, 7)[0], 7).toarray()
     np.testing.assert_allclose(graph / graph.sum(axis=1, keepdims=True), walk_matrix(x, 7))
     np.testing.assert_allclose(np.diag(graph) / graph.sum(axis=1), 1 / 8)
-
-
-def test_single_steps_take_links_as_often_as_they_weigh() -> None:
-    x, n = ring(60), 60
-    tables = walk_tables(x, 1, n_neighbors=5, width=4096, max_levels=1)
-    counts = np.zeros((n, n))
-    np.add.at(counts, (np.repeat(np.arange(n), 4096), tables.ends[0].numpy().ravel()), 1)
-    expected = 4096 * walk_matrix(x, 5)
-    linked = expected > 20
-    assert counts[expected == 0].sum() == 0
-    chi_square = ((counts - expected)[linked] ** 2 / expected[linked]).sum() / linked.sum()
-    assert chi_square < 2  # about 1, and a little more: steps are looked up among 128 of a node
-    even = 4096 * (expected > 0) / (expected > 0).sum(axis=1, keepdims=True)
-    assert ((counts - even)[linked] ** 2 / even[linked]).sum() / linked.sum() > 20
 
 
 def test_drawn_walks_follow_the_matrix_power_of_exactly_that_many_steps() -> None:
@@ -172,14 +145,6 @@ def test_traces_agree_with_the_eigenvalues_and_lengthening_stops_at_the_first_lo
         assert abs(estimate - exact) < 4 * error + (0.01 * exact if j > 6 else 0)
 
 
-def test_the_trace_estimate_is_steadier_than_counting_returns() -> None:
-    x, level = ring(150), 5
-    runs = [walk_tables(x, 1, n_neighbors=6, random_state=s) for s in range(30)]
-    node = torch.arange(150)[:, None]
-    returns = [(t.ends[level] == node).double().mean(1).sum().item() for t in runs]
-    assert np.std([t.traces[level] for t in runs]) < np.std(returns) / 3
-
-
 def test_estimating_a_trace_leaves_the_table_as_it_was_and_matches_a_loop() -> None:
     n, width = 12, 5
     ends = np.random.default_rng(0).integers(0, n, (n, width)).astype(np.int32)
@@ -209,19 +174,6 @@ def test_walks_stay_in_their_component_and_two_far_blobs_are_two() -> None:
     assert abs(tables.traces[-1] - 2) < 0.5 + 4 * np.sqrt(2 * 2.5) / 64
 
 
-def test_groups_beyond_the_clusters_are_bridged_with_the_neighbours_asked_for() -> None:
-    x, label = groups([12, 12, 12], 1000.0)
-    assert walk_tables(x, 3).n_components == 3
-    tables = walk_tables(x, 2)
-    assert (tables.n_neighbors, tables.n_components) == (10, 2)
-    # The radius is that of 10 neighbours, not the way to the next group.
-    np.testing.assert_allclose(
-        tables.radius.numpy(), np.sort(pairwise_distances(x), axis=1)[:, 10], rtol=1e-5
-    )
-    crossings = label[draw(tables, torch.arange(36), tables.longest, SEEDED).numpy()] != label
-    assert crossings.any()
-
-
 def test_fewer_neighbours_are_taken_where_clusters_are_then_components() -> None:
     # Two rings, one above the other: along them points are 1 apart; between them it is 2.6.
     angle, radius = np.arange(60) * (2 * np.pi / 60), 60 / (2 * np.pi)
@@ -237,39 +189,6 @@ def test_fewer_neighbours_are_taken_where_clusters_are_then_components() -> None
     # Nothing speaks for fewer where there are not two: all is as asked for.
     assert joined_graph(x, 3, 10)[2:] == (10, 1)
     assert joined_graph(x, 2, 3)[2:] == (3, 2)
-
-
-def test_far_groups_are_bridged_to_the_larger_ones_beside_them() -> None:
-    x, label = groups([40, 60, 60, 40], 100.0)
-    tables = walk_tables(x, 2, n_neighbors=5)
-    assert (tables.n_neighbors, tables.n_components) == (5, 2)
-    # Groups lie on a line, so the two small outer ones join the large ones beside them.
-    ends = label[tables.ends.numpy()]
-    assert np.isin(ends[:, label < 2], [0, 1]).all()
-    assert np.isin(ends[:, label >= 2], [2, 3]).all()
-    assert (ends[-1][label == 0] == 1).any()
-    assert (ends[-1][label == 3] == 2).any()
-
-
-def test_many_heaps_of_duplicates_are_bridged_in_few_searches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    searches = []
-
-    class Counted(NearestNeighbors):  # type: ignore[misc]
-        def fit(self, *args: Any) -> Counted:
-            searches.append(1)
-            super().fit(*args)
-            return self
-
-    x = np.repeat(np.random.default_rng(0).normal(size=(200, 2)), 8, axis=0)
-    monkeypatch.setattr("sklearn.neighbors.NearestNeighbors", Counted)
-    tables = walk_tables(x, 1, n_neighbors=3)
-    assert tables.n_components == 1
-    assert len(searches) <= 1 + 8  # the graph's own, and halving 200 heaps
-    start = torch.zeros(20_000, dtype=torch.long)
-    reached = draw(tables, start, 2 * tables.longest - 1, torch.Generator().manual_seed(0))
-    assert len(reached.div(8, rounding_mode="floor").unique()) > 150
 
 
 def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(
@@ -291,16 +210,6 @@ def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(
     assert walk_tables(x, 1, n_neighbors=6).ends.shape[2] == 8
 
 
-def test_a_heap_of_identical_points_is_joined_to_the_rest() -> None:
-    x = np.r_[np.zeros((40, 2)), 5 + np.random.default_rng(0).normal(size=(40, 2))]
-    tables = walk_tables(x, 1, n_neighbors=5)
-    assert tables.n_components == 1
-    assert torch.isfinite(tables.radius).all()
-    start = torch.zeros(4000, dtype=torch.long)
-    reached = draw(tables, start, 2 * tables.longest - 1, torch.Generator().manual_seed(0))
-    assert (reached >= 40).any()
-
-
 def test_all_points_identical_or_fewer_points_than_neighbours_still_work() -> None:
     same = walk_tables(np.ones((30, 3)), 2)
     assert same.n_components <= 2
@@ -310,37 +219,6 @@ def test_all_points_identical_or_fewer_points_than_neighbours_still_work() -> No
     assert few.traces == (pytest.approx(1.0),)
     assert few.longest == 1
     np.testing.assert_allclose(few.radius.numpy(), [3.0, 2.0, 3.0])
-
-
-def test_the_same_random_state_gives_the_same_tables_and_global_state_is_untouched() -> None:
-    x = ring(80)
-    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1]
-
-    def once(random_state: int) -> tuple[WalkTables, torch.Tensor]:
-        tables = walk_tables(x, 1, n_neighbors=5, random_state=random_state)
-        generator = torch.Generator().manual_seed(0)
-        return tables, draw(tables, torch.arange(80), 13, generator)
-
-    (first, ends), (again, same_ends), (other, _) = once(0), once(0), once(1)
-    assert torch.equal(first.ends, again.ends)
-    assert first.traces == again.traces
-    assert torch.equal(ends, same_ends)
-    assert not torch.equal(first.ends[0], other.ends[0])
-    assert torch.equal(torch.get_rng_state(), torch_state)
-    assert np.array_equal(np.random.get_state()[1], numpy_state)
-
-
-def test_shapes_types_and_the_longest_walk() -> None:
-    tables = walk_tables(ring(80), 1, n_neighbors=5, width=7, max_levels=4)
-    assert tables.ends.shape == (4, 80, 7)
-    assert tables.ends.dtype == torch.int32
-    assert tables.radius.dtype == torch.float32
-    assert tables.longest == 8
-    index = torch.arange(6).view(2, 3)
-    assert torch.equal(draw(tables, index, 0, SEEDED), index)
-    drawn = draw(tables, index, 15, SEEDED)
-    assert drawn.shape == (2, 3)
-    assert drawn.dtype == torch.int64
 
 
 @pytest.mark.parametrize(
@@ -374,9 +252,3 @@ def test_strays_are_bridged_without_more_links_for_all() -> None:
     assert (tables.n_neighbors, tables.n_components) == (5, 2)
     ends = draw(tables, torch.arange(120, 126).repeat(200), tables.longest, SEEDED).numpy()
     assert (ends < 60).any() and not ((ends >= 60) & (ends < 120)).any()
-
-
-def test_clusters_that_touch_keep_the_links_asked_for() -> None:
-    x = np.random.default_rng(0).normal(size=(300, 2))
-    tables = walk_tables(x, 2, n_neighbors=5)
-    assert (tables.n_neighbors, tables.n_components) == (5, 1)

@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_mutual_info_score, pairwise_distances
 
 from gedilearn import GEDI
 from gedilearn.data import walks as landmarks
-from gedilearn.data.walks import draw, landmark_tables, n_nodes, nearest_of, walk_tables
+from gedilearn.data.walks import draw, landmark_tables, nearest_of, walk_tables
 
 Array = NDArray[Any]
 
@@ -35,10 +35,6 @@ def test_up_to_the_limit_every_point_is_a_node_and_nothing_changes() -> None:
     expected = walk_tables(x, 4, n_neighbors=10)
     assert nodes.points is x and tables.node is None and tables.place is None
     torch.testing.assert_close(tables.ends, expected.ends, rtol=0, atol=0)
-
-
-def test_many_clusters_have_more_nodes(few_nodes: None) -> None:
-    assert [n_nodes(100, 4), n_nodes(1000, 4), n_nodes(1000, 40)] == [100, 200, 800]
 
 
 def test_walks_begin_at_the_nearest_node_and_end_at_points(few_nodes: None) -> None:

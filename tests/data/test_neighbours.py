@@ -65,19 +65,6 @@ def test_a_point_is_not_its_own_neighbour_but_its_duplicates_are(
     assert (distance[:, 1] < 1e-3).mean() > least
 
 
-@pytest.mark.parametrize(("search", "least"), SEARCHES)
-def test_the_same_random_state_finds_the_same_and_leaves_global_state_alone(
-    search: Search, least: float
-) -> None:
-    skip_without_extra(search)
-    x, _ = clusters(3_000, 40, 0)
-    state = np.random.get_state()[1]
-    first, again, other = (search(x, 10, seed)[1] for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-    np.testing.assert_array_equal(np.random.get_state()[1], state)
-
-
 def test_without_the_extra_large_data_still_get_a_graph_and_one_line_of_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -117,16 +104,6 @@ def test_few_dimensions_or_few_points_are_searched_exactly(
         expected = np.sort(pairwise_distances(x), axis=1)[:, 1:6]
         np.testing.assert_allclose(distance, expected, rtol=1e-6)
         assert index.shape == (n, 5)
-
-
-def test_trees_serve_more_neighbours_than_a_leaf_is_planned_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(neighbours, "_LEAF", 8)
-    x, _ = clusters(300, 12, 0)
-    distance, index = tree_neighbours(x, 40)
-    assert np.isfinite(distance).all()
-    assert all(len(set(row)) == 40 for row in index.tolist())
 
 
 def test_neighbours_by_products_are_the_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:

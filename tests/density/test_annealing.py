@@ -10,11 +10,7 @@ from torch import Generator, Tensor
 from gedilearn.density.annealing import (
     Path,
     anneal,
-    effective_share,
-    log_mean_exp,
     move,
-    resampled,
-    settle,
 )
 from gedilearn.density.base import Gaussians
 
@@ -59,20 +55,3 @@ def test_metropolis_moves_leave_the_model_as_it_is() -> None:
     assert torch.allclose(end.mean(0), torch.full((D,), 2.0).double(), atol=0.03)
     assert torch.allclose(end.std(0), torch.full((D,), 0.3).double(), atol=0.02)
     assert float((end - begin).abs().mean()) > 0.2  # and they do move
-
-
-def test_settling_goes_to_the_mode() -> None:
-    begin = 2 + 0.3 * torch.randn(50, D, generator=seeded(), dtype=torch.float64)
-    assert float((settle(Path(UNIT, narrow), begin, 100, 0.2) - 2).abs().max()) < 1e-6
-
-
-def test_points_are_drawn_as_often_as_their_weights_say() -> None:
-    weights = torch.tensor([0.5, 0.25, 0.25, 0.0]).double().log()
-    counts = torch.bincount(resampled(weights, seeded()), minlength=4)
-    assert counts.tolist() == [2, 1, 1, 0]
-
-
-def test_effective_share_and_mean_against_their_definitions() -> None:
-    w = torch.rand(100, generator=seeded(), dtype=torch.float64)
-    assert torch.allclose(effective_share(w.log()), w.sum() ** 2 / w.square().sum() / 100)
-    assert torch.allclose(log_mean_exp(w.log()), w.mean().log())

@@ -9,15 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import multivariate_normal
 
 from gedilearn import GEDI
-from gedilearn.density.density import Density, Sizes
 from gedilearn.density.findings import Findings
-from gedilearn.density.fit import fit_density
 from gedilearn.errors import InputError
-from gedilearn.settings import resolve
 
 FAST = {"training.max_iter": 50, "density.iterations": 200, "training.check_every": 25}
 PARTS = [multivariate_normal([0, 0], [[1, 0.5], [0.5, 0.6]]), multivariate_normal([5, 1], 0.3)]
@@ -154,25 +150,6 @@ def test_constant_and_whole_columns_are_no_trouble() -> None:
     assert abs((model.score_samples(x) - without).mean() - np.log(1 / 3)) < 0.35
 
 
-def test_one_point_again_and_again_has_a_density_that_is_finite() -> None:
-    x = np.ones((40, 2))
-    assert np.isfinite(fit(x, 1).score_samples(x)).all()
-
-
-def test_the_same_seed_gives_the_same_density_and_another_one_another() -> None:
-    x = torch.from_numpy(two_gaussians(200, 0)[0])
-    labels = np.zeros(200, int)
-    values = {"density": {"iterations": 50}}
-    one, same = (
-        fit_density(x, labels, resolve(values | {"training": {"seed": 1}}, x.shape))[0].log_density(
-            x
-        )
-        for _ in range(2)
-    )
-    other = fit_density(x, labels, resolve(values, x.shape))[0].log_density(x)
-    assert torch.equal(one, same) and not torch.equal(one, other)
-
-
 @pytest.mark.parametrize("estimator", ["chains", "amortised"])
 def test_other_estimators_of_gen_end_with_a_normalised_density(estimator: str) -> None:
     x = two_gaussians(400, 0)[0]
@@ -241,34 +218,3 @@ def test_two_rows_have_a_density_that_is_finite(shape):
     model = fit(x, **{"density.iterations": 20})
     assert np.isfinite(model.score_samples(x)).all()
     assert np.isfinite(model.sample(3, random_state=0)[0]).all()
-
-
-def test_a_network_with_a_say_draws_what_its_density_says_and_not_by_short_runs() -> None:
-    quick = {"training.max_iter": 10, "density.iterations": 4, "sampler.steps": 3}
-    model = GEDI(2, random_state=0, settings=quick).fit(squares(120, 0))
-    density = model.result_.density
-    assert density is not None
-    for parameter in density.energy.parameters():
-        parameter.data.zero_()  # it says nothing: p(x) is the base
-    density.log_normaliser = torch.zeros(())
-    density.run = torch.tensor([10.0, 3.0])  # steps so long that runs go astray
-
-    def spread(weight: float) -> float:
-        density.weight = torch.tensor(weight)
-        values = density.coordinates.taken(density.sample(300, None, torch.Generator()))
-        along = density.coordinates(values)[0] @ density.coordinates.directions.T
-        return float(along[:, :4].std(0).mean())
-
-    generator = torch.Generator()
-    base = density.base.sample(300, generator) @ density.coordinates.directions.T
-    expected = float(base[:, :4].std(0).mean())
-    assert 0.7 < spread(1.0) / expected < 1.4 and 0.7 < spread(0.5) / expected < 1.4
-    assert not 0.7 < spread(0.0) / expected < 1.4
-
-
-def test_a_normaliser_in_many_columns_is_measured_with_fewer_points() -> None:
-    def population(d: int) -> int:
-        with torch.device("meta"):  # without its numbers
-            return Density(Sizes((d,), d, 0, 0, 1, 0, 0, 0, 0, 0, 1)).effort.population
-
-    assert [population(d) for d in (2, 1_000, 4_000, 100_000)] == [1_000, 1_000, 250, 50]

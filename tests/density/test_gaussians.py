@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from scipy.stats import multivariate_normal
-from sklearn.datasets import load_digits
 from sklearn.mixture import GaussianMixture
-from sklearn.preprocessing import StandardScaler
 
 from gedilearn.density.base import (
     Framed,
     Gaussians,
-    Rules,
-    clusters_mixture,
     gaussian_mixture,
     kernels,
-    mixing_weights,
 )
 
 RNG = np.random.default_rng(0)
@@ -42,43 +36,6 @@ def test_round_components_are_kernels_at_the_points() -> None:
     ]
     brute = np.logaddexp.reduce(parts, axis=0) - np.log(20)
     np.testing.assert_allclose(ours.log_density(torch.from_numpy(X)).numpy(), brute, rtol=1e-7)
-
-
-def test_draws_have_the_moments_of_the_mixture() -> None:
-    mixture = Gaussians.mixed(
-        [gaussian_mixture(X, 2, 0), *kernels(X[:5], 0.5)], torch.tensor([0.7, 0.3]).double().log()
-    )
-    drawn = mixture.sample(40_000, seeded())
-    weights = torch.cat([mixture.full_weights, mixture.round_weights]).exp()
-    means = torch.cat([mixture.full_means, mixture.round_means])
-    assert torch.allclose(weights.sum(), torch.ones(()).double())
-    assert torch.allclose(drawn.mean(0), weights @ means, atol=0.06)
-
-
-def test_weights_of_a_sum_are_those_that_it_was_drawn_with() -> None:
-    narrow, wide = multivariate_normal(0, 1), multivariate_normal(3, 4)
-    x = np.r_[narrow.rvs(3_000, random_state=0), wide.rvs(1_000, random_state=1)]
-    logs = torch.from_numpy(np.stack([narrow.logpdf(x), wide.logpdf(x)], -1))
-    assert abs(float(mixing_weights(logs)[0].exp()) - 0.75) < 0.03
-
-
-def test_clusters_that_are_long_and_thin_each_get_one_component() -> None:
-    """Points of the data as a start find other mixtures: here labels are what is known."""
-    stretch = np.array([[6.0, 0.0], [0.0, 0.1]])
-    x = np.concatenate([RNG.normal(size=(200, 2)) @ stretch + [0, k] for k in range(3)])
-    found = clusters_mixture(x, np.repeat(np.arange(3), 200), 0)
-    assert np.allclose(np.sort(found.full_means[:, 1].numpy()), [0, 1, 2], atol=0.1)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_clusters_may_have_fewer_rows_than_columns(seed: int) -> None:
-    """Their covariances are hardly invertible, and scikit-learn wants a symmetric inverse."""
-    x = load_digits().data[:500]
-    x = StandardScaler().fit_transform(x[:, x.std(0) > 0])
-    labels = (np.random.default_rng(seed).random(500) < 0.98).astype(int)
-    assert 1 < (labels == 0).sum() < x.shape[1] / 2
-    found = clusters_mixture(x, labels, 0, Rules(rounds=2))
-    assert found.log_density(torch.from_numpy(x)).isfinite().all()
 
 
 def test_a_frame_leaves_the_standard_normal_density_to_other_directions() -> None:

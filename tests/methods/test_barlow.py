@@ -7,10 +7,9 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from gedilearn.methods.barlow import BarlowTwins, cross_correlation, redundancy
+from gedilearn.methods.barlow import BarlowTwins
 from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
-from gedilearn.models.energy import EnergyModel
 from gedilearn.settings import resolve
 from helpers import SEEDED
 
@@ -23,31 +22,6 @@ def make(members: int = 2, temperature: float = 1.0, **options: object) -> tuple
     return build_model(settings, (2,), members, generator=SEEDED).double(), BarlowTwins(
         settings.own
     )
-
-
-def test_correlations_equal_numpys() -> None:
-    a, b = 100 * torch.randn(2, 2, 40, 3, dtype=torch.float64) + 7
-    b = b + 0.5 * a
-    got = cross_correlation(a, b)
-    for k in range(2):
-        expected = np.corrcoef(a[k].numpy(), b[k].numpy(), rowvar=False)[:3, 3:]
-        # 1e-5 is added to variances of about 1e4.
-        np.testing.assert_allclose(got[k], expected, rtol=0, atol=1e-8)
-
-
-def test_a_constant_coordinate_correlates_with_nothing() -> None:
-    constant = torch.ones(10, 2, requires_grad=True)
-    correlation = cross_correlation(constant, torch.randn(10, 2))
-    correlation.sum().backward()
-    assert torch.equal(correlation, torch.zeros(2, 2))
-    assert constant.grad is not None and constant.grad.isfinite().all()
-
-
-def test_redundancy_by_hand() -> None:
-    correlation = torch.tensor([[0.5, 0.2], [-0.4, 1.0]])
-    expected = 0.25 + 0.1 * (0.04 + 0.16)
-    assert float(redundancy(correlation, 0.1)) == pytest.approx(expected)
-    assert float(redundancy(torch.eye(4), 0.1)) == 0
 
 
 def test_the_loss_equals_a_loop_over_members_and_coordinates() -> None:
@@ -81,17 +55,3 @@ def test_clusters_of_k_means_are_built_into_the_last_layer(temperature: float) -
     got = model(data).logits[0].argmax(-1).numpy()
     assert len(np.unique(got)) == 3
     assert (got == expected).all()
-
-
-def test_k_means_takes_more_data_than_one_pass_holds() -> None:
-    model, method = make(1, assign="kmeans")
-    model.eval()
-    assert method.conclude(model, torch.randn(1, 2500, 2, dtype=torch.float64))
-
-
-def test_the_largest_coordinate_needs_no_conclusion() -> None:
-    model: EnergyModel
-    model, method = make(1)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert not method.conclude(model, torch.randn(1, 30, 2, dtype=torch.float64))
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

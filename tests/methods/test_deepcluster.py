@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import adjusted_rand_score
-from torch import Tensor
 
 from gedilearn.methods.deepcluster import DeepCluster, fill_empty, pseudo_labels, whitened
 from gedilearn.methods.method import Batch
@@ -53,16 +51,6 @@ def test_the_loss_equals_a_loop_over_members_and_points() -> None:
         assert float(got["pseudo"][k].detach()) == pytest.approx(total / weights, abs=1e-6)
 
 
-def test_separated_features_get_the_right_labels() -> None:
-    generator = np.random.default_rng(0)
-    truth = np.repeat([0, 1, 2], [20, 30, 50])
-    centres = 10 * generator.normal(size=(3, 5))
-    features = centres[truth] + 0.1 * generator.normal(size=(100, 5))
-    # Two components hold the centres; to whiten noise would make it as large as they are.
-    labels = pseudo_labels(features, 3, components=2)
-    assert adjusted_rand_score(truth, labels) == 1
-
-
 def test_every_member_reads_labels_off_its_own_features() -> None:
     model, method = make()
     method.begin(model, optimizer_of(model), DATA, make_batch())
@@ -93,19 +81,6 @@ def test_principal_components_have_equal_variance_and_rows_length_one() -> None:
         np.testing.assert_allclose(got, expected * signs, atol=1e-9)
 
 
-def test_one_component_keeps_its_values_with_variance_one() -> None:
-    features = np.random.default_rng(0).normal(size=(50, 3)) * [5, 1, 1]
-    got = whitened(features, 1)
-    assert got.shape == (50, 1)
-    assert got.var() == pytest.approx(1)
-
-
-@pytest.mark.parametrize("value", [0.0, 7.0])
-def test_constant_features_are_labelled_all_the_same(value: float) -> None:
-    labels = pseudo_labels(np.full((12, 4), value), 3)
-    assert sorted(np.bincount(labels, minlength=3)) == [3, 3, 6]
-
-
 def test_no_cluster_stays_empty_while_there_are_points() -> None:
     for n, n_clusters in ((20, 7), (7, 7), (8, 5)):
         filled = fill_empty(np.full(n, n_clusters - 1), n_clusters)
@@ -116,13 +91,6 @@ def test_no_cluster_stays_empty_while_there_are_points() -> None:
     assert (filled[:4] == 0).all() and (labels == [0] * 4 + [2] * 6).all()
     assert (fill_empty(np.array([0, 1, 2]), 3) == [0, 1, 2]).all()
     assert (fill_empty(np.array([0, 0]), 3) == [0, 0]).sum() == 1  # too few points: no crash
-
-
-def test_the_same_seed_gives_the_same_labels() -> None:
-    features = np.random.default_rng(0).normal(size=(60, 5))
-    first, again, other = (pseudo_labels(features, 4, seed=seed) for seed in (3, 3, 4))
-    assert (first == again).all()
-    assert (first != other).any()
 
 
 def test_new_labels_come_with_a_new_last_layer_that_the_optimiser_does_not_know() -> None:
@@ -169,27 +137,3 @@ def test_labels_are_new_in_every_period_but_an_unfinished_last(
 ) -> None:
     options = {} if period is None else {"period": period}
     assert iterations_of_relabelling(length, **options) == expected
-
-
-def test_features_that_diverged_leave_the_labels_to_the_guard() -> None:
-    model, method = make()
-    optimizer = optimizer_of(model)
-    method.begin(model, optimizer, DATA, make_batch())
-    labels = method.labels
-    assert labels is not None
-    with torch.no_grad():
-        next(model.encoder.parameters()).fill_(torch.nan)
-    method.begin(model, optimizer, DATA, make_batch(21))
-    assert torch.equal(method.labels, labels)
-    assert not method.terms(model, model, make_batch(21))["pseudo"].isfinite().any()
-
-
-def test_it_goes_on_from_its_state() -> None:
-    model, method = make()
-    method.begin(model, optimizer_of(model), DATA, make_batch())
-    other = DeepCluster(method.options, seed=5, length=100)
-    other.load_state(method.state())
-    batch = make_batch(2)
-    other.begin(model, optimizer_of(model), DATA, batch)
-    losses: list[Tensor] = [m.terms(model, model, batch)["pseudo"] for m in (method, other)]
-    assert torch.equal(*losses)

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Generator, Tensor
 
-from gedilearn.methods.ebclr import EBCLR, centres, contrast, log_marginal
-from gedilearn.methods.method import Batch, Context
-from gedilearn.methods.priors import Fixed
+from gedilearn.methods.ebclr import EBCLR, centres
+from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
-from gedilearn.sampling.langevin import Box, PersistentChains
-from gedilearn.settings import Settings, Weights, resolve
+from gedilearn.settings import Settings, resolve
 from gedilearn.training.monitor import WIDEST_GAP
 from helpers import SEEDED, gedi
 
@@ -140,21 +136,6 @@ def test_the_gradient_of_the_loss_equals_finite_differences() -> None:
         assert slope == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-5, abs=1e-7)
 
 
-def test_gradients_of_both_densities_equal_finite_differences() -> None:
-    a, b = (torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    assert torch.autograd.gradcheck(lambda a, b: contrast(a, b, TAU), (a, b))
-    assert torch.autograd.gradcheck(lambda a, b: log_marginal(a, b[:, :3], TAU), (a, b))
-
-
-def test_views_that_agree_and_differ_from_all_others_leave_no_contrast() -> None:
-    corners = torch.eye(4, dtype=torch.float64)
-    # Each other view is at squared distance 2: -log(1 / (1 + 6 exp(-2 / tau))).
-    expected = math.log1p(6 * math.exp(-2 / TAU))
-    assert float(contrast(corners, corners, TAU)) == pytest.approx(expected)
-    assert float(contrast(corners, corners, 1e-3)) == 0
-    assert float(contrast(corners, corners.flip(0), 1e-3)) == pytest.approx(2000)
-
-
 def test_chains_that_do_not_reach_the_data_are_no_divergence(tmp_path: Path) -> None:
     """In 64 dimensions the default chains for vectors stay away from the data."""
     x = load_digits().data[:300]
@@ -164,14 +145,6 @@ def test_chains_that_do_not_reach_the_data_are_no_divergence(tmp_path: Path) -> 
     found = [json.loads(line)["marginal"][0] for line in lines]
     assert -40 < min(found) < -WIDEST_GAP
     assert model.stopped_ != "diverged" and model.result_.recoveries == 0
-
-
-def test_the_marginal_is_bounded() -> None:
-    one = torch.tensor([[0.6, 0.8]], dtype=torch.float64)
-    assert float(log_marginal(one, one, TAU)) == pytest.approx(0)
-    assert float(log_marginal(one, -one, TAU)) == pytest.approx(-4 / TAU)
-    many = torch.cat([one, -one, -one])
-    assert float(log_marginal(one, many, 1e-3)) == pytest.approx(-math.log(3))
 
 
 # --- the samples ----------------------------------------------------------------------------------
@@ -192,71 +165,7 @@ def test_samples_are_drawn_from_the_marginal_over_the_second_views() -> None:
     assert (got - model.log_density(x).detach()).std() > 1e-3
 
 
-def test_drawing_leaves_no_gradient_in_the_parameters() -> None:
-    model, method, chains = make()
-    method.terms(model, model, make_batch())
-    assert not chains.seen.requires_grad
-    assert model.training and all(p.requires_grad for p in model.parameters())
-
-
-def test_without_weight_nothing_is_drawn() -> None:
-    settings = stated(generative=0.0)
-    method = EBCLR.make(context(settings))
-    assert method.chains is None
-    model = build_model(settings, (2,), MEMBERS, generator=SEEDED).double()
-    assert method.terms(model, model, make_batch()).keys() == {"contrast"}
-
-
-def context(settings: Settings, **weights: float) -> Context:
-    box = Box(torch.zeros(2), torch.ones(2))
-    own = Weights(**weights) if weights else settings.weights
-    return Context(settings, own, 10, MEMBERS, 20, Fixed(), box, {}, SEEDED)
-
-
-def test_chains_come_from_the_settings_of_the_sampler() -> None:
-    settings = stated()
-    settings = settings.model_copy(
-        update={"sampler": settings.sampler.model_copy(update={"chains": 7, "buffer": 30})}
-    )
-    method = EBCLR.make(context(settings))
-    assert method.n_chains == 7
-    assert method.chains is not None and method.chains.positions.shape == (MEMBERS, 30, 2)
-
-
-def test_chains_in_stages_keep_their_ages_with_their_members() -> None:
-    settings = stated()
-    update = {"first_noise": 0.05, "noise": 0.01, "buffer": 30, "chains": 7}
-    sampler = settings.sampler.model_copy(update=update)
-    method = EBCLR.make(context(settings.model_copy(update={"sampler": sampler})))
-    chains = method.chains
-    assert isinstance(chains, PersistentChains) and chains.ages is not None
-    assert chains.stages == (0.05, 3) and chains.ages.shape == (MEMBERS, 30)
-    chains.ages[1] = 2.0
-    method.select([1])
-    assert chains.ages.shape == (1, 30) and (chains.ages == 2).all()
-
-
-def test_a_recovery_raises_the_weight_of_lengths() -> None:
-    settings = stated()
-    assert EBCLR.make(context(settings)).weights["length"] == pytest.approx(0.14)
-    calmer = context(settings, energy=settings.weights.energy + 0.1)
-    assert EBCLR.make(calmer).weights["length"] == pytest.approx(0.24)
-    assert EBCLR.make(replace(calmer, calm=0.5)).weights["marginal"] == 0.7
-
-
 # --- the clusters ---------------------------------------------------------------------------------
-
-
-def test_prototypes_are_not_trained() -> None:
-    model, method, _ = make()
-    before = model.head.prototypes.detach().clone()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    for _ in range(3):
-        optimizer.zero_grad()
-        method.total(method.terms(model, model, make_batch()), 0.5).sum().backward()
-        optimizer.step()
-    assert torch.equal(model.head.prototypes, before)
-    assert all(p.grad is not None for p in model.parameters())
 
 
 def test_centres_are_the_directions_of_their_own_points() -> None:
@@ -270,18 +179,6 @@ def test_centres_are_the_directions_of_their_own_points() -> None:
         np.testing.assert_allclose(found[c], total / np.linalg.norm(total), atol=1e-12)
 
 
-def test_where_clusters_are_apart_they_are_those_of_k_means() -> None:
-    model, method, _ = make(1)
-    x, _ = make_blobs(90, centers=[(9, 0), (-9, 9), (0, -9)], random_state=0)
-    data = torch.from_numpy(x)[None]
-    z = embedded(model, data)[0][0]
-    assert method.conclude(model, data)
-    got = model(data).logits[0].argmax(-1).numpy()
-    expected = KMeans(3, n_init=10, random_state=0).fit_predict(z)
-    assert len(np.unique(got)) == 3
-    assert normalized_mutual_info_score(expected, got) == pytest.approx(1)
-
-
 def test_the_density_of_logits_is_the_marginal_over_the_centres() -> None:
     model, method, _ = make(1)
     data = torch.randn(1, 50, 2, dtype=torch.float64)
@@ -292,19 +189,6 @@ def test_the_density_of_logits_is_the_marginal_over_the_centres() -> None:
     expected = [log_q(one, found) for one in z]
     constant = 2 / TAU + math.log(3)
     np.testing.assert_allclose(got, np.array(expected) + constant, atol=1e-10)
-
-
-def test_points_with_one_embedding_leave_clusters_empty() -> None:
-    found = centres(np.tile([[0.6, 0.8]], (10, 1)), 3)
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
-
-
-def test_a_network_without_finite_embeddings_has_no_clusters() -> None:
-    model, method, _ = make(1)
-    with torch.no_grad():
-        model.encoder.weights[0].fill_(math.nan)
-    assert not method.conclude(model, torch.randn(1, 10, 2, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(("clusters", "width"), [(1, 2), (2, 2), (5, 5)])

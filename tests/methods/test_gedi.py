@@ -78,24 +78,3 @@ def test_the_total_follows_the_schedule() -> None:
     for progress, weight in ((0.0, 4.0), (0.25, 2.5), (0.5, 1.0), (0.75, 2.0), (1.0, 3.0)):
         expected = torch.tensor([2 + weight, 20 + weight])
         torch.testing.assert_close(method.total(named, progress), expected)
-
-
-def test_chains_are_drawn_in_evaluation_mode_and_the_mode_is_put_back() -> None:
-    model, method, batch = parts(Weights())
-    modes = []
-    log_density = model.log_density
-
-    def spy(batch: Tensor) -> Tensor:
-        modes.append(model.training)
-        return log_density(batch)
-
-    model.log_density = spy  # type: ignore[method-assign]
-    model.train()
-    method.terms(model, model, batch)
-    assert modes == [False, False] and model.training
-
-
-def test_sampling_leaves_no_parameter_gradient() -> None:
-    model, method, batch = parts(Weights())
-    method.terms(model, model, batch)
-    assert all(p.grad is None for p in model.parameters())

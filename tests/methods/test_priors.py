@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gedilearn.methods.priors import Estimated, Fixed, Found, Given, make_prior, shares
+from gedilearn.methods.priors import Estimated, Found, Given
 
 
 def logits_with_counts(*members: tuple[int, ...]) -> Tensor:
@@ -15,11 +15,6 @@ def logits_with_counts(*members: tuple[int, ...]) -> Tensor:
         for counts in members
     ]
     return torch.stack(rows)
-
-
-def test_shares_count_labels_not_probabilities() -> None:
-    logits = logits_with_counts((8, 2), (1, 9))
-    torch.testing.assert_close(shares(logits), torch.tensor([[0.8, 0.2], [0.1, 0.9]]))
 
 
 def test_proportions_are_dealt_by_size_for_each_member() -> None:
@@ -66,17 +61,6 @@ def test_an_estimate_never_lets_a_cluster_go_for_free() -> None:
     prior.training(empty, 0.1)
     target = prior.training(empty, 0.5)
     assert target[0, 1] == pytest.approx(0.05 / 1.05)
-
-
-def test_settings_choose_the_prior() -> None:
-    uniform = make_prior("uniform")
-    assert isinstance(uniform, Fixed) and uniform.final(torch.zeros(1)) is None
-    assert isinstance(make_prior("auto"), Estimated)
-    assert isinstance(make_prior((0.5, 0.5)), Given)
-    found = torch.tensor([[0.8, 0.2]])
-    assert isinstance(make_prior("auto", found), Found)
-    assert isinstance(make_prior("uniform", found), Fixed)
-    assert isinstance(make_prior((0.5, 0.5), found), Given)
 
 
 def test_found_proportions_hold_from_first_to_last_whatever_is_predicted() -> None:

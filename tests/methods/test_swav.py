@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from gedilearn.errors import InputError
 from gedilearn.methods.method import Batch
 from gedilearn.methods.options import SwAV as Options
 from gedilearn.methods.swav import SwAV, sinkhorn
@@ -86,33 +85,6 @@ def test_rows_sum_to_one_however_large_the_scores(size: float, dtype: torch.dtyp
     torch.testing.assert_close(q.sum(-1), torch.ones_like(q[:, 0]), rtol=0, atol=1e-6)
 
 
-def test_many_rounds_make_all_clusters_equally_large() -> None:
-    q = sinkhorn(0.2 * torch.randn(30, 4, dtype=torch.float64), iterations=500)
-    torch.testing.assert_close(q.sum(0), torch.full((4,), 7.5, dtype=torch.float64))
-    few = sinkhorn(torch.tensor([[0.3, 0.0]] * 9 + [[0.0, 0.3]]), iterations=1).sum(0)
-    assert (few - 5).abs().max() > 0.1
-
-
-def test_leading_axes_are_independent() -> None:
-    scores = torch.randn(2, 3, 12, 4, dtype=torch.float64)
-    together = sinkhorn(scores)
-    for a in range(2):
-        for b in range(3):
-            torch.testing.assert_close(together[a, b], sinkhorn(scores[a, b]))
-
-
-def test_no_gradient_passes_through_the_assignments() -> None:
-    assert not sinkhorn(torch.randn(5, 3, requires_grad=True)).requires_grad
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "iterations"), [(0.0, 3), (-0.1, 3), (float("nan"), 3), (0.05, 0)]
-)
-def test_bad_arguments_are_refused(epsilon: float, iterations: int) -> None:
-    with pytest.raises(InputError, match="must be positive"):
-        sinkhorn(torch.zeros(4, 2), epsilon, iterations)
-
-
 def test_the_loss_equals_a_loop_over_members_and_points() -> None:
     (model, method), batch = make(), make_batch()
     got = method.terms(model, model, batch)
@@ -137,16 +109,6 @@ def test_a_full_queue_takes_part_in_the_assignments() -> None:
         assert abs(brute_force(own, compared, method.options) - expected) > 1e-4
 
 
-def test_the_queue_holds_the_newest_embeddings_of_each_view() -> None:
-    model, method = make(queue=15, queue_from=0.0)
-    batches = [make_batch() for _ in range(4)]
-    for batch in batches:
-        method.terms(model, model, batch)
-    newest = np.concatenate([embeddings(model, b) for b in batches], axis=2)[:, :, -15:]
-    assert method.queue is not None and not method.queue.requires_grad
-    np.testing.assert_allclose(method.queue, newest.swapaxes(0, 1), atol=1e-12)
-
-
 @pytest.mark.parametrize(("filled", "progress"), [(1, 0.9), (2, 0.1)])
 def test_a_queue_waits_until_it_is_full_and_its_time_has_come(filled: int, progress: float) -> None:
     model, method = make(queue=15, queue_from=0.2)
@@ -156,18 +118,6 @@ def test_a_queue_waits_until_it_is_full_and_its_time_has_come(filled: int, progr
     without = SwAV(method.options.model_copy(update={"queue": 0}))
     expected = without.terms(model, model, batch)["swap"]
     torch.testing.assert_close(method.terms(model, model, batch)["swap"], expected)
-
-
-def test_a_queue_goes_on_from_its_state() -> None:
-    model, method = make(queue=15, queue_from=0.0)
-    for _ in range(2):
-        method.terms(model, model, make_batch())
-    other = SwAV(method.options)
-    other.load_state(method.state())
-    batch = make_batch()
-    ours, theirs = (m.terms(model, model, batch)["swap"] for m in (method, other))
-    assert torch.equal(ours, theirs)
-    assert torch.equal(method.state()["queue"], other.state()["queue"])
 
 
 def test_prototypes_stay_while_frozen_then_move_at_length_one() -> None:

@@ -1,12 +1,11 @@
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.image_encoders import (
     GAINS,
     SmallConvNet,
-    StandardisedConv,
     averaged_down,
     pooled_conv,
 )
@@ -67,70 +66,8 @@ def test_it_computes_what_it_says_layer_by_layer(
     torch.testing.assert_close(net(first), x.mean((2, 3)), rtol=1e-5, atol=1e-6)
 
 
-def test_it_has_about_150_000_parameters_for_grey_images() -> None:
-    assert sum(p.numel() for p in SmallConvNet(1, generator=SEEDED).parameters()) == 157_536
-
-
-def test_normalised_activations_have_mean_0_and_deviation_1_before_the_activation() -> None:
-    torch.manual_seed(2)
-    net = SmallConvNet(1, 4, "leaky_relu", True, generator=SEEDED)
-    assert not any(
-        isinstance(m, nn.BatchNorm2d) for m in SmallConvNet(1, 4, generator=SEEDED).modules()
-    )
-    seen: list[Tensor] = []
-    for norm in net.norms:
-        norm.register_forward_hook(lambda m, i, out: seen.append(out.detach().clone()))
-    net(3 + 2 * torch.randn(32, 1, 28, 28))
-    assert len(seen) == 4
-    for out in seen:
-        torch.testing.assert_close(out.mean((0, 2, 3)), torch.zeros(len(out[0])), rtol=0, atol=1e-4)
-        torch.testing.assert_close(
-            out.var((0, 2, 3), correction=0), torch.ones(len(out[0])), rtol=0, atol=1e-2
-        )
-
-
-def test_points_do_not_depend_on_their_batch_without_normalisation() -> None:
-    torch.manual_seed(3)
-    net, x = (
-        SmallConvNet(1, 4, generator=SEEDED).double(),
-        torch.randn(6, 1, 12, 12, dtype=torch.float64),
-    )
-    torch.testing.assert_close(net(x)[:2], net(x[:2]))
-
-
 @pytest.mark.parametrize("activation", ["leaky_relu", "relu", "silu", "tanh"])
 def test_gains_make_up_for_what_the_activation_takes_from_the_deviation(activation: str) -> None:
     torch.manual_seed(4)
     standard = torch.randn(1_000_000, dtype=torch.float64)
     assert activate(standard, activation).std() * GAINS[activation] == pytest.approx(1, abs=5e-3)
-
-
-def test_a_constant_background_is_not_seen_inside_the_image() -> None:
-    torch.manual_seed(5)
-    conv = StandardisedConv(2, 4, 1.5, SEEDED)
-    x = torch.randn(3, 2, 9, 9)
-    torch.testing.assert_close(
-        conv(x + 7, False)[..., 1:-1, 1:-1], conv(x, False)[..., 1:-1, 1:-1], rtol=0, atol=1e-4
-    )
-
-
-def test_the_size_of_weights_does_not_matter() -> None:
-    torch.manual_seed(6)
-    net, x = lively(1, 4), torch.randn(2, 1, 12, 12, dtype=torch.float64)
-    before = net(x)
-    with torch.no_grad():
-        for conv in net.convolutions:
-            conv.weight *= 5
-    torch.testing.assert_close(net(x), before, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_every_layer_works_in_channels_last_order(channels: int) -> None:
-    net = SmallConvNet(channels, 8, generator=SEEDED)
-    seen: list[bool] = []
-    for norm in net.norms:
-        norm.register_forward_hook(
-            lambda m, i, out: seen.append(out.is_contiguous(memory_format=torch.channels_last))
-        )
-    net(torch.randn(2, channels, 28, 28))
-    assert seen == [True] * 4

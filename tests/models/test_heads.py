@@ -29,7 +29,7 @@ def model_of(method: str, members: int) -> EnergyModel:
 
 
 def cosines(head: PrototypeHead, features: torch.Tensor) -> torch.Tensor:
-    return head.compare(head.embed(features))
+    return head.compare(head.unit(head.projector(features)))
 
 
 def test_it_gives_cosines_between_projections_and_prototypes() -> None:
@@ -57,33 +57,6 @@ def test_prototypes_start_with_length_one_and_come_back_to_it() -> None:
     torch.testing.assert_close(head.prototypes.detach(), direction)
 
 
-def test_selected_and_joined_heads_give_what_their_members_give() -> None:
-    head, x = make(), torch.randn(3, 7, 5)
-    cosines(head, x)
-    head.eval()
-    expected = cosines(head, x)
-    chosen = head.select([2, 0])
-    assert chosen.n_members == 2 and not chosen.training and not chosen.projector.training
-    torch.testing.assert_close(cosines(chosen, x[[2, 0]]), expected[[2, 0]])
-    joined = chosen.join([head.select([1])])
-    torch.testing.assert_close(cosines(joined, x[[2, 0, 1]]), expected[[2, 0, 1]])
-    assert joined.prototypes.data_ptr() != chosen.prototypes.data_ptr()
-    assert head.double().select([1]).prototypes.dtype == torch.float64
-
-
-def test_gradients_of_prototypes_count_and_are_scaled_member_by_member() -> None:
-    head = make()
-    cosines(head, torch.randn(3, 7, 5)).square().sum().backward()
-    before = [p.grad.clone() for p in head.parameters() if p.grad is not None]
-    squares = torch.tensor([sum(float(g[k].square().sum()) for g in before) for k in range(3)])
-    torch.testing.assert_close(head.gradient_squares(), squares)
-    factors = torch.tensor([0.5, 1.0, 0.0])
-    head.scale_gradients(factors)
-    for parameter, old in zip(head.parameters(), before, strict=True):
-        assert parameter.grad is not None
-        torch.testing.assert_close(parameter.grad, old * factors[:, None, None])
-
-
 @pytest.mark.parametrize("method", ["gedi", "swav", "barlow", "dino", "deepcluster", "ebclr"])
 def test_joined_models_give_what_each_gives(method: str) -> None:
     models = [model_of(method, members) for members in (1, 2, 1)]
@@ -96,16 +69,3 @@ def test_joined_models_give_what_each_gives(method: str) -> None:
     torch.testing.assert_close(got.features, torch.cat([out.features for out in expected]))
     alone = joined.select([2])
     torch.testing.assert_close(alone.eval()(x[2:3]).logits, got.logits[2:3])
-
-
-def test_an_encoder_of_the_users_is_joined_too() -> None:
-    settings = resolve({"method": "swav", "n_clusters": 3}, (60, 2))
-    encoder = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.BatchNorm1d(5))
-    models = [build_model(settings, (2,), 1, encoder, generator=SEEDED) for _ in range(2)]
-    for model in models:
-        model(torch.randn(1, 20, 2))
-        model.eval()
-    joined = EnergyModel.join(models)
-    x = torch.randn(2, 9, 2)
-    expected = torch.cat([m(x[k : k + 1]).logits for k, m in enumerate(models)])
-    torch.testing.assert_close(joined.eval()(x).logits, expected)

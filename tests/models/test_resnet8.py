@@ -1,12 +1,9 @@
-import copy
-
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.models.image_encoders import ResNet8
-from gedilearn.models.mlp import Members
 from helpers import SEEDED
 
 
@@ -51,64 +48,6 @@ def test_it_computes_what_the_table_of_the_paper_says(shape: tuple[int, int, int
     out = net(x)
     assert out.shape == (5, 6)
     torch.testing.assert_close(out, by_the_table(net, x), rtol=1e-10, atol=1e-10)
-
-
-def test_its_gradients_are_those_of_finite_differences() -> None:
-    torch.manual_seed(1)
-    net = lively(channels=3, width=4)
-    x = torch.randn(2, 3, 8, 8, dtype=torch.float64, requires_grad=True)
-    towards = torch.randn(2, 4, dtype=torch.float64)
-
-    def value() -> Tensor:
-        return (by_the_table(net, x) * towards).sum()
-
-    (net(x) * towards).sum().backward()
-    for tensor in (x, *net.parameters()):
-        assert tensor.grad is not None
-        place = tuple(int(torch.randint(size, ())) for size in tensor.shape)
-        with torch.no_grad():
-            before = tensor[place].item()
-            tensor[place] = before + 1e-6
-            above = value()
-            tensor[place] = before - 1e-6
-            below = value()
-            tensor[place] = before
-        slope = (above - below) / 2e-6
-        torch.testing.assert_close(tensor.grad[place], slope, rtol=1e-5, atol=1e-7)
-
-
-def test_weights_start_within_the_bounds_of_xavier_with_the_gain_of_a_relu() -> None:
-    torch.manual_seed(2)
-    net = ResNet8(3, 32, generator=SEEDED)
-    weight = net.blocks[2].enter.weight
-    bound = (2 * 6 / (9 * 32 + 9 * 32)) ** 0.5
-    assert 0.98 * bound < weight.abs().max() <= bound
-    torch.testing.assert_close(weight.var().item(), bound**2 / 3, rtol=0.05, atol=0)
-    assert all(not p.any() for name, p in net.named_parameters() if name.endswith("bias"))
-
-
-def test_the_input_is_left_as_it_was() -> None:
-    net, x = (
-        ResNet8(3, 4, generator=SEEDED),
-        torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last),
-    )
-    before = x.clone()
-    net(x)
-    assert torch.equal(x, before)
-
-
-def test_convolutions_work_in_channels_last_order_behind_members_copies_and_loading() -> None:
-    seen = []
-    source = ResNet8(3, 8, generator=SEEDED)
-    net = copy.deepcopy(source)
-    net.load_state_dict({name: t.contiguous() for name, t in source.state_dict().items()})
-    for block in net.blocks:
-        block.enter.register_forward_hook(lambda layer, inputs, out: seen.append(out))
-    shared = torch.randn(4, 3, 32, 32).expand(1, 4, 3, 32, 32)
-    out = Members([net])(shared)
-    assert torch.equal(out[0], source(shared[0]))
-    assert len(seen) == 4
-    assert all(out.is_contiguous(memory_format=torch.channels_last) for out in seen)
 
 
 def test_normalisation_is_there_only_when_asked_for() -> None:

@@ -25,6 +25,7 @@ if BROWSER is None:
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
 
+pytestmark = pytest.mark.browser
 QUIET = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),

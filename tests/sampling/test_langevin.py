@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gedilearn.sampling.langevin import Box, Kernel, State, run, step, value_and_gradient
+from gedilearn.sampling.langevin import Box, Kernel, State, run, step
 from helpers import SEEDED
 
 MEAN = torch.tensor([1.0, -2.0], dtype=torch.float64)
@@ -45,16 +45,10 @@ def test_one_step_has_the_mean_and_variance_of_its_closed_form() -> None:
     assert_mean_and_spread(state.position, drift, torch.full_like(drift, 0.4))
 
 
-def test_the_noise_of_coordinates_is_uncorrelated() -> None:
-    state, _ = step(State(torch.zeros(CHAINS, 2)), lambda x: x.sum(-1), Kernel(0.1, 1.0), SEEDED)
-    correlation = torch.corrcoef(state.position.T)[0, 1]
-    assert abs(float(correlation)) < 5 / math.sqrt(CHAINS)
-
-
 def test_many_steps_at_half_the_squared_noise_converge_to_the_density() -> None:
     noise = 0.25
     kernel = Kernel(step_size=noise**2 / 2, noise=noise)
-    end = run(4 + points(CHAINS), gaussian, kernel, 600, SEEDED)
+    end = run(4 + points(15_000), gaussian, kernel, 600, SEEDED)
     # The fixed point of var -> (1 - step / s^2)^2 var + noise^2: above s^2 by the error of a
     # finite step, which at this step size is below 7 percent of the variance.
     factor = 1 - kernel.step_size / SPREAD**2
@@ -63,34 +57,11 @@ def test_many_steps_at_half_the_squared_noise_converge_to_the_density() -> None:
     torch.testing.assert_close(end.std(0), SPREAD, rtol=0.04, atol=0)
 
 
-def test_larger_steps_sample_a_colder_density() -> None:
-    end = run(points(4000), gaussian, Kernel(step_size=0.1, noise=0.1), 200, SEEDED)
-    assert bool((end.std(0) < 0.5 * SPREAD).all())
-
-
-def test_without_noise_a_step_is_gradient_ascent() -> None:
-    x = points(3, 7)
-    kernel = Kernel(step_size=0.1, noise=0.0)
-    expected = x
-    for _ in range(4):
-        expected = expected + 0.1 * (MEAN - expected) / SPREAD**2
-    torch.testing.assert_close(run(x, gaussian, kernel, 4, SEEDED), expected)
-
-
 def test_info_tells_density_and_gradient_where_the_step_began() -> None:
     x = points(3, 7)
     _, info = step(State(x), gaussian, Kernel(0.1, 0.3), SEEDED)
     torch.testing.assert_close(info.log_density, gaussian(x))
     torch.testing.assert_close(info.gradient, (MEAN - x) / SPREAD**2)
-
-
-def test_the_starting_position_is_left_as_it_was() -> None:
-    x = points(5)
-    before = x.clone()
-    box = Box(torch.zeros(2).double(), torch.ones(2).double())
-    run(x, gaussian, Kernel(0.1, 0.3, 0.01, box), 3, SEEDED)
-    assert torch.equal(x, before)
-    assert not x.requires_grad
 
 
 def test_sampling_leaves_no_parameter_gradient_and_no_graph() -> None:
@@ -102,26 +73,6 @@ def test_sampling_leaves_no_parameter_gradient_and_no_graph() -> None:
     assert all(p.grad is None for p in network.parameters())
     _, info = step(State(x.detach()), lambda x: network(x).squeeze(-1), Kernel(0.1, 0.1), SEEDED)
     assert not info.log_density.requires_grad and not info.gradient.requires_grad
-
-
-def test_sampling_works_where_gradients_are_turned_off() -> None:
-    x = points(6)
-    with torch.no_grad():
-        _, gradient = value_and_gradient(gaussian, x)
-    torch.testing.assert_close(gradient, (MEAN - x) / SPREAD**2)
-
-
-@pytest.mark.parametrize("steps", [0, 1, 5])
-def test_each_step_asks_for_the_density_once(steps: int) -> None:
-    calls = 0
-
-    def counted(x: Tensor) -> Tensor:
-        nonlocal calls
-        calls += 1
-        return gaussian(x)
-
-    run(points(4), counted, Kernel(0.1, 0.1), steps, SEEDED)
-    assert calls == steps
 
 
 def test_no_coordinate_moves_further_along_the_gradient_than_allowed() -> None:
@@ -157,19 +108,3 @@ def test_the_box_around_data_touches_it_and_fills_evenly() -> None:
     width = box.high - box.low
     flat = drawn.flatten(0, 1)
     assert_mean_and_spread(flat, (box.low + box.high) / 2, width / math.sqrt(12))
-
-
-def test_points_may_be_images_and_members_do_not_mix() -> None:
-    x = torch.randn(2, 5, 3, 4, 4)
-    scale = torch.tensor([1.0, 3.0])[:, None]
-    end = run(x, lambda x: -0.5 * scale * x.square().flatten(2).sum(2), Kernel(0.1, 0.0), 2, SEEDED)
-    torch.testing.assert_close(end[0], x[0] * 0.9**2)
-    torch.testing.assert_close(end[1], x[1] * 0.7**2)
-
-
-def test_the_same_seed_gives_the_same_samples() -> None:
-    x = points(5)
-    torch.manual_seed(4)
-    first = run(x, gaussian, Kernel(0.1, 0.2), 3, SEEDED)
-    torch.manual_seed(4)
-    assert torch.equal(first, run(x, gaussian, Kernel(0.1, 0.2), 3, SEEDED))

@@ -55,20 +55,10 @@ def test_every_slot_is_equally_likely(size: int, batch: int) -> None:
     assert statistic < chi2.ppf(0.999, size - 1)
 
 
-def test_the_whole_buffer_as_a_batch_is_every_slot_once() -> None:
-    _, slots = ReplayBuffer(2, 50, 0.0, fresh, SEEDED).draw(50, SEEDED)
-    assert torch.equal(slots.sort().values, torch.arange(50).expand(2, 50))
-
-
 def test_without_restarts_chains_go_on_from_their_own_member_and_slot() -> None:
     positions, slots = numbered(3, 100).draw(20, SEEDED)
     assert torch.equal(positions[..., 1], -1.0 - slots)
     assert torch.equal(positions[..., 0], (-1.0 - torch.arange(3))[:, None].expand(3, 20))
-
-
-def test_with_certain_restarts_every_chain_is_fresh() -> None:
-    positions, _ = numbered(3, 100, restart=1.0).draw(20, SEEDED)
-    assert positions.min() >= 0
 
 
 def test_chains_restart_as_often_as_asked_and_as_whole_points() -> None:
@@ -95,34 +85,6 @@ def test_drawing_changes_nothing_and_storing_changes_only_the_drawn_slots() -> N
             place = (slots[k] == slot).nonzero().flatten().tolist()
             expected = new[k, place[0]] if place else before[k, slot]
             assert torch.equal(buffer.positions[k, slot], expected)
-
-
-def test_members_draw_slots_and_start_independently() -> None:
-    buffer = ReplayBuffer(2, 1000, 0.0, fresh, SEEDED)
-    assert not torch.equal(buffer.positions[0], buffer.positions[1])
-    _, slots = buffer.draw(100, SEEDED)
-    # Independent draws of a tenth of the slots share a tenth of what they drew: 10 on average.
-    shared = set(slots[0].tolist()) & set(slots[1].tolist())
-    assert len(shared) < 10 + 4 * math.sqrt(9)
-
-
-def test_points_may_be_images() -> None:
-    buffer = ReplayBuffer(2, 30, 0.5, lambda *shape, generator: torch.rand(*shape, 3, 4, 5), SEEDED)
-    positions, slots = buffer.draw(6, SEEDED)
-    assert positions.shape == (2, 6, 3, 4, 5)
-    buffer.store(slots, torch.ones_like(positions))
-    for k in range(2):
-        assert bool((buffer.positions[k, slots[k]] == 1).all())
-    assert int((buffer.positions == 1).flatten(2).all(2).sum()) == 12
-
-
-def test_the_same_seed_gives_the_same_chains() -> None:
-    def drawn() -> tuple[Tensor, Tensor]:
-        torch.manual_seed(3)
-        return ReplayBuffer(2, 50, 0.3, fresh, SEEDED).draw(10, SEEDED)
-
-    for first, second in zip(drawn(), drawn(), strict=True):
-        assert torch.equal(first, second)
 
 
 def test_persistent_chains_leave_their_samples_where_they_started() -> None:
@@ -154,27 +116,3 @@ def test_in_stages_the_noise_falls_with_the_draws_since_a_restart() -> None:
         expected = 0.01 + (0.05 - 0.01) * max(0, 1 - k / 3)
         moved = (chains.positions - before).std() / math.sqrt(10)
         assert float(moved) == pytest.approx(expected, rel=0.05)
-
-
-def test_ages_count_the_draws_of_each_chain_since_it_restarted() -> None:
-    buffer = numbered(2, 30, restart=0.3)
-    chains = PersistentChains(buffer, Kernel(1.0, 0.0), 1, Stages(0.0, 3))
-    counted = [[0] * 30 for _ in range(2)]
-    for _ in range(25):
-        buffer.positions = torch.full_like(buffer.positions, -1.0)  # of chains that go on
-        drawn = chains.draw(flat, 10, SEEDED)
-        # Without noise chains stay: those that are not at -1 have restarted.
-        at, restarted = buffer.positions[..., 0] != -1, drawn[..., 0] != -1
-        assert int(at.sum()) == int(restarted.sum())
-        assert chains.ages is not None
-        for member in range(2):
-            for slot in range(30):
-                age = int(chains.ages[member, slot])
-                before = counted[member][slot]
-                assert age == 1 if at[member, slot] else age in (before, before + 1)
-                counted[member][slot] = age
-    assert max(map(max, counted)) > 3
-
-
-def test_without_stages_no_ages_are_kept() -> None:
-    assert PersistentChains(numbered(1, 5), Kernel(1.0, 0.1), 1).ages is None

@@ -13,7 +13,7 @@ from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from gedilearn.data.graph import neighbour_graph
-from gedilearn.starts.spectral import pivoted_clusters, slow_modes, spectral_clusters
+from gedilearn.starts.spectral import slow_modes, spectral_clusters
 
 
 def cloud(n: int, seed: int = 0) -> Any:
@@ -40,13 +40,6 @@ def test_modes_are_those_of_the_dense_walk_matrix(n: int, flat: bool) -> None:
     assert values[0] == pytest.approx(1)
 
 
-def test_all_modes_of_a_small_graph_may_be_asked_for() -> None:
-    graph = cloud(20)
-    values, modes = slow_modes(graph, 20, True)
-    assert modes.shape == (20, 20)
-    assert values.sum() == pytest.approx(np.trace(dense_walk(graph)))
-
-
 @pytest.mark.parametrize("flat", [True, False])
 def test_clusters_that_are_components_are_found_exactly(flat: bool) -> None:
     parts = [cloud(n, seed) for seed, n in enumerate((200, 60, 30))]
@@ -65,20 +58,6 @@ def test_clusters_are_those_of_scikit_learn(n_clusters: int) -> None:
     )
     ours = spectral_clusters(graph, n_clusters, flat=True)
     assert adjusted_rand_score(ours, theirs) > 0.98  # modes up to the solver's precision
-
-
-def test_turned_modes_give_the_same_clusters() -> None:
-    _, modes = slow_modes(cloud(150), 3, True)
-    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
-    labels = pivoted_clusters(modes)
-    assert adjusted_rand_score(pivoted_clusters(modes @ turn), labels) == 1.0
-
-
-def test_the_same_seed_gives_the_same_modes() -> None:
-    graph = cloud(300)
-    for flat in (True, False):
-        first, again = slow_modes(graph, 3, flat, 5)[1], slow_modes(graph, 3, flat, 5)[1]
-        np.testing.assert_array_equal(first, again)
 
 
 def test_separated_clusters_in_many_columns_are_found() -> None:

@@ -94,21 +94,6 @@ def test_merging_along_the_tree_is_what_genie_does_with_all_distances(
         assert adjusted_rand_score(ours, brute_force_genie(x, n_clusters, bound)) == 1.0
 
 
-def test_merging_agrees_with_the_authors_own_code() -> None:
-    genieclust = pytest.importorskip("genieclust")
-    for seed in range(5):
-        x = blobs([100, 60, 30], 4.0, seed)[0]
-        theirs = genieclust.Genie(n_clusters=3, gini_threshold=0.3).fit_predict(x)
-        assert adjusted_rand_score(tree_clusters(x, 3), theirs) == 1.0
-
-
-def test_a_stray_point_is_no_cluster_as_it_would_be_in_single_linkage() -> None:
-    x, label = blobs([60, 60], 12.0)
-    x = np.r_[x, [[0.0, 15.0]]]
-    assert adjusted_rand_score(tree_clusters(x, 2)[:-1], label) == 1.0
-    assert adjusted_rand_score(tree_clusters(x, 2, gini=1.0)[:-1], label) == 0.0
-
-
 def test_labels_are_numbered_from_0_and_as_many_as_asked_for() -> None:
     x = blobs([10, 10], 3.0)[0]
     for n_clusters in (1, 2, 7, 20):

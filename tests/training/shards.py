@@ -1,4 +1,4 @@
-"""Run by test_shards.py, alone or under torchrun: fits of a mapped file.
+"""Run by test_ranks.py, alone or under torchrun: fits of a mapped file.
 
     python shards.py FOLDER OUT
     python shards.py gedi ...

@@ -33,7 +33,7 @@ WILD = {
     "optimizer.learning_rate": 0.01,
     "density.iterations": 0,
     "training.check_every": 10,
-    "max_iter": 400,
+    "max_iter": 200,
     "training.tol": 0.0,
     "random_state": 0,
 }
@@ -43,21 +43,15 @@ def events(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
 
 
-def test_a_runaway_is_recovered_from_and_the_events_say_how(tmp_path: Path) -> None:
+def test_a_runaway_is_recovered_from_and_the_events_and_the_clock_say_how(tmp_path: Path) -> None:
+    began = time.perf_counter()
     model = gedi(**WILD, run_dir=tmp_path / "run").fit(X)
+    lived = time.perf_counter() - began
     recovered = [e for e in events(tmp_path / "run") if e["kind"] == "recovered"]
     assert 1 <= len(recovered) == model.n_recoveries_ <= 5
     assert recovered[0]["iteration"] < recovered[0]["diverged_at"]
     assert "nats" in recovered[0]["message"] and "energy penalty" in recovered[0]["message"]
     assert np.isfinite(model.score_samples(X)).all()
-
-
-def test_a_recovery_does_not_change_the_clock() -> None:
-    gedi(**WILD | {"max_iter": 1}).fit(X)  # what is imported late does not count
-    began = time.perf_counter()
-    model = gedi(**WILD).fit(X)
-    lived = time.perf_counter() - began
-    assert model.n_recoveries_ >= 1
     assert 0.2 * lived < model.seconds_ <= lived
 
 
@@ -75,7 +69,7 @@ def test_with_the_guard_off_training_goes_on_and_the_verdict_tells(tmp_path: Pat
     off = {"training.on_divergence": "ignore", "training.patience": 1000}
     with pytest.warns(RuntimeWarning, match="with the guard off"):
         model = gedi(**WILD, **off, run_dir=tmp_path / "run").fit(X)
-    assert model.n_iter_ == 400 and model.n_recoveries_ == 0 and model.stopped_ == "diverged"
+    assert model.n_iter_ == 200 and model.n_recoveries_ == 0 and model.stopped_ == "diverged"
     assert "ever since, with the guard off: the energies of data" in model.verdict_
     told = [e for e in events(tmp_path / "run") if e["kind"] == "diverged"]
     assert len(told) == 1 and f"at iteration {told[0]['iteration']}," in model.verdict_
@@ -118,12 +112,6 @@ def test_chains_far_outside_the_data_are_counted() -> None:
     assert outside(positions, box) == pytest.approx(0.3)
     positions[0, 5:, 1] = 0.5
     assert outside(positions, box) == 0  # a few strays are no sign
-
-
-def test_a_healthy_run_is_left_alone() -> None:
-    papers = {"density.base": "none", "density.iterations": 100}
-    model = gedi(2, random_state=0, max_iter=100, n_init=2, **papers).fit(X)
-    assert model.n_recoveries_ == 0
 
 
 def test_a_recovery_does_not_make_a_method_forget() -> None:

@@ -1,4 +1,4 @@
-"""What training changes around itself, and puts back."""
+"""The process that training runs in: memory, ranks, denormal numbers, random numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import torch
 from gedilearn.errors import InputError
 from gedilearn.settings import Device, resolve
 from gedilearn.training.environment import (
+    Generators,
     _ranks,
     check_machine,
     check_memory,
+    drawing,
     flushed_denormals,
 )
 
@@ -68,3 +70,47 @@ def test_a_system_that_does_not_say_its_memory_refuses_nothing(
     monkeypatch.delattr(os, "sysconf")
     monkeypatch.delattr(os, "sysconf_names")
     check_memory("it", 10**18, "n_init")
+
+
+# --- generators: seeded, saved and loaded together
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("borrowed", [False, True])
+def test_a_loaded_state_goes_on_where_it_was_saved(borrowed: bool) -> None:
+    with Generators(CPU) as generators:
+        if borrowed:
+            generators.borrow_globals()
+        generators.seed(0)
+        torch.randn(5, generator=generators.cpu)  # five of pairs: one number waits in the state
+        state = generators.state()
+        expected = torch.randn(5, generator=generators.cpu)
+    other = Generators(CPU)
+    other.load_state(state)
+    assert torch.equal(torch.randn(5, generator=other.device), expected)
+
+
+@pytest.mark.parametrize("globally", [False, True])
+def test_the_global_generator_is_put_back_also_after_an_error(globally: bool) -> None:
+    before = torch.get_rng_state()
+    with pytest.raises(ZeroDivisionError), drawing(4, globally) as generator:
+        assert (generator is torch.default_generator) == globally
+        torch.rand(3, generator=generator)
+        raise ZeroDivisionError
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a graphics card")
+def test_on_a_device_there_is_a_generator_beside_the_processors() -> None:
+    device = torch.device("cuda", 0)
+    with Generators(device) as generators:
+        generators.borrow_globals()
+        generators.seed(1)
+        state = generators.state()
+        drawn = torch.rand(4, device=device)
+        assert set(state) == {"rng", "cuda_rng"}
+    other = Generators(device)
+    other.load_state(state)
+    assert torch.equal(torch.rand(4, device=device, generator=other.device), drawn)

@@ -64,13 +64,6 @@ def test_permuted_assignments_are_label_permutation() -> None:
     assert found["agreement"].value < 0.5
 
 
-def test_a_line_of_features_is_called_one_direction() -> None:
-    line = torch.randn(N, 1) @ torch.randn(1, 5)
-    found = diagnose(line, confident(labels()), confident(labels()))
-    assert found["effective rank"].value == pytest.approx(1, abs=1e-3)
-    assert found.failure_modes == (REPRESENTATION,)
-
-
 def test_effective_rank_counts_equal_directions() -> None:
     q, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(N, 4)))
     q = q - q.mean(0)
@@ -146,3 +139,26 @@ def test_a_diagnosis_survives_json() -> None:
     found = replace(found, evidence=EVIDENCE, gap_prior=0.1)
     written = json.loads(json.dumps(found.to_json()))
     assert TypeAdapter(Diagnosis).validate_python(written) == found
+
+
+@pytest.mark.parametrize(
+    ("bound_reached", "structure", "stability", "word"),
+    [
+        (True, True, 1.0, "certified"),
+        (True, True, 0.85, "certified"),
+        (False, True, 0.85, "supported"),
+        (True, True, 0.84, "doubtful"),
+        (False, True, 0.84, "doubtful"),
+        (True, False, 1.0, "no structure found"),
+        (False, False, 1.0, "no structure found"),
+    ],
+)
+def test_the_grade_needs_structure_then_stability_then_the_bound(
+    bound_reached: bool, structure: bool, stability: float, word: str
+) -> None:
+    evidence = replace(EVIDENCE, structure=structure, stability=stability)
+    assert monitor.grade(bound_reached, evidence) == word
+
+
+def test_without_other_evidence_the_bound_decides() -> None:
+    assert (monitor.grade(True, None), monitor.grade(False, None)) == ("certified", "doubtful")

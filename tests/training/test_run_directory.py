@@ -8,19 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from filelock import FileLock
 
 from gedilearn.errors import InputError
 from gedilearn.io import read_json_lines
 from gedilearn.training import run as run_directory
-from gedilearn.training.run import RunDirectory, read_config
-
-CONFIG = {
-    "settings": {"n_clusters": 3},
-    "objects": [],
-    "data": {"source": None, "shape": [30, 2], "fingerprint": "abc"},
-}
+from gedilearn.training.run import RunDirectory
 
 
 def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -28,13 +23,6 @@ def test_a_folder_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path) 
     with pytest.raises(InputError, match="exists already"), RunDirectory.create(tmp_path, {}):
         pass
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_an_empty_folder_or_one_cut_off_at_birth_is_taken(tmp_path: Path) -> None:
-    (tmp_path / ".config.yaml.part").write_text("form")
-    with RunDirectory.create(tmp_path, CONFIG):
-        pass
-    assert read_config(tmp_path).settings == {"n_clusters": 3}
 
 
 def test_a_folder_in_use_is_refused_and_one_that_is_left_is_not(tmp_path: Path) -> None:
@@ -96,7 +84,7 @@ def test_of_many_processes_at_once_one_gets_the_folder(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for who in range(4)
+        for who in range(3)
     ]
     for process in together:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -126,17 +114,6 @@ def test_rewinding_drops_later_and_half_written_lines(tmp_path: Path) -> None:
     assert rows[0]["gap"] == ["nan"]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [(None, "no config.yaml"), ("a: [", "damaged"), ("format: 7\nversion: 9.9", "format 7")],
-)
-def test_what_is_no_run_directory_is_named(tmp_path: Path, text: str | None, words: str) -> None:
-    if text is not None:
-        (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(InputError, match=words):
-        read_config(tmp_path)
-
-
 def test_a_lock_is_not_cleared_away_when_it_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,3 +131,56 @@ def test_a_lock_is_not_cleared_away_when_it_is_released(
     gc.collect()
     (lock,) = (reference() for reference in made)
     assert lock is not None and not lock.is_locked
+
+
+# --- checkpoints
+
+
+def tree() -> dict:
+    return {
+        "model": {"weight": torch.randn(3, 2), "count": torch.tensor(4)},
+        "optimizer": {"state": {0: {"step": torch.tensor(7.0)}}, "groups": [{"lr": 1e-3}]},
+        "best": None,
+        "gap": 0.125,
+        "rng": torch.get_rng_state(),
+    }
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+def test_a_tree_comes_back_exactly_with_integer_keys_and_dtypes(tmp_path: Path) -> None:
+    written = tree()
+    run_directory.save_tree(tmp_path, "shared", written)
+    assert same(run_directory.load_tree(tmp_path, "shared"), written)
+
+
+def test_the_newest_published_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:
+    assert run_directory.latest(tmp_path) is None
+    for step in (10, 20):
+        folder = run_directory.step_folder(tmp_path, step)
+        folder.mkdir()
+        run_directory.save_tree(folder, "shared", {"step": step})
+        run_directory.publish(tmp_path, step)
+    assert run_directory.load_tree(run_directory.latest(tmp_path), "shared") == {"step": 20}
+    assert [p.name for p in tmp_path.glob("step-*")] == ["step-000000020"]
+
+
+def test_the_chains_of_the_kept_member_come_from_the_newest_checkpoint(tmp_path: Path) -> None:
+    assert run_directory.kept_chains(tmp_path) is None
+    chains = torch.randn(3, 5, 2)
+    for step, buffer in enumerate(({}, {"buffer": chains[:1]}, {"buffer": chains})):
+        folder = run_directory.step_folder(tmp_path, step)
+        folder.mkdir()
+        run_directory.save_tree(folder, run_directory.OWN.format(0), buffer)
+        run_directory.save_tree(folder, run_directory.SHARED, {"kept": [{"member": 2}]})
+        run_directory.publish(tmp_path, step)
+        found = run_directory.kept_chains(tmp_path)
+        assert same(found, (None, chains[0], chains[2])[step])

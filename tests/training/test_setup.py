@@ -8,7 +8,6 @@ import pytest
 import torch
 from sklearn.datasets import make_blobs, make_moons
 
-from gedilearn.errors import InputError
 from gedilearn.settings import STARTED, resolve
 from gedilearn.training.environment import launch
 from gedilearn.training.setup import Setup, density_stage, first_stage
@@ -64,10 +63,6 @@ def test_the_learning_rate_of_the_density_falls_to_zero() -> None:
     assert stage.falls == "linear" and first_stage(settings).falls == "cosine"
 
 
-def test_no_weight_for_gen_means_no_density_stage() -> None:
-    assert density_stage(resolve({"weights": {"gen": 0.0}}, X.shape), 0) is None
-
-
 def test_a_certificate_is_not_given_up_for_the_density() -> None:
     # INV and PRIOR without weight cannot hold the clusters while GEN trains.
     careless = {"density.inv": 0.0, "density.prior": 0.0, "density.learning_rate": 0.05}
@@ -90,7 +85,6 @@ EASY = make_blobs(120, centers=[[0, 0], [9, 9]], cluster_std=0.3, random_state=0
     "method, asked, stops",
     [
         ("gedi", None, True),
-        ("no-gen", None, True),
         ("no-gen", False, False),
         ("swav", None, False),
         ("swav", True, True),
@@ -105,14 +99,6 @@ def test_baselines_train_to_the_end_unless_told_to_stop_at_the_certificate(
     assert (model.n_iter_ < 300) == stops
     # In all cases the bound is reached: what differs is when training ends.
     assert model.certificate_gap_ < model.settings_.training.tol
-
-
-def test_a_random_start_trains_long_and_at_a_constant_rate() -> None:
-    chosen = resolve({}, X.shape)
-    random = resolve({"training": {"start": "random"}}, X.shape)
-    assert first_stage(chosen).length == STARTED["training.max_iter"] < 1000
-    assert first_stage(random).length == 2000
-    assert first_stage(random).rate(5) == random.optimizer.learning_rate == 1e-3
 
 
 @pytest.mark.parametrize(
@@ -137,11 +123,6 @@ def test_training_begins_with_clusters_where_walks_and_the_bound_are_trained(
     assert short == (start == "chosen")
     asked = {"training": {"max_iter": 77} | values.get("training", {})}
     assert resolve(values | asked, shape).training.max_iter == 77
-
-
-def test_images_have_no_start_to_choose() -> None:
-    with pytest.raises(InputError, match=r"training\.start='chosen' needs vectors"):
-        resolve({"training": {"start": "chosen"}}, (50, 1, 8, 8))
 
 
 def test_members_begin_with_the_clusters_of_their_own_data_and_in_their_proportions() -> None:

@@ -16,12 +16,6 @@ def test_every_point_comes_once_before_any_comes_again() -> None:
     assert sorted(dealt[10:].tolist()) == list(range(10))
 
 
-def test_a_small_data_set_is_its_own_batch() -> None:
-    batches = Batches(n=7, batch_size=400, seed=0)
-    for _ in range(3):
-        assert sorted(batches.next().tolist()) == list(range(7))
-
-
 def test_ranks_share_one_joined_batch() -> None:
     alone = Batches(n=50, batch_size=12, seed=3)
     ranks = [Batches(n=50, batch_size=12, seed=3, rank=r, ranks=3) for r in range(3)]
