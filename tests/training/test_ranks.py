@@ -80,10 +80,10 @@ def test_two_ranks_find_what_one_finds(tmp_path: Path) -> None:
     run(sys.executable, *script, "one")
     run(*TORCHRUN, *script, "two")
     one, first, second = (np.load(tmp_path / f"{name}.npz") for name in ("one-0", "two-0", "two-1"))
-    assert {"walks/home", "walks/trust", "walks/labels"} <= set(first)
+    assert {"walks/node", "walks/trust", "walks/labels"} <= set(first)
     for name in first:
         np.testing.assert_array_equal(first[name], second[name])
-    np.testing.assert_array_equal(first["walks/home"], one["walks/home"])
+    np.testing.assert_array_equal(first["walks/node"], one["walks/node"])
     # The same views on all ranks: two do what one does, but for rounding.
     near = one["fixed/probabilities"]
     np.testing.assert_allclose(first["fixed/probabilities"], near, rtol=0, atol=5e-3)
