@@ -46,7 +46,6 @@ from gedilearn.training.run import (
     settings_in,
     settings_of,
 )
-from gedilearn.training.state import check_checkpoint
 
 # Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
 NAMED = {
@@ -255,7 +254,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if config.data.fingerprint != fingerprint(data):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
         run = RunDirectory(run_dir)
-        check_checkpoint(run, settings, data.shape[1:], model.encoder_object())
         check_machine(settings, data.shape[1:])
         with run.held():
             return model._train(data, settings, run, progress)

@@ -12,6 +12,7 @@ A file is written whole or not at all: readers and a crash see the old content o
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -167,6 +168,11 @@ def read_bytes(path: Path, share: float = 1.0) -> bytes:
         content = file.read(int(most_bytes(share)) + 1)
     check_size(len(content), path, share)
     return content
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a regular file."""
+    return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def read_text(path: Path, share: float = TEXT) -> str:

@@ -92,15 +92,6 @@ class DeepCluster(Method):
     def state(self) -> dict[str, Any]:
         return {"labels": self.labels}
 
-    def could_have(self, state: dict[str, Any], model: EnergyModel, n: int) -> bool:
-        labels: Tensor | None = state["labels"]
-        if labels is None:
-            return True
-        assert isinstance(model.head, MLP)
-        known = (labels >= 0) & (labels < model.head.widths[-1])
-        expected = (model.n_members, n)
-        return labels.dtype == torch.long and labels.shape == expected and bool(known.all())
-
     def load_state(self, state: dict[str, Any]) -> None:
         self.labels = state["labels"]
 

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gedilearn.io import forms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.methods.options import Dino as Options
 from gedilearn.models.energy import EnergyModel, log_posterior, posterior
@@ -93,13 +92,6 @@ class DINO(Method):
     def state(self) -> dict[str, Any]:
         teacher = self._pending if self.teacher is None else self.teacher.state_dict()
         return {"teacher": teacher, "centre": self.centre}
-
-    def could_have(self, state: dict[str, Any], model: EnergyModel, n: int) -> bool:
-        teacher, centre = state["teacher"], state["centre"]
-        assert isinstance(model.head, PrototypeHead)
-        expected = (model.n_members, 1, model.head.prototypes.shape[2])
-        sound = centre is None or (centre.is_floating_point() and centre.shape == expected)
-        return sound and (teacher is None or forms(teacher) == forms(model.state_dict()))
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.teacher, self._pending, self.centre = None, state["teacher"], state["centre"]

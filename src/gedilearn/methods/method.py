@@ -108,10 +108,6 @@ class Method:
         """What a checkpoint keeps beside the network."""
         return {}
 
-    def could_have(self, state: dict[str, Any], model: EnergyModel, n: int) -> bool:
-        """Whether `state` can have given this, for a network like `model` and data of n points."""
-        return True
-
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from what `state` gave."""
 

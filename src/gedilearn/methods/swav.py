@@ -104,14 +104,5 @@ class SwAV(Method):
     def state(self) -> dict[str, Any]:
         return {"queue": self.queue}
 
-    def could_have(self, state: dict[str, Any], model: EnergyModel, n: int) -> bool:
-        queue: Tensor | None = state["queue"]
-        if queue is None:
-            return True
-        assert isinstance(model.head, PrototypeHead)
-        members, width = model.head.prototypes.shape[:2]
-        expected = (2, members, min(queue.shape[2], self.options.queue), width)
-        return queue.is_floating_point() and queue.shape == expected
-
     def load_state(self, state: dict[str, Any]) -> None:
         self.queue = state["queue"]

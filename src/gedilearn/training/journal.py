@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,13 @@ from gedilearn.training.run import (
     OWN,
     SHARED,
     RunDirectory,
-    latest,
-    load_tree,
+    load_checkpoint,
     publish,
     save_tree,
     step_folder,
 )
 from gedilearn.training.setup import Setup
-from gedilearn.training.state import TrainState, Tree, check_saved
+from gedilearn.training.state import TrainState, Tree
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -65,14 +63,11 @@ class Journal:
 
         Read before anything is prepared: a damaged file is told at once.
         """
-        folder = None if self.run is None else latest(self.run.checkpoints)
-        if folder is None:
+        if self.run is None:
             return None
-        own = OWN.format(self.fabric.global_rank)
-        return folder, {
-            "own": load_tree(folder, own),
-            "shared": load_tree(folder, SHARED),
-        }
+        names = (OWN.format(self.fabric.global_rank), SHARED)
+        loaded = load_checkpoint(self.run.checkpoints, *names)
+        return loaded and (loaded[0], dict(zip(("own", "shared"), loaded[1], strict=True)))
 
     def resume(
         self, setup: Setup, state: TrainState, saved: tuple[Path, Tree] | None
@@ -88,17 +83,10 @@ class Journal:
             folder, tree = saved
             own, shared = tree["own"], tree["shared"]
             with reading(folder, RESTORE):
-                check_saved(setup, shared, own)
-                if own.get("good") is not None:
-                    good = {"shared": shared["good"], "own": own["good"]}
-                    check_saved(setup, good["shared"] | {"seconds": 0.0}, good["own"])
-                    # As a recovery would load it, which is no time to find it damaged.
-                    TrainState.load(setup, copy.deepcopy(good), state.generators)
                 state = TrainState.load(setup, tree, state.generators)
-                if state.method.chains is not None and "buffer" not in own:
-                    raise ValueError("it has no chains")
-                if "good" not in own:
-                    good = state.copy()
+                good = state.copy()
+                if "good" in own:
+                    good = own["good"] and {"shared": shared["good"], "own": own["good"]}
             self.seconds_before = shared["seconds"]
         if self.first:
             self.run.rewind(state.iteration)

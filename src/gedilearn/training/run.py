@@ -25,7 +25,6 @@ cannot run code. What is read is held against a stated shape before it is used.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from collections import deque
@@ -67,6 +66,7 @@ from gedilearn.io import (
     read_yaml,
     reading,
     remove_leftovers,
+    sha256,
     write_json,
     write_tensors,
     write_text,
@@ -341,18 +341,26 @@ def settings_in_file(file: Path, values: dict[str, Any], shape: tuple[int, ...])
 
 # --- checkpoints ----------------------------------------------------------------------------------
 #
-# Checkpoints: safetensors + JSON, written so that a kill at any moment leaves a readable one.
+# Safetensors and JSON, written so that a kill at any moment leaves a readable one.
 #
-# A checkpoint is a folder `step-000000123` of files; `latest.json` names the newest complete one
-# and is replaced atomically after everything it names is on the disk. Nothing here is pickled: a
-# checkpoint of unknown origin cannot run code.
+# A checkpoint is a folder `step-000000123` of files. `latest.json` names the newest whole one and
+# the checksums of its files; it is replaced after all of them are on the disk. A file that is not
+# the one that was written is noticed before it is used.
 
 
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 
 
 # Files of a checkpoint, without their endings: what all ranks share, and what is a rank's own.
 SHARED, OWN = "shared", "rank-{}"
+
+
+class Latest(BaseModel):
+    """What `latest.json` holds."""
+
+    format: Literal[3]
+    folder: str = Field(pattern=r"^step-[0-9]+$")  # beside it
+    checksums: dict[str, str]  # SHA-256 of each file
 
 
 def save_tree(folder: Path, name: str, tree: Any) -> None:
@@ -363,26 +371,12 @@ def save_tree(folder: Path, name: str, tree: Any) -> None:
     write_text(folder / f"{name}.json", json.dumps(described))
 
 
-def load_tree(folder: Path, name: str) -> Any:
-    """What `save_tree` wrote."""
-    described = read_json(folder / f"{name}.json")
-    with reading(folder / f"{name}.safetensors", RESTORE):
-        tensors = open_tensors(folder, name).read()
-    with reading(folder / f"{name}.json", RESTORE):
-        return _put_back(described, tensors)
-
-
-def open_tensors(folder: Path, name: str) -> TensorFile:
-    """The tensors of what `save_tree` wrote, unread; their names are their paths in the tree."""
-    return TensorFile.open(folder / f"{name}.safetensors")
-
-
 def publish(root: Path, step: int) -> None:
     """Name `step` the newest checkpoint, then remove the older ones."""
     folder = step_folder(root, step)
-    write_text(
-        root / "latest.json", json.dumps({"format": CHECKPOINT_FORMAT, "folder": folder.name})
-    )
+    checksums = {file.name: sha256(file) for file in folder.iterdir()}
+    content = Latest(format=CHECKPOINT_FORMAT, folder=folder.name, checksums=checksums)
+    write_text(root / "latest.json", content.model_dump_json())
     for other in root.glob("step-*"):
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
@@ -392,36 +386,44 @@ def step_folder(root: Path, step: int) -> Path:
     return root / f"step-{step:09d}"
 
 
-def latest(root: Path) -> Path | None:
-    """The newest complete checkpoint, or None when there is none yet."""
+def load_checkpoint(root: Path, *names: str) -> tuple[Path, list[Any]] | None:
+    """The newest complete checkpoint, and what `save_tree` wrote there under these names."""
     pointer = root / "latest.json"
     if not pointer.exists():
         return None
-    named = read_json(pointer)
+    content = read_json(pointer)
     with reading(pointer, RESTORE):
-        form, name = int(named["format"]), str(named["folder"])
-    if form != CHECKPOINT_FORMAT:
-        raise InputError(
-            f"{pointer} has format {form}, this version reads {CHECKPOINT_FORMAT}: "
-            "resume with the version of gedi-learn that wrote it"
-        )
-    if not re.fullmatch(r"step-[0-9]+", name):  # a folder beside the pointer, and no other
-        raise damaged(pointer, "it names no checkpoint", RESTORE)
-    return root / name
+        if content["format"] != CHECKPOINT_FORMAT:
+            raise InputError(
+                f"{pointer} has format {content['format']}, this version reads "
+                f"{CHECKPOINT_FORMAT}: resume with the version of gedi-learn that wrote it"
+            )
+        found = Latest.model_validate(content)
+    folder = root / found.folder
+    for file in (folder / f"{name}.{kind}" for name in names for kind in ("json", "safetensors")):
+        with reading(file, RESTORE):
+            if sha256(file) != found.checksums[file.name]:
+                raise ValueError("its checksum is another one")
+    return folder, [_load_tree(folder, name) for name in names]
+
+
+def _load_tree(folder: Path, name: str) -> Any:
+    tensors = TensorFile.open(folder / f"{name}.safetensors").read()
+    return _put_back(read_json(folder / f"{name}.json"), tensors)
 
 
 def kept_chains(root: Path) -> torch.Tensor | None:
     """The chains (n, ...) of the replay buffer of the kept member, in the newest checkpoint."""
-    folder = latest(root)
-    if folder is None:
+    loaded = load_checkpoint(root, OWN.format(0), SHARED)
+    if loaded is None:
         return None
-    own = load_tree(folder, OWN.format(0))
+    folder, (own, shared) = loaded
     with reading(folder, RESTORE):
         members: torch.Tensor | None = own.get("buffer")
         if members is None or len(members) == 1:
             return None if members is None else members[0]
         # Members that still compete have chains each; the model is one of them.
-        return members[load_tree(folder, SHARED)["kept"][0]["member"]]
+        return members[shared["kept"][0]["member"]]
 
 
 def _take_out(tree: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
@@ -445,9 +447,7 @@ def _put_back(described: Any, tensors: dict[str, torch.Tensor]) -> Any:
         return {k: _put_back(v, tensors) for k, v in content}
     if kind == "list":
         return [_put_back(v, tensors) for v in content]
-    if kind == "value" and not isinstance(content, dict | list):
-        return content
-    raise ValueError(f"{kind!r} is no kind of content")
+    return content
 
 
 # --- model file -----------------------------------------------------------------------------------
