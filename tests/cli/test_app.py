@@ -65,7 +65,7 @@ def test_a_command_can_be_added_from_outside(errors):
     ("error", "line", "code"),
     [
         (InputError("no such\nnumber"), "error: no such number", 2),
-        (OSError(28, "No space left on device", "x.csv"), "error: x.csv: No space left on", 2),
+        (OSError(28, "No space left on device", "x.csv"), "error: x.csv: no space left on", 2),
         (KeyboardInterrupt(), "interrupted", 130),
         (KeyboardInterrupt("go on with 4"), "interrupted: go on with 4", 130),
     ],

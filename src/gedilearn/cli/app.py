@@ -57,8 +57,13 @@ class Commands(TyperGroup):
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader of a pipe left, as in `| head`
                 raise
-            place = f"{error.filename}: " if error.filename else ""
-            _stop(f"error: {place}{error.strerror or error}", 2)
+            place, reason = error.filename, error.strerror or str(error)
+            _stop(
+                f"error: {place}: {reason[:1].lower()}{reason[1:]}"
+                if place
+                else f"error: {reason}",
+                2,
+            )
         except KeyboardInterrupt as interrupt:
             _stop(f"interrupted: {interrupt}" if str(interrupt) else "interrupted", 130)
 

@@ -91,7 +91,7 @@ def changes(given: Sequence[str] | None) -> dict[str, Any]:
     for assignment in given or []:
         name, equals, text = assignment.partition("=")
         if not equals:
-            raise InputError(f"--set {assignment}: write it as NAME=VALUE")
+            raise InputError(f"--set {assignment}: write it as name=value")
         try:
             values[name] = io.yaml_value(text)
         except YAMLError:
