@@ -112,7 +112,7 @@ def test_values_that_are_not_finite_are_refused_with_their_rows(value):
 
 def test_missing_cells_are_refused_where_no_column_has_two_values_beside_them():
     Path("x.csv").write_text("a,b\n1,2\n,2\n,nan\n")
-    assert "'a' (constant, 2 missing), 'b' (constant, 1 missing)" in fit_refusal("x.csv")
+    assert "a (constant, 2 missing), b (constant, 1 missing)" in fit_refusal("x.csv")
 
 
 def test_infinite_cells_of_a_table_are_refused_with_column_and_row():
@@ -132,7 +132,7 @@ def test_wrong_shapes_are_refused(shape):
 
 def test_text_that_is_of_no_use_is_refused():
     Path("x.csv").write_text("name,colour\nann,red\nbob,red\n")
-    assert "'name' (no two values alike: taken for an ID), 'colour'" in fit_refusal("x.csv")
+    assert "name (no two values alike: taken for an ID), colour" in fit_refusal("x.csv")
     np.save("x.npy", np.array([["a", "b"], ["c", "d"]]))
     assert "not numbers" in fit_refusal("x.npy")
     with pytest.raises(ValueError, match=r"."):
