@@ -124,7 +124,7 @@ def _read_text(
 
 
 def _parsed(path: Path, decimal: str, **how: Any) -> pd.DataFrame:
-    """The cells below the header, without the empty rows that spreadsheets add at the end."""
+    """The cells below the header, without empty rows at the end."""
     import pandas as pd
 
     how |= {"decimal": decimal, "na_values": MISSING, "skipinitialspace": True}
@@ -141,8 +141,26 @@ def _parsed(path: Path, decimal: str, **how: Any) -> pd.DataFrame:
     if decimal == ",":  # in columns that have words among the numbers
         for name in filter(lambda name: _is_text(frame[name]), frame.columns):
             frame[name] = frame[name].str.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
-    filled = np.flatnonzero(frame.notna().to_numpy().any(axis=1))
-    return frame.iloc[: filled[-1] + 1 if len(filled) else 0]
+    if frame.iloc[:, -1].isna().any():  # such a row may be cut, or be empty
+        frame = frame.iloc[: len(frame) - _empty_at_end(path, how["encoding"], how["sep"])]
+    return frame
+
+
+def _empty_at_end(path: Path, encoding: str, separator: str) -> int:
+    """How many empty rows a spreadsheet added; a row with too few cells is refused by its line."""
+    width, empty = 0, 0
+    with path.open(encoding=encoding, newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        for row in reader:
+            width = width or len(row)
+            if row and len(row) < width and "".join(row).strip():
+                raise InputError(
+                    f"{path}: line {reader.line_num} has {len(row)} cells, the first row {width}; "
+                    "give every row the same number, or name the separator (--separator)"
+                )
+            is_empty = width > 1 and not "".join(row).strip()
+            empty = empty + (len(row) > 1) if is_empty else 0
+    return empty
 
 
 def _dialect(path: Path, separator: str, decimal: str, encoding: str) -> str:
