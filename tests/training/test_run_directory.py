@@ -157,19 +157,22 @@ def same(a: object, b: object) -> bool:
 
 
 def test_a_tree_comes_back_exactly_with_integer_keys_and_dtypes(tmp_path: Path) -> None:
-    written = tree()
-    run_directory.save_tree(tmp_path, "shared", written)
-    assert same(run_directory.load_tree(tmp_path, "shared"), written)
+    written, folder = tree(), run_directory.step_folder(tmp_path, 3)
+    folder.mkdir()
+    run_directory.save_tree(folder, "shared", written)
+    run_directory.publish(tmp_path, 3)
+    found, (read,) = run_directory.load_checkpoint(tmp_path, "shared")
+    assert found == folder and same(read, written)
 
 
 def test_the_newest_published_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:
-    assert run_directory.latest(tmp_path) is None
+    assert run_directory.load_checkpoint(tmp_path, "shared") is None
     for step in (10, 20):
         folder = run_directory.step_folder(tmp_path, step)
         folder.mkdir()
         run_directory.save_tree(folder, "shared", {"step": step})
         run_directory.publish(tmp_path, step)
-    assert run_directory.load_tree(run_directory.latest(tmp_path), "shared") == {"step": 20}
+    assert run_directory.load_checkpoint(tmp_path, "shared")[1] == [{"step": 20}]
     assert [p.name for p in tmp_path.glob("step-*")] == ["step-000000020"]
 
 
