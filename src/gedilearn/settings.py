@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import lru_cache
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, create_model, field_validator, model_validator
 
@@ -648,13 +648,6 @@ def _unknown(path: str) -> str:
     near = alike or [name for name in [closest(path, known)] if name is not None]
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "gedi settings lists them"
     return f"unknown setting {path!r} ({hint})"
-
-
-def choices(path: str) -> tuple[str, ...]:
-    """The values that a setting may take, where they are a fixed list: 'device.accelerator'."""
-    section, name = path.split(".")
-    field = Settings.model_fields[section].default.__class__.model_fields[name]
-    return get_args(field.annotation)
 
 
 def _one_line(error: ValidationError, values: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from gedilearn.cli.use import Score
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.registry import METHODS
-from gedilearn.settings import choices
+from gedilearn.settings import Device
 from helpers import run_command as gedi
 
 
@@ -105,7 +105,7 @@ def test_the_options_offer_the_values_of_the_library():
     assert get_args(Probe) == get_args(Probes) and get_args(Score) == get_args(Scores)
     page = gedi("fit", "--help").stdout
     assert f"--method [{'|'.join(METHODS)}]" in page
-    assert f"--device [{'|'.join(choices('device.accelerator'))}]" in page
+    assert f"--device [{'|'.join(get_args(Device.model_fields['accelerator'].annotation))}]" in page
 
 
 def test_settings_are_read_as_yaml():

@@ -33,9 +33,7 @@ def launch(device: Device) -> Fabric:
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
-    from gedilearn.training.precision import PRECISIONS, Mixed
-
-    precision = PRECISIONS[device.precision]()
+    precision = _precision(device.precision)
     devices, num_nodes = _ranks(device)
     try:
         fabric = Fabric(
@@ -47,13 +45,36 @@ def launch(device: Device) -> Fabric:
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"device.accelerator={device.accelerator!r}: {reason}") from None
-    if isinstance(precision, Mixed):
+    if device.precision == "bf16-mixed":
         precision.device = fabric.device.type
     with others_alive(fabric):
         fabric.launch()
     if dist.is_initialized():
         atexit.register(_leave)
     return fabric
+
+
+def _precision(name: str) -> Any:
+    """Fabric's precision, without the switches that it turns for all threads of the process.
+
+    Double precision there makes float64 torch's default type during every forward pass. Mixed
+    precision has every backward pass checked against one flag. Neither is needed here.
+    """
+    from lightning_fabric.plugins.precision import DoublePrecision, MixedPrecision, Precision
+
+    class Double(DoublePrecision):
+        def tensor_init_context(self) -> contextlib.AbstractContextManager[None]:
+            return contextlib.nullcontext()
+
+        def convert_output(self, data: Any) -> Any:
+            return data
+
+    class Mixed(MixedPrecision):
+        backward = Precision.backward
+
+    if name == "64-true":
+        return Double()
+    return Mixed("bf16-mixed", "cpu") if name == "bf16-mixed" else Precision()
 
 
 def _ranks(device: Device) -> tuple[int | str, int]:
