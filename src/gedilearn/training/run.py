@@ -252,8 +252,8 @@ class EvaluationFolder:
     def __init__(self, path: Path) -> None:
         self.numbers = path / "evaluation.json"
         self.page = path / "evaluation.md"
-        self.pictures = [path / f"{name}.png" for name in ("roc", "samples", "nearest", "buffer")]
-        self.roc, self.samples, self.nearest, self.buffer = self.pictures
+        self.pictures = [path / f"{name}.png" for name in ("roc", "samples", "nearest")]
+        self.roc, self.samples, self.nearest = self.pictures
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
@@ -408,20 +408,6 @@ def latest(root: Path) -> Path | None:
     if not re.fullmatch(r"step-[0-9]+", name):  # a folder beside the pointer, and no other
         raise damaged(pointer, "it names no checkpoint", RESTORE)
     return root / name
-
-
-def kept_chains(root: Path) -> torch.Tensor | None:
-    """The chains (n, ...) of the replay buffer of the kept member, in the newest checkpoint."""
-    folder = latest(root)
-    if folder is None:
-        return None
-    own = load_tree(folder, OWN.format(0))
-    with reading(folder, RESTORE):
-        members: torch.Tensor | None = own.get("buffer")
-        if members is None or len(members) == 1:
-            return None if members is None else members[0]
-        # Members that still compete have chains each; the model is one of them.
-        return members[load_tree(folder, SHARED)["kept"][0]["member"]]
 
 
 def _take_out(tree: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
