@@ -9,24 +9,18 @@ evidence: the size of the gap and the agreement of initialisations rank the numb
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from sklearn.utils import check_random_state
 
 from gedilearn.data.arrays import check_enough
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import ari
-
-DEFAULTS: dict[str, Any] = {"w_gen": 0.0}  # clusters only
-OWN = ("n_clusters", "n_init", "random_state", "run_dir")
 
 # A gap below this many tolerances is nearly certified: a stray point on the wrong side costs a few
 # nats over n.
@@ -74,15 +68,14 @@ def choose_n_clusters(
     max_clusters: int = 10,
     *,
     random_state: Any = None,
-    n_init: int = 2,
-    on_row: Callable[[Row], None] | None = None,
+    on_row: Callable[[Row], None] = lambda row: None,
     **arguments: Any,
 ) -> Choice:
     """Fit `X` with 2 to `max_clusters` clusters and recommend a number, without labels.
 
-    Each number is fitted from `n_init` seeds, the same ones for every number. `arguments` are those
-    of `GEDI`; by default the density is left out (``w_gen=0``). `on_row` is called with each
-    number's row when it is fitted, still without a rank.
+    Each number is fitted from two seeds, the same ones for every number. `arguments` are those of
+    `GEDI`; by default the density is left out (``w_gen=0``). `on_row` is called with each number's
+    row when it is fitted, still without a rank.
 
     >>> from sklearn.datasets import make_blobs
     >>> from gedilearn import choose_n_clusters
@@ -90,14 +83,11 @@ def choose_n_clusters(
     >>> choose_n_clusters(X, 4, random_state=0).n_clusters
     3
     """
-    _check_arguments(max_clusters, n_init, arguments)
-    arguments = DEFAULTS | arguments
-    data = GEDI().validate(X, reset=True)
-    try:
-        check_enough(data, max_clusters)
-    except InputError as error:
-        raise InputError(str(error).replace("n_clusters", "max_clusters")) from None
-    seeds = check_random_state(random_state).randint(2**31 - 1, size=n_init).tolist()
+    if max_clusters < 2:
+        raise InputError(f"max_clusters={max_clusters}: clustering needs at least 2")
+    check_enough(GEDI().validate(X, reset=True), max_clusters)
+    seeds = check_random_state(random_state).randint(2**31 - 1, size=2).tolist()
+    arguments.setdefault("w_gen", 0.0)
     rows: list[Row] = []
     models = {}
     for k in range(2, max_clusters + 1):
@@ -105,31 +95,18 @@ def choose_n_clusters(
         fits = [GEDI(k, random_state=seed, **arguments).fit(X) for seed in seeds]
         models[k] = min(fits, key=lambda model: model.certificate_gap_)
         rows.append(_row(models[k], fits, perf_counter() - started))
-        if on_row is not None:
-            on_row(dict(rows[-1]))
+        on_row(dict(rows[-1]))
     tol = models[2].settings_.training.tol
     ranked = sorted(rows, key=lambda row: _order(row, tol))
     for place, row in enumerate(ranked, start=1):
         row["rank"] = place
     best, stands_out = ranked[0], _stands_out(ranked, tol)
-    words = _words(ranked, stands_out, tol)
-    return Choice(best["n_clusters"], stands_out, words, rows, models)
-
-
-def _check_arguments(max_clusters: int, n_init: int, arguments: dict[str, Any]) -> None:
-    if max_clusters < 2:
-        raise InputError(f"max_clusters={max_clusters}: clustering needs at least 2")
-    if n_init < 2:
-        raise InputError(f"n_init={n_init}: stability compares at least 2 initialisations")
-    known = set(inspect.signature(GEDI).parameters) - set(OWN)
-    if unknown := sorted(set(arguments) - known):
-        raise InputError(f"{unknown[0]}: not an argument of GEDI that can be given here")
+    return Choice(best["n_clusters"], stands_out, _words(ranked, stands_out, tol), rows, models)
 
 
 def _row(best: GEDI, fits: list[GEDI], seconds: float) -> Row:
-    pairs = combinations((model.labels_ for model in fits), 2)
     k, gap, evidence = best.settings_.n_clusters, best.certificate_gap_, best.diagnosis_.evidence
-    agreed = float(np.mean([ari(a, b) for a, b in pairs]))
+    agreed = ari(*(model.labels_ for model in fits))
     unused = k - int(best.diagnosis_["clusters in use"].value)
     return {
         "n_clusters": k,
@@ -179,37 +156,23 @@ def _stands_out(ranked: list[Row], tol: float) -> bool:
 
 
 def _words(ranked: list[Row], stands_out: bool, tol: float) -> str:
-    best, *others = ranked
-    whose = "initialisations" if best["step"] is None else "parts of the data"
-    parts = [f"{_finding(ranked, stands_out, tol)}; {whose} agree to {best['stability']:.2f}"]
-    parts += [
-        f"Runner-up: {second['n_clusters']}, {second['grade']}, gap {second['gap']:.3f} nats"
-        for second in others[:1]
-    ]
-    return ". ".join(parts) + "."
-
-
-def _finding(ranked: list[Row], stands_out: bool, tol: float) -> str:
-    best = ranked[0]
+    """The recommendation, or that there is none, and the numbers behind it."""
+    best, tier = ranked[0], _tier(ranked[0], tol)
     k, gap = best["n_clusters"], f"a gap of {best['gap']:.4f} nats"
-    tried = sorted(row["n_clusters"] for row in ranked)
-    span = f"{tried[0]} to {tried[-1]}" if len(tried) > 1 else f"{k}"
-    tier = _tier(best, tol)
-    if tier == 3:
-        none = f"No number stands out: none of {span} is certified or supported"
-        return f"{none}. The least bad is {k} ({best['grade']}), with {gap}"
-    if tier == 2:
+    largest = max(row["n_clusters"] for row in ranked)
+    if tier == 0:
+        found = f"{k} clusters: the largest certified number up to {largest}, with {gap}"
+    elif tier == 1:
+        found = f"{k} clusters, probably: nearly certified, with {gap} (certified below {tol:g})"
+    elif tier == 2:
         step = f"the next mode of walks decays {best['step']:.1f} times faster"
-        if stands_out:
-            return f"{k} clusters, probably: supported, not certified; {step}"
-        stable = _most_stable(ranked, tol)["n_clusters"]
-        none = "No number stands out: the evidence disagrees, or is weak"
-        return f"{none}. {k} clusters by the walks ({step}), {stable} by stability"
-    if tier == 1:
-        nearly = f"none of {span} is certified, but {k} is nearly"
-        return f"{k} clusters, probably: {nearly}, with {gap} (certified below {tol:g})"
-    certified = sorted(row["n_clusters"] for row in ranked if row["certified"])
-    if len(certified) == 1:
-        return f"{k} clusters: the only certified number of {span}, with {gap}"
-    listed = f"the largest of several certified numbers ({', '.join(map(str, certified))})"
-    return f"{k} clusters: {listed}, with {gap}; a smaller number joins some of its clusters"
+        found = f"{k} clusters, probably: supported, not certified; {step}"
+        if not stands_out:
+            stable = _most_stable(ranked, tol)["n_clusters"]
+            found = "No number stands out: the evidence disagrees, or is weak. "
+            found += f"{k} clusters by the walks ({step}), {stable} by stability"
+    else:
+        found = f"No number stands out: none up to {largest} is certified or supported. "
+        found += f"The least bad is {k} ({best['grade']}), with {gap}"
+    whose = "initialisations" if best["step"] is None else "parts of the data"
+    return f"{found}; {whose} agree to {best['stability']:.2f}."

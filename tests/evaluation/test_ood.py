@@ -57,7 +57,7 @@ def test_scores_that_are_not_finite_numbers_are_refused_in_one_line(inside, outs
 def test_colour_turns_grey_and_sizes_change_as_in_another_library():
     x = np.random.default_rng(0).integers(0, 256, (5, 3, 16, 16), dtype=np.uint8)
     found, said = converted(x, (1, 8, 8), (0.0, 255.0))
-    assert said == "grey, resized 16x16 -> 8x8" and found.shape == (5, 1, 8, 8)
+    assert said == "3x16x16, values 0..255 -> 1x8x8, values 0..255" and found.shape == (5, 1, 8, 8)
     for image, expected in zip(found[:, 0], x, strict=True):
         grey = Image.fromarray(expected.transpose(1, 2, 0)).convert("L")
         other = np.asarray(grey.resize((8, 8), Image.Resampling.BILINEAR), dtype=float)
@@ -68,7 +68,7 @@ def test_a_crop_is_central_values_are_mapped_and_black_stays_black():
     x = np.zeros((2, 1, 4, 8))
     x[:, :, :, 2:6] = 1.0
     found, said = converted(x, (3, 4, 4), (0.0, 255.0))
-    assert said == "grey to colour, centre crop 4x8 -> 4x4, values 0..1 -> 0..255"
+    assert said == "1x4x8, values 0..1 -> 3x4x4, values 0..255"
     assert found.shape == (2, 3, 4, 4) and (found == 255).all()
     wide = np.zeros((1, 1, 30, 30), dtype=np.uint8)
     wide[0, 0, 15, 15] = 1
@@ -77,11 +77,11 @@ def test_a_crop_is_central_values_are_mapped_and_black_stays_black():
     assert same is wide and said == "none"
 
 
-def test_transparency_is_dropped_and_cannot_be_made_up():
+def test_transparency_is_neither_dropped_nor_made_up():
     x = np.zeros((2, 4, 8, 8), dtype=np.uint8)
-    assert converted(x, (3, 8, 8), (0.0, 255.0))[1] == "transparency dropped"
-    with pytest.raises(InputError, match="the model has 4"):
-        converted(x[:, :3], (4, 8, 8), (0.0, 255.0))
+    for given, channels in ((x, 3), (x[:, :3], 4)):
+        with pytest.raises(InputError, match=f"but the model has {channels}"):
+            converted(given, (channels, 8, 8), (0.0, 255.0))
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,6 @@ def test_two_sets_in_units_of_their_own_are_taken_to_share_them():
     x = np.linspace(-3, 5, 64).reshape(1, 1, 8, 8)
     assert converted(x, (1, 8, 8), (-2.5, 7.0))[1] == "none"
     resized, said = converted(x, (1, 4, 4), (-2.5, 7.0))
-    assert said == "resized 8x8 -> 4x4" and -3 < resized.min() < -2 and 4 < resized.max() < 5
+    assert (
+        said.endswith("1x4x4, values -3..5") and -3 < resized.min() < -2 and 4 < resized.max() < 5
+    )

@@ -72,9 +72,6 @@ def test_only_columns_worth_a_word_are_named_the_strongest_first():
     ("name", "inside", "outside", "words"),
     [
         ("income", [8.5, 9.5, 10.5], [1.5, 2.5, 3.5], "much higher income"),
-        ("visits", [1, 2, 3], [2, 3, 4], "fewer visits"),
-        ("visits", [20, 21, 22], [2, 3, 4], "far more visits"),
-        ("status", [20, 21, 22], [2, 3, 4], "much higher status"),
         ("age", [1, 2, 3], [2, 3, 4], "lower age"),
         ("smoker", [1, 1, 1, 0], [0, 0, 1, 0], "more often smoker"),
         ("smoker", [1, 1, 1, 1], [0, 0, 0, 0], "always smoker"),
@@ -152,7 +149,6 @@ def test_dates_times_and_shares_are_said_and_shown_in_their_own_units():
     assert {d.words for d in found} == words
     shown = {d.column: d for d in found}
     assert shown["joined"].shown(first + 0.9) == "2024-03-01"
-    assert shown["joined"].shown(1e9) == "9999-12-31"
     assert shown["arrival"].shown(24.26) == "00:16" and shown["arrival"].shown(18.5) == "18:30"
     smoker = shown["smoker"]
     assert smoker.kind == "share" and smoker.shown(smoker.others) == f"{x[:50, 1].mean():.0%}"

@@ -174,16 +174,3 @@ def test_the_newest_published_checkpoint_is_found_and_older_ones_go(tmp_path: Pa
         run_directory.publish(tmp_path, step)
     assert run_directory.load_checkpoint(tmp_path, "shared")[1] == [{"step": 20}]
     assert [p.name for p in tmp_path.glob("step-*")] == ["step-000000020"]
-
-
-def test_the_chains_of_the_kept_member_come_from_the_newest_checkpoint(tmp_path: Path) -> None:
-    assert run_directory.kept_chains(tmp_path) is None
-    chains = torch.randn(3, 5, 2)
-    for step, buffer in enumerate(({}, {"buffer": chains[:1]}, {"buffer": chains})):
-        folder = run_directory.step_folder(tmp_path, step)
-        folder.mkdir()
-        run_directory.save_tree(folder, run_directory.OWN.format(0), buffer)
-        run_directory.save_tree(folder, run_directory.SHARED, {"kept": [{"member": 2}]})
-        run_directory.publish(tmp_path, step)
-        found = run_directory.kept_chains(tmp_path)
-        assert same(found, (None, chains[0], chains[2])[step])

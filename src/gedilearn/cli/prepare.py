@@ -73,7 +73,7 @@ def choose(
         try:
             choice = choose_n_clusters(x, most, random_state=seed, on_row=tell, settings=settings)
         except InputError as error:
-            raise InputError(str(error).replace("max_clusters=", "--max ")) from None
+            raise InputError(str(error).replace("n_clusters=", "--max ")) from None
     heads = ("n_clusters", "gap", "certified", "stability", "unused", "score", "rank")
     rows = ([short(row[name]) for name in heads] for row in choice.rows)
     screen.show(choice.to_json(), table(heads, rows), choice.recommendation)

@@ -207,7 +207,6 @@ def evaluate(
         probe=probe,
         weights=inception,
         certificate=not fitted.has_own_views,
-        buffer=evaluation.read_buffer(run, fitted.model, screen.message) if run.is_dir() else None,
         out=folder,
         tell=screen.message,
     )

@@ -3,13 +3,6 @@
 The other modules score arrays, one kind of score each; nothing here trains.
 """
 
-from gedilearn.evaluation.fitted_model import (
-    Probe,
-    evaluate,
-    markdown,
-    read_buffer,
-    sentences,
-    table,
-)
+from gedilearn.evaluation.fitted_model import Probe, evaluate, markdown, sentences, table
 
-__all__ = ["Probe", "evaluate", "markdown", "read_buffer", "sentences", "table"]
+__all__ = ["Probe", "evaluate", "markdown", "sentences", "table"]

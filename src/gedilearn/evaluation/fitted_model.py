@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-import torch
 
 from gedilearn import panels
 from gedilearn.data.arrays import check_same_shape, evenly_spaced
@@ -22,21 +22,13 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation import frechet as distances
+from gedilearn.evaluation import ood
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.evaluation.ood import (
-    Roc,
-    Scores,
-    converted,
-    separation,
-    trivial_scores,
-    value_range,
-)
 from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
 from gedilearn.io import replacing, write_json, write_text
-from gedilearn.models.energy import log_density, outputs, posterior
 from gedilearn.training.environment import check_steps
 from gedilearn.training.result import Score
-from gedilearn.training.run import EvaluationFolder, RunDirectory, kept_chains
+from gedilearn.training.run import EvaluationFolder
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]
@@ -44,9 +36,9 @@ Tell = Callable[[str], None]
 Clustered = tuple[np.ndarray, np.ndarray]  # points and their clusters
 Line = tuple[str, str, str]  # a measure, its value, and what must be read beside it
 
+MOST = 10_000  # points of a set, where not all are used
 BATCH = 64  # of the batch-wise NMI
-NO_POINTS: Clustered = np.empty(0), np.empty(0, dtype=int)
-IMAGES_AT_ONCE, VECTORS_AT_ONCE = 256, 4_096  # so that a wide network fits in memory
+IMAGES_AT_ONCE = 256  # so that a wide network fits in memory
 CHAINS_AT_ONCE = 100  # of images
 SHOWN, COLUMNS = 200, 20  # samples in a picture
 COMPARED = 40  # samples beside their nearest training images
@@ -60,8 +52,7 @@ TITLES = {
     "nonzero_share": "share of non-zero pixels",
     "distance_from_mean": "distance from the mean",
 }
-WHOLE = ("nmi", "ami", "ari")  # scores over the whole test set
-TRIVIAL = ("mean_pixel", "nonzero_share", "distance_from_mean")
+LEARNT = get_args(Score)  # the others need no model
 
 
 def evaluate(
@@ -76,8 +67,6 @@ def evaluate(
     frechet: bool = True,
     weights: Path | None = None,
     certificate: bool = True,
-    buffer: np.ndarray | None = None,
-    most: int = 10_000,
     out: Path | None = None,
     tell: Tell = lambda text: None,
 ) -> dict[str, Any]:
@@ -93,13 +82,16 @@ def evaluate(
                 {"auroc", "fpr95"}}, "trivial": {score: {"auroc", "fpr95", "direction"}}}; scores
                 log_density, gradient_norm, confidence; trivial ones mean_pixel, nonzero_share for
                 images and distance_from_mean for vectors, in the direction that separates better
-    probe       {"linear", "knn": {"accuracy", "method", "settings", "n_train", "n_test"}}
-    samples     {"n", "finite", "steps", "clusters_used", "share_off", "seconds"}; share_off is how
-                far a cluster's share of them is from its share of `test`, as a part of the
-                latter, at most
+    probe       {"linear", "knn": {"accuracy", "method", "settings", "n_train"}}
+    samples     {"n", "finite", "steps", "clusters_used", "share_off"}; share_off is how far a
+                cluster's share of them is from its share of `test`, as a part of the latter, at
+                most
     frechet     {"title", "distance", "floor", "space", "n"}; the title is FID only where it is
     files       names of what was written into `out`
     seconds     the time that measuring took
+
+    At most `MOST` points of each set, evenly spaced, are used for OOD, the certificate and the
+    Frechet distance, and of `train` for the fast probe and kNN.
 
     Parameters
     ----------
@@ -111,17 +103,13 @@ def evaluate(
     probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
     frechet: whether to compare samples with real images; weights: a file of Inception, for FID
     certificate: False where the views of the fit are not available
-    buffer: images of the replay buffer, in the data's units (`read_buffer`), for a picture
-    most: points used at most of each set for OOD, the certificate and the Frechet distance, and of
-        `train` for the fast probe and kNN, evenly drawn; clustering uses all
-    out: folder for evaluation.json, evaluation.md, roc.png, samples.png, nearest.png, buffer.png
+    out: folder for evaluation.json, evaluation.md, roc.png, samples.png, nearest.png
     tell: receives one line for each part begun
     """
     begin = time.perf_counter()
     # Input that would fail in the end is refused before any work.
-    for name, value, least in (("n_samples", n_samples, 0), ("most", most, 2)):
-        if value < least:
-            raise InputError(f"{name}={value}: give at least {least}")
+    if n_samples < 0:
+        raise InputError(f"n_samples={n_samples}: give at least 0")
     if steps is not None:
         check_steps(steps)
     if probe not in get_args(Probe):
@@ -131,7 +119,7 @@ def evaluate(
             check_same_shape(data.x, model.point_shape_, data.name)
     reference = (train or test).x
     outside = {
-        name: _outside(model, reference, name, other.x[evenly_spaced(len(other.x), most)])
+        name: _outside(model, reference, name, _some(other.x))
         for name, other in (others or {}).items()
     }
     extract = _extractor(model, frechet, weights, n_samples)
@@ -139,9 +127,7 @@ def evaluate(
         out.mkdir(parents=True, exist_ok=True)
 
     tell(f"clusters of {len(test.x)} points")
-    seen = read(model, test.x)
-    inside = evenly_spaced(len(test.x), most)
-    x = test.x[inside]
+    labels, x = _in_pieces(model.predict, test.x), _some(test.x)
     result: dict[str, Any] = {
         "data": {
             "train": train.name if train else None,
@@ -151,90 +137,39 @@ def evaluate(
             "shape": list(test.x.shape[1:]),
             "test_is_train": train is not None and test.x is train.x,
         },
-        "clustering": _clustering(model, test, seen),
+        "clustering": _clustering(model, test, labels),
         "certificate": _part(_certificate, model, x, certificate),
         "ood": {},
     }
-    curves: dict[str, dict[str, Roc]] = {}
-    known = {kind: values[inside] for kind, values in seen.scores.items()}
-    ours = _every_score(model, x, known) if outside else {}
+    curves: dict[str, dict[str, ood.Roc]] = {}
+    ours = _scores(model, x) if outside else {}
     for name, (other, changes) in outside.items():
         tell(f"points outside: {name}")
         part, curves[name] = _ood(model, reference, x, ours, other)
         result["ood"][name] = {"changes": changes, **part}
-
-    if probe != "none":
-        tell(f"probe: {probe}")
-    result["probe"] = _part(_probe, model, train, test, seen, probe, most)
-
-    samples, result["samples"] = _draw(model, n_samples, steps, seen, tell)
-    if not isinstance(extract, str):
-        tell(f"Frechet distance in {extract.space}")
+    tell(f"probe: {probe}")
+    result["probe"] = _part(_probe, model, train, test, probe)
+    samples, result["samples"] = _draw(model, n_samples, steps, labels, tell)
+    tell("Frechet distance")
     result["frechet"] = _part(_frechet, extract, x, samples[0], reference)
-
     result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
-        chains = NO_POINTS
-        if buffer is not None:
-            shown = buffer[evenly_spaced(len(buffer), SHOWN)]
-            chains = shown, read(model, shown).labels
-        _write(out, result, curves, reference, samples, chains, train.x if train else None)
+        _write(out, result, curves, reference, samples, train)
     return result
 
 
-# --- the model on many points, in pieces that fit in memory ---------------------------------------
+def _some(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x[evenly_spaced(len(x), MOST)])
 
 
-class Seen(NamedTuple):
-    """The outputs of one pass over points."""
-
-    features: np.ndarray  # (n, h)
-    labels: np.ndarray  # (n,)
-    scores: Scores  # those of `GEDI.score_samples` that need no gradient
+def _in_pieces(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+    """function(x), of images in pieces that fit in memory."""
+    size = IMAGES_AT_ONCE if x.ndim == 4 else len(x)
+    return np.concatenate([function(x[i : i + size]) for i in range(0, len(x), size)])
 
 
-def read(model: GEDI, x: np.ndarray) -> Seen:
-    """Features, clusters, log-density and confidence of x, (n, ...), in the data's units.
-
-    `predict`, `transform` and `score_samples` would give the same in four passes.
-    """
-    parts = [outputs(model.model_, model.prepare(x[piece])) for piece in _pieces(x)]
-    logits = torch.cat([part.logits for part in parts])
-    energy, confidence = log_density(logits).numpy(), posterior(logits).amax(-1).numpy()
-    scores = {"energy": energy, "confidence": confidence, "log_density": energy}
-    if model.log_normaliser_ is not None:
-        scores["log_density"] = np.concatenate([model.score_samples(x[p]) for p in _pieces(x)])
-    features = torch.cat([part.features for part in parts]).numpy()
-    return Seen(features, logits.argmax(-1).numpy(), scores)
-
-
-def _every_score(model: GEDI, x: np.ndarray, known: Scores) -> Scores:
-    """All kinds of `GEDI.score_samples` of x; `known` are those of `read`."""
-    gradient = [model.score_samples(x[piece], "gradient_norm") for piece in _pieces(x)]
-    scores = known | {"gradient_norm": np.concatenate(gradient)}
-    return {kind: scores[kind] for kind in get_args(Score)}
-
-
-def _pieces(x: np.ndarray) -> list[slice]:
-    size = IMAGES_AT_ONCE if x.ndim == 4 else VECTORS_AT_ONCE
-    return [slice(start, start + size) for start in range(0, len(x), size)]
-
-
-def read_buffer(run: Path, model: GEDI, tell: Tell = lambda text: None) -> np.ndarray | None:
-    """Images in the replay buffer of a run's newest checkpoint, in the data's units; or None.
-
-    A damaged checkpoint does not prevent an evaluation: `tell` receives a line about it.
-    """
-    try:
-        positions = kept_chains(RunDirectory(run).checkpoints)
-    except InputError as error:
-        tell(f"without the replay buffer: {error}")
-        return None
-    if positions is None or positions.dim() != 4:
-        return None
-    chains = model.scaling_.undo(positions.float().numpy())
-    finite = chains[np.isfinite(chains).all(axis=(1, 2, 3))]
-    return finite if len(finite) else None
+def _scores(model: GEDI, x: np.ndarray) -> ood.Scores:
+    return {kind: _in_pieces(partial(model.score_samples, kind=kind), x) for kind in LEARNT}
 
 
 # --- the parts ----------------------------------------------------------------------------------
@@ -252,19 +187,20 @@ def _part(measure: Callable[..., Part], *arguments: Any) -> Part:
         return _skipped(str(error))
 
 
-def _clustering(model: GEDI, test: Dataset, seen: Seen) -> Part:
+def _clustering(model: GEDI, test: Dataset, labels: np.ndarray) -> Part:
     part: Part = {
-        "n": len(seen.labels),
+        "n": len(labels),
         "n_clusters": model.settings_.n_clusters,
-        "clusters_used": len(np.unique(seen.labels)),
+        "clusters_used": len(np.unique(labels)),
     }
     if test.y is None:
         return part | _skipped(f"{test.name} has no labels")
-    part |= clustering_scores(test.y, seen.labels)
-    in_batches = _skipped(f"fewer than {BATCH} points")
-    if len(seen.labels) >= BATCH:
-        in_batches = batchwise_nmi(test.y, seen.labels, BATCH)._asdict() | {"batch_size": BATCH}
-    return part | {"batchwise_nmi": in_batches}
+    batchwise = _part(_batchwise_nmi, test.y, labels)
+    return part | clustering_scores(test.y, labels) | {"batchwise_nmi": batchwise}
+
+
+def _batchwise_nmi(truth: np.ndarray, labels: np.ndarray) -> Part:
+    return batchwise_nmi(truth, labels, BATCH)._asdict() | {"batch_size": BATCH}
 
 
 def _certificate(model: GEDI, x: np.ndarray, wanted: bool) -> Part:
@@ -278,50 +214,49 @@ def _outside(
 ) -> tuple[np.ndarray, str]:
     """Points in the form that the model takes, and the changes; other shapes are refused."""
     if x.ndim == 4 and len(model.point_shape_) == 3:
-        return converted(x, model.point_shape_, value_range(reference))
+        return ood.converted(x, model.point_shape_, ood.value_range(reference))
     check_same_shape(x, model.point_shape_, name)
     return x, "none"
 
 
 def _ood(
-    model: GEDI, reference: np.ndarray, inside: np.ndarray, ours: Scores, outside: np.ndarray
-) -> tuple[Part, dict[str, Roc]]:
+    model: GEDI, reference: np.ndarray, inside: np.ndarray, ours: ood.Scores, outside: np.ndarray
+) -> tuple[Part, dict[str, ood.Roc]]:
     """How every score separates two sets of points, and the curves; `ours` are those inside."""
-    theirs = _every_score(model, outside, read(model, outside).scores)
-    scores, curves = separation(ours, theirs)
+    scores, curves = ood.separation(ours, _scores(model, outside))
     counts = {"n_inside": len(inside), "n_outside": len(outside)}
     if inside.ndim == 2:  # columns differ in their units
         reference, inside, outside = map(model.scaling_.apply, (reference, inside, outside))
-    simple = (trivial_scores(reference, x) for x in (inside, outside))
-    trivial, more = separation(*simple, signed=False)
+    simple = (ood.trivial_scores(reference, x) for x in (inside, outside))
+    trivial, more = ood.separation(*simple, signed=False)
     return counts | {"scores": scores, "trivial": trivial}, curves | more
 
 
-def _probe(
-    model: GEDI, train: Dataset | None, test: Dataset, seen: Seen, probe: Probe, most: int
-) -> Part:
+def _probe(model: GEDI, train: Dataset | None, test: Dataset, probe: Probe) -> Part:
     if probe == "none":
         return _skipped("not asked")
     if train is None or train.y is None or test.y is None:
         return _skipped("needs training and test data with labels")
     if test.x is train.x:
         return _skipped("the test data is the training data, which a probe would know already")
-    n = len(train.x)
-    rows = evenly_spaced(n, most if probe == "fast" else n)
-    x, y = read(model, train.x[rows]).features, train.y[rows]
-    few = evenly_spaced(len(x), most)  # the paper's probe takes all, neighbours do not
-    n_test = {"n_test": len(test.x)}
-    fit = fast_probe if probe == "fast" else paper_probe
-    linear = vars(fit(x, y, seen.features, test.y)) | {"n_train": len(x)}
-    knn = vars(knn_accuracy(x[few], y[few], seen.features, test.y)) | {"n_train": len(few)}
-    return {"linear": linear | n_test, "knn": knn | n_test}
+    fit, most = (fast_probe, MOST) if probe == "fast" else (paper_probe, len(train.x))
+    rows = evenly_spaced(len(train.x), most)
+    x, y = _in_pieces(model.transform, train.x[rows]), train.y[rows]
+    seen = _in_pieces(model.transform, test.x), test.y
+    few = evenly_spaced(len(x), MOST)  # the paper's probe takes all, neighbours do not
+    linear = vars(fit(x, y, *seen)) | {"n_train": len(x)}
+    return {
+        "linear": linear,
+        "knn": vars(knn_accuracy(x[few], y[few], *seen)) | {"n_train": len(few)},
+    }
 
 
-def _draw(model: GEDI, n: int, steps: int | None, seen: Seen, tell: Tell) -> tuple[Clustered, Part]:
+def _draw(
+    model: GEDI, n: int, steps: int | None, labels: np.ndarray, tell: Tell
+) -> tuple[Clustered, Part]:
     """Samples in the data's units, those that are finite, and their clusters."""
     if n == 0:
-        return NO_POINTS, _skipped("not asked")
-    begin = time.perf_counter()
+        return (np.empty(0), np.empty(0)), _skipped("not asked")
     size = CHAINS_AT_ONCE if len(model.point_shape_) == 3 else n
     drawn = []
     for k, start in enumerate(range(0, n, size)):
@@ -331,8 +266,7 @@ def _draw(model: GEDI, n: int, steps: int | None, seen: Seen, tell: Tell) -> tup
     finite = np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
     x, y = x[finite], y[finite]
     part = {"n": n, "finite": len(x), "steps": steps, "clusters_used": len(np.unique(y))}
-    seconds = round(time.perf_counter() - begin, 3)
-    return (x, y), part | {"share_off": share_off(y, seen.labels), "seconds": seconds}
+    return (x, y), part | {"share_off": share_off(y, labels)}
 
 
 def share_off(drawn: np.ndarray, labels: np.ndarray) -> float | None:
@@ -353,7 +287,7 @@ def _extractor(
     """The network for features, or why there is none; a bad file is refused before any work."""
     shape = model.point_shape_
     if not wanted or n_samples == 0:
-        return "not asked" if not wanted else "no samples"
+        return "not asked"
     if len(shape) != 3 or shape[0] not in (1, 3):
         return "only for images with 1 or 3 channels"
     try:
@@ -384,7 +318,10 @@ def table(result: Mapping[str, Any]) -> list[Line]:
         lines.append(_line("clusters against labels", clusters))
     else:
         batches, whole = clusters["batchwise_nmi"], "whole test set"
-        lines += [_line(name.upper(), clusters, f"{{{name}:.3f}}", whole) for name in WHOLE]
+        lines += [
+            _line(name.upper(), clusters, f"{{{name}:.3f}}", whole)
+            for name in ("nmi", "ami", "ari")
+        ]
         lines.append(_line("accuracy", clusters, "{accuracy:.3f}", "best one-to-one assignment"))
         title, chance = f"NMI, mean of batches of {BATCH}", "random labels: {chance:.3f}"
         lines.append(_line(title, batches, "{nmi:.3f}", chance))
@@ -392,7 +329,7 @@ def table(result: Mapping[str, Any]) -> list[Line]:
     lines.append(_line("gap", gap, "{gap:.4f} nats", f"{said}, on {{n}} points"))
     for name, part in result["ood"].items():
         for kind, numbers in (part["scores"] | part["trivial"]).items():
-            trivial = "; needs no learning, {direction}" if kind in TRIVIAL else ""
+            trivial = "; needs no learning, {direction}" if kind not in LEARNT else ""
             title, beside = f"AUROC against {name}: {TITLES[kind]}", "FPR at 95%: {fpr95:.3f}"
             lines.append(_line(title, numbers, "{auroc:.3f}", beside + trivial))
     for kind, title in {"linear": "linear probe", "knn": "nearest neighbours"}.items():
@@ -431,16 +368,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     lines = ["# Evaluation", "", *(f"{_cell(words)}\n" for words in sentences(result))]
     lines += ["| measure | value | beside it |", "| --- | ---: | --- |"]
     lines += ["| " + " | ".join(map(_cell, line)) + " |" for line in table(result)]
-    changed = {name: part["changes"] for name, part in result["ood"].items()}
-    changed = {name: words for name, words in changed.items() if words != "none"}
-    if changed:
-        lines += ["", "Images outside were changed to fit the model:", ""]
-        lines += [f"- {_cell(name)}: {_cell(words)}" for name, words in changed.items()]
-    if result["ood"]:
-        lines += ["", "Scores that need no learning are given in the direction that separates "]
-        lines[-1] += "better, which is chosen with the labels of both sets."
-    pictures = [name for name in result["files"] if name.endswith(".png")]
-    lines += [line for name in pictures for line in ("", f"![{name}]({name})")]
+    lines += [f"\n![{name}]({name})" for name in result["files"] if name.endswith(".png")]
     return "\n".join(lines) + "\n"
 
 
@@ -455,11 +383,10 @@ def _cell(text: str) -> str:
 def _write(
     out: Path,
     result: dict[str, Any],
-    curves: Mapping[str, Mapping[str, Roc]],
+    curves: Mapping[str, Mapping[str, ood.Roc]],
     reference: np.ndarray,
     samples: Clustered,
-    buffer: Clustered,
-    train: np.ndarray | None,
+    train: Dataset | None,
 ) -> None:
     """Write numbers, page and pictures into a folder, in the place of earlier ones.
 
@@ -470,34 +397,29 @@ def _write(
         picture.unlink(missing_ok=True)
     if curves:
         _draw_curves(files.roc, curves)
-    if reference.ndim == 4 and reference.shape[1] in (1, 3):
-        values = value_range(reference)
-        for path, (x, labels) in ((files.samples, samples), (files.buffer, buffer)):
-            if len(x):
-                _save_grid(path, x[:SHOWN], labels[:SHOWN], values)
-        if train is not None and len(samples[0]):
-            _save_nearest(files.nearest, samples, train, values)
+    if reference.ndim == 4 and reference.shape[1] in (1, 3) and len(samples[0]):
+        x, labels = samples
+        values = ood.value_range(reference)
+        _save_grid(files.samples, x[:SHOWN], labels[:SHOWN], values)
+        if train is not None:
+            _save_nearest(files.nearest, samples, train.x, values)
     drawn = [picture.name for picture in files.pictures if picture.exists()]
     result["files"] = [*drawn, files.numbers.name, files.page.name]
     write_json(files.numbers, result)
     write_text(files.page, markdown(result))
 
 
-def _draw_curves(path: Path, curves: Mapping[str, Mapping[str, Roc]]) -> None:
+def _draw_curves(path: Path, curves: Mapping[str, Mapping[str, ood.Roc]]) -> None:
     """A panel for each set outside; scores that need no learning are dashed."""
-    columns = min(3, len(curves))
-    rows = -(-len(curves) // columns)
-    fig = panels.new_figure(4.8 * columns, 6.2 * rows, "", "compressed")
-    # Below the axes: curves of a score that fails lie in the usual place of a legend.
-    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2}
+    fig = panels.new_figure(4.8 * len(curves), 6.2, "", "compressed")
     for place, (other, kinds) in enumerate(curves.items(), start=1):
-        axes = fig.add_subplot(rows, columns, place)
+        axes = fig.add_subplot(1, len(curves), place)
         axes.plot([0, 1], [0, 1], color="#B0B0B0", lw=0.8, ls=":")
         for colour, (kind, curve) in zip(panels.COLOURS, kinds.items(), strict=False):
-            label, line = f"{curve.auroc:.3f}  {TITLES[kind]}", "--" if kind in TRIVIAL else "-"
+            label, line = f"{curve.auroc:.3f}  {TITLES[kind]}", "-" if kind in LEARNT else "--"
             axes.plot(curve.fpr, curve.tpr, color=colour, ls=line, lw=1.6, label=label)
-        axes.legend(title="AUROC", fontsize=9, frameon=False, **below)
-        axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
+        # Below the axes: curves of a score that fails lie in the usual place of a legend.
+        axes.legend(title="AUROC", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
         shares = [f"share of points {side} that pass" for side in ("outside", "inside")]
         panels.label_axes(axes, f"inside against {other}", *shares)
     panels.save(fig, path)

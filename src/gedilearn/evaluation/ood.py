@@ -113,37 +113,27 @@ def value_range(x: np.ndarray) -> tuple[float, float]:
 def converted(
     x: np.ndarray, shape: tuple[int, ...], values: tuple[float, float]
 ) -> tuple[np.ndarray, str]:
-    """Images (n, c, h, w) in another shape (c, h, w) and range of values, and what was changed.
+    """Images (n, c, h, w) in another shape (c, h, w) and range of values, and the change.
 
     Colour becomes grey by luminance, grey colour by three equal channels; a centre crop gives the
     proportions, bilinear interpolation the size. Where pixels were blended they are rounded to 256
     levels, as in a file, so that black stays black.
     """
-    channels, height, width = shape
-    own, said = value_range(x), []
-    if x.shape[1] == 4 != channels:
-        x, said = x[:, :3], ["transparency dropped"]
-    if channels != x.shape[1]:
-        if channels == 4:
-            raise InputError(f"images with {x.shape[1]} channels, but the model has 4: give 4")
-        said.append("grey" if channels == 1 else "grey to colour")
-    to_grey = channels < x.shape[1]
-    share = min(x.shape[2] / height, x.shape[3] / width)
-    crop = round(height * share), round(width * share)
-    top, left = (x.shape[2] - crop[0]) // 2, (x.shape[3] - crop[1]) // 2
-    if crop != x.shape[2:]:
-        said.append(f"centre crop {x.shape[2]}x{x.shape[3]} -> {crop[0]}x{crop[1]}")
-        x = x[:, :, top : top + crop[0], left : left + crop[1]]
-    resized = crop != (height, width)
-    if resized:
-        said.append(f"resized {crop[0]}x{crop[1]} -> {height}x{width}")
-    # Two sets in units of their own are taken to share them.
-    mapped = own != values and (own in KNOWN_RANGES or values in KNOWN_RANGES)
-    if mapped:
-        said.append("values {:g}..{:g} -> {:g}..{:g}".format(*own, *values))
-    if not said:
+    (own_channels, *size), (channels, height, width) = x.shape[1:], shape
+    if own_channels != channels and {own_channels, channels} != {1, 3}:
+        raise InputError(f"images with {own_channels} channels, but the model has {channels}")
+    own = value_range(x)
+    if own not in KNOWN_RANGES and values not in KNOWN_RANGES:
+        values = own  # two sets in units of their own are taken to share them
+    if x.shape[1:] == shape and own == values:
         return x, "none"
-    low, high = values if mapped else own
+    form = "{}x{}x{}, values {:g}..{:g}"
+    changes = f"{form} -> {form}".format(*x.shape[1:], *own, *shape, *values)
+    share = min(size[0] / height, size[1] / width)
+    crop = round(height * share), round(width * share)
+    top, left = (size[0] - crop[0]) // 2, (size[1] - crop[1]) // 2
+    x = x[:, :, top : top + crop[0], left : left + crop[1]]
+    to_grey, resized = channels < own_channels, crop != (height, width)
     parts = []
     for chunk in row_chunks(x):
         z = (torch.from_numpy(x[chunk].astype(np.float32)) - own[0]) / (own[1] - own[0])
@@ -153,6 +143,6 @@ def converted(
             z = interpolate(z, size=(height, width), mode="bilinear", antialias=True)
         if to_grey or resized:
             z = (z * 255).round() / 255
-        z = z.expand(-1, channels, -1, -1) * (high - low) + low
+        z = z.expand(-1, channels, -1, -1) * (values[1] - values[0]) + values[0]
         parts.append(z.numpy())
-    return np.concatenate(parts), ", ".join(said)
+    return np.concatenate(parts), changes

@@ -236,7 +236,6 @@ def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
         work.train,
         work.test,
         others=work.others,
-        buffer=evaluation.read_buffer(folder, model, say) if folder else None,
         out=out / "evaluations" / name if out else None,
         tell=say,
         **work.measuring,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Literal
 
 import numpy as np
@@ -21,14 +21,13 @@ MOST_ROWS = 5_000  # rows, in the search for a column that alone reproduces the 
 ROUNDING = 1e-10  # in units of a column's spread; a smaller value counts as 0
 
 # Shares are the means of columns of 0 and 1; dates are days since 1970, times hours since midnight.
+# Earlier versions wrote "count" for whole numbers.
 Kind = Literal["number", "count", "share", "date", "time"]
 
 
 def day(days: float) -> str:
     """2024-03-01, for days since 1970."""
-    ordinal = np.floor(days) + date(1970, 1, 1).toordinal()
-    nearest = np.clip(ordinal, date.min.toordinal(), date.max.toordinal())
-    return date.fromordinal(int(nearest)).isoformat()
+    return str(np.datetime64(math.floor(days), "D"))
 
 
 def minute(hours: float) -> str:
@@ -37,6 +36,8 @@ def minute(hours: float) -> str:
 
 
 FORMATS: dict[str, Callable[[float], str]] = {"date": day, "time": minute}
+LATER = ("later", "earlier")
+COMPARISONS = {"share": ("more often", "less often"), "date": LATER, "time": LATER}
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def compare(
     found: list[list[Difference]] = [[] for _ in range(n_clusters)]
     explained = np.zeros(x.shape[1])
     for j, name in enumerate(names):
-        offset, scale, kind = scaling.offset[j], scaling.scale[j], meanings.get(j, _kind(x[:, j]))
+        offset, scale, is_share = scaling.offset[j], scaling.scale[j], np.isin(x[:, j], (0, 1))
+        kind = meanings.get(j, "share" if is_share.all() else "number")
         z = (x[:, j].astype(np.float64) - offset) / scale
         effect, spread, *means, explained[j] = _compare_column(z, labels, n_clusters)
         units = (mean * scale + offset for mean in means)
@@ -149,12 +151,6 @@ def _compare_column(
     return effect, spread, mean, others, float(between / everything)
 
 
-def _kind(column: np.ndarray) -> Kind:
-    if ((column == 0) | (column == 1)).all():
-        return "share"
-    return "count" if ((column >= 0) & (column == np.floor(column))).all() else "number"
-
-
 def _worth_naming(found: Sequence[Difference]) -> tuple[Difference, ...]:
     """The columns of another mean, then those of another spread, with their words."""
     strongest = sorted(
@@ -168,25 +164,11 @@ def _worth_naming(found: Sequence[Difference]) -> tuple[Difference, ...]:
 
 
 def _words(difference: Difference) -> str:
-    """'higher income', 'far fewer visits', 'never smoker', 'narrower range of age'."""
+    """'higher income', 'much later joined', 'never smoker', 'narrower range of age'."""
     name, effect, mean = difference.column, difference.effect, difference.mean
     if abs(effect) < WORTH:
         return f"{'narrower' if difference.spread < 1 else 'wider'} range of {name}"
     if difference.kind == "share" and min(abs(mean), abs(1 - mean)) < ROUNDING:
         return f"{'always' if mean > 0.5 else 'never'} {name}"
-    comparisons = {
-        "share": ("more often", "less often"),
-        "date": ("later", "earlier"),
-        "time": ("later", "earlier"),
-        "count": ("more", "fewer") if _is_plural(name) else ("higher", "lower"),
-        "number": ("higher", "lower"),
-    }
-    comparison = comparisons[difference.kind][effect < 0]
-    much = "far " if comparison in ("more", "fewer") else "much "
-    return f"{much if abs(effect) >= GREAT else ''}{comparison} {name}"
-
-
-def _is_plural(name: str) -> bool:
-    """Whether an English reader would count what the name says: visits, but not status."""
-    word = name.lower()
-    return word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    pair = COMPARISONS.get(difference.kind, ("higher", "lower"))
+    return f"{'much ' if abs(effect) >= GREAT else ''}{pair[effect < 0]} {name}"

@@ -69,7 +69,7 @@ class Profile:
     size: int
     share: float  # of all rows
     probability: float  # the mean that its rows are of it
-    words: str  # 'higher income, fewer visits'; of images nothing
+    words: str  # 'higher income, lower age'; of images nothing
     differences: tuple[Difference, ...]  # the columns that set it apart, the strongest first
     typical: tuple[Row, ...]  # highest log p(x) + log p(y|x): next to the mode of p(x|y)
     doubtful: tuple[Row, ...]  # lowest p(y|x)

@@ -252,8 +252,8 @@ class EvaluationFolder:
     def __init__(self, path: Path) -> None:
         self.numbers = path / "evaluation.json"
         self.page = path / "evaluation.md"
-        self.pictures = [path / f"{name}.png" for name in ("roc", "samples", "nearest", "buffer")]
-        self.roc, self.samples, self.nearest, self.buffer = self.pictures
+        self.pictures = [path / f"{name}.png" for name in ("roc", "samples", "nearest")]
+        self.roc, self.samples, self.nearest = self.pictures
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
@@ -410,20 +410,6 @@ def load_checkpoint(root: Path, *names: str) -> tuple[Path, list[Any]] | None:
 def _load_tree(folder: Path, name: str) -> Any:
     tensors = TensorFile.open(folder / f"{name}.safetensors").read()
     return _put_back(read_json(folder / f"{name}.json"), tensors)
-
-
-def kept_chains(root: Path) -> torch.Tensor | None:
-    """The chains (n, ...) of the replay buffer of the kept member, in the newest checkpoint."""
-    loaded = load_checkpoint(root, OWN.format(0), SHARED)
-    if loaded is None:
-        return None
-    folder, (own, shared) = loaded
-    with reading(folder, RESTORE):
-        members: torch.Tensor | None = own.get("buffer")
-        if members is None or len(members) == 1:
-            return None if members is None else members[0]
-        # Members that still compete have chains each; the model is one of them.
-        return members[shared["kept"][0]["member"]]
 
 
 def _take_out(tree: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
