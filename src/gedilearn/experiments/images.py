@@ -301,43 +301,16 @@ def _flat(x: np.ndarray) -> np.ndarray:
 
 # --- tables -------------------------------------------------------------------------------------
 
-# In the order of METHODS: JEM, Barlow, SwAV, no gen, GEDI. Of a set outside the AUROC.
-PAPER: dict[str, dict[str, tuple[float, ...]]] = {
-    "svhn": {
-        "NMI": (0.00, 0.23, 0.21, 0.21, 0.25),
-        "FID": (201, 353, 584, 454, 218),
-        "cifar10": (0.73, 0.17, 0.26, 0.1, 0.80),  # printed 01 for no gen
-        "cifar100": (0.72, 0.24, 0.32, 0.15, 0.80),
-        "probe": (0.20, 0.74, 0.45, 0.35, 0.55),
-    },
-    "cifar10": {
-        "NMI": (0.00, 0.17, 0.43, 0.44, 0.45),  # the main text: no gen 0.43
-        "FID": (263, 392, 415, 424, 197),
-        "svhn": (0.44, 0.32, 0.62, 0.11, 0.57),
-        "cifar100": (0.53, 0.56, 0.51, 0.51, 0.61),
-        "probe": (0.23, 0.65, 0.46, 0.54, 0.53),
-    },
-    "cifar100": {
-        "NMI": (0.00, 0.58, 0.65, 0.86, 0.87),
-        "FID": (226, 352, 416, 447, 222),
-        "svhn": (0.44, 0.45, 0.3, 0.55, 0.53),
-        "cifar10": (0.49, 0.43, 0.47, 0.46, 0.48),
-        "probe": (0.03, 0.27, 0.13, 0.14, 0.12),
-    },
-}
-
 
 def paper(measure: str | None) -> table.Text:
     """The paper's number beside ours; for None, its AUROC of the set outside."""
 
     def cell(group: Group) -> str:
-        row, known = group[0], PAPER.get(group[0]["data"], {})
-        if row["method"] not in METHODS or not known:
-            return ""
+        row = group[0]
         sets = (name for name in PAPER_SETS if measure is None and stands_for(row["outside"], name))
-        numbers = known.get(measure or next(sets, ""))
-        digits = 0 if measure == "FID" else 2
-        return f"{numbers[METHODS.index(row['method'])]:.{digits}f}" if numbers else ""
+        numbers = table.PAPER["images"].get(row["data"], {}).get(measure or next(sets, ""), {})
+        number, digits = numbers.get(row["method"]), 0 if measure == "FID" else 2
+        return "" if number is None else f"{number:.{digits}f}"
 
     return cell
 
