@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
 import threading
 import warnings
 
@@ -13,7 +14,8 @@ import pytest
 import threadpoolctl
 
 from gedilearn.errors import InputError
-from gedilearn.experiments.runner import Cell, Runner, changed
+from gedilearn.experiments import runner
+from gedilearn.experiments.runner import Cell, Runner, changed, commit
 
 CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1), ("b",))]
 
@@ -113,3 +115,19 @@ def test_folders_below_are_named_after_the_settings(tmp_path):
     folder = Runner(tmp_path).within("paper/toy", *words).out
     name = "paper-toy-20-iterations-network.hidden=-8-8--views.kind=noise"
     assert folder == tmp_path / name
+
+
+def test_rows_name_the_commit_of_the_repository_alone(tmp_path, monkeypatch):
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    monkeypatch.setattr(runner, "__file__", str(tmp_path / "a" / "b" / "c" / "runner.py"))
+    assert commit.__wrapped__() == {}
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "file").touch()
+    for command in (["init", "-q"], ["add", "file"], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *command], check=True)
+    head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)[:12]
+    assert commit.__wrapped__() == {"commit": head}
+    (tmp_path / "file").write_text("changed")
+    assert commit.__wrapped__() == {"commit": f"{head}+"}
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit.__wrapped__() == {}

@@ -51,13 +51,6 @@ REPRESENTATION, CLUSTER, PERMUTATION = "Repr. collapse", "Clus. collapse", "Perm
 MODES = (REPRESENTATION, CLUSTER, PERMUTATION)
 NO_FAILURE, FOOTNOTE = "No failure", "Perm., collapsed"  # beside Table 1, not in it
 
-PAPER = {
-    GEN: {REPRESENTATION: "Yes", CLUSTER: "No", PERMUTATION: "No"},
-    INV: {REPRESENTATION: "No", CLUSTER: "No", PERMUTATION: "Yes"},
-    PRIOR: {REPRESENTATION: "No", CLUSTER: "Yes", PERMUTATION: "No"},
-    GEDI: {REPRESENTATION: "Yes", CLUSTER: "Yes", PERMUTATION: "Yes"},
-}
-
 
 class World(NamedTuple):
     """Moons with a density that is known, and a grid over their box.  All float64."""
@@ -214,7 +207,7 @@ def _compared(
         # A permutation is penalised if the loss sees it, a model if it is not optimal.
         seen = abs(value - before[term]) if before else row["excess"]
         row["penalises"] = "Yes" if seen > TOLERANCE else "No"
-        row["paper"] = PAPER[term].get(mode, "No")
+        row["paper"] = table.PAPER["landscape"][term].get(mode, "No")
         rows.append(row)
     return rows
 

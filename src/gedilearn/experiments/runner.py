@@ -10,11 +10,14 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
+import subprocess
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gedilearn import __version__
@@ -110,6 +113,7 @@ class Runner:
 
     def _keep(self, row: Row, left: int) -> None:
         if self.out is not None:
+            row |= commit()
             with open(self.out / ROWS, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         self.say(f"{row['data']}, {row['method']}, seed {row['seed']} ({left} to go)")
@@ -215,6 +219,17 @@ def _config(n: int, settings: Options | None) -> Options:
         "defaults": json.loads(settings_type()().model_dump_json()),
         "versions": {"gedi-learn": __version__} | versions,
     }
+
+
+@lru_cache
+def commit() -> dict[str, str]:
+    """The commit of this code in its repository; '+' says that files were changed."""
+    repository = Path(__file__).parents[3]
+    if not (repository / ".git").exists() or which("git") is None:
+        return {}
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    return {"commit": done.stdout.strip()}
 
 
 def _reopen(out: Path, config: Options) -> list[Row]:
