@@ -22,6 +22,7 @@ from scipy.stats import spearmanr
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
 
+import plane_sets as plane
 from comparison import main, share, timed
 from gedilearn.data import toy
 from gedilearn.data.arrays import Scaling
@@ -65,7 +66,7 @@ def mixture(n: int, seed: int) -> Dataset:
 
 def joint_of_mixture(x: np.ndarray) -> np.ndarray:
     """log p(x, y) of the mixture: (n, 2) -> (n, 4)."""
-    each = toy.log_density_of_gaussians(x, MEANS, COVARIANCES)
+    each = plane.log_density_of_gaussians(x, MEANS, COVARIANCES)
     return np.asarray(each - np.log(len(MEANS)))
 
 
@@ -73,7 +74,7 @@ def joint_near(curves: Callable[[], list[np.ndarray]], noise: float) -> Joint:
     """log p(x, y) of equally likely curves with noise."""
 
     def joint(x: np.ndarray) -> np.ndarray:
-        found = toy.log_density_near(x, curves(), noise)
+        found = plane.log_density_near(x, curves(), noise)
         return np.asarray(found - np.log(found.shape[1]))
 
     return joint
@@ -164,12 +165,12 @@ def _shuffled(axis: int) -> Outside:
 # --- the sets -----------------------------------------------------------------------------------
 
 JOINTS: dict[str, Joint] = {
-    "blobs-7": toy.BLOBS_7.joint_log_density,
-    "anisotropic": toy.ANISOTROPIC.joint_log_density,
-    "moons": joint_near(toy.moon_curves, toy.NOISE),
-    "circles": joint_near(toy.circle_curves, toy.NOISE),
-    "rings": joint_near(toy.ring_curves, toy.NOISE),
-    "spirals": joint_near(toy.spiral_curves, toy.SPIRAL_NOISE),
+    "blobs-7": plane.BLOBS_7.joint_log_density,
+    "anisotropic": plane.ANISOTROPIC.joint_log_density,
+    "moons": joint_near(plane.moon_curves, toy.NOISE),
+    "circles": joint_near(plane.circle_curves, toy.NOISE),
+    "rings": joint_near(plane.ring_curves, toy.NOISE),
+    "spirals": joint_near(plane.spiral_curves, plane.SPIRAL_NOISE),
 }
 TABLES = ("iris", "wine", "breast-cancer")
 CASES = {

@@ -1,6 +1,6 @@
 """The sets of `shapes.py`, by families: made up, real, and without any structure.
 
-A set is drawn from n and random_state, as those of `gedilearn.data.toy`. Seeds draw other points
+A set is drawn from n and random_state, as those of `plane_sets`. Seeds draw other points
 from the same source: centres, profiles and curves are the same for all of them.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import plane_sets as plane
 from gedilearn.data import toy
 from gedilearn.data.dataset import Dataset
 
@@ -174,7 +175,7 @@ class Gaussians:
 
     def most_likely(self, x: Floats) -> np.ndarray:
         """The cluster of highest posterior probability: (n, d) -> (n,)."""
-        each = toy.log_density_of_gaussians(x, self.centres, self.covariances)
+        each = plane.log_density_of_gaussians(x, self.centres, self.covariances)
         return np.asarray((each + np.log(self.shares)).argmax(1))
 
 
@@ -348,10 +349,10 @@ def outliers(n: int, random_state: int) -> Dataset:
     The label of an outlier is the blob it is likeliest to come from.
     """
     rng = np.random.default_rng(random_state)
-    x = toy.BLOBS_4.draw(n, random_state).x
+    x = plane.BLOBS_4.draw(n, random_state).x
     strays = n // 50
     x[:strays] = rng.uniform(-57, 63, (strays, 2))
-    return built_in(x, toy.BLOBS_4.most_likely(x), "outliers")
+    return built_in(x, plane.BLOBS_4.most_likely(x), "outliers")
 
 
 def duplicates(n: int, random_state: int) -> Dataset:
@@ -413,12 +414,12 @@ STRUCTURELESS: dict[str, tuple[int, Draw]] = {
 
 PLAIN = {"moons": toy.moons, "circles": toy.circles}
 CHANGES: dict[str, Callable[[Dataset], Dataset]] = {
-    "far": lambda data: toy.moved(data, 1000, 1e6),
-    "rotated": lambda data: toy.rotated(data, 0.7),
-    "axes": lambda data: toy.stretched(data, 100),
+    "far": lambda data: plane.moved(data, 1000, 1e6),
+    "rotated": lambda data: plane.rotated(data, 0.7),
+    "axes": lambda data: plane.stretched(data, 100),
 }
 UNBALANCED = {"moons-80-20": (0.8, 0.2), "moons-95-5": (0.95, 0.05)}
-BLOBS = {"blobs-4": toy.BLOBS_4, "blobs-7": toy.BLOBS_7, "anisotropic": toy.ANISOTROPIC}
+BLOBS = {"blobs-4": plane.BLOBS_4, "blobs-7": plane.BLOBS_7, "anisotropic": plane.ANISOTROPIC}
 REAL = {"iris": 3, "wine": 3, "breast-cancer": 2}
 RATIOS = (2, 5, 20)
 DISCS = (5, 4, 3, 2, 1)  # shares of those inside a ring
@@ -477,14 +478,14 @@ BY_FAMILY: dict[str, dict[str, Shape]] = {
             for how, changed in CHANGES.items()
             for name, source in PLAIN.items()
         },
-        "rings": Shape(3, toy.rings),
-        "spirals": Shape(2, toy.spirals),
+        "rings": Shape(3, plane.rings),
+        "spirals": Shape(2, plane.spirals),
         **{
             name: Shape(len(blobs.centres), blobs.draw, best=blobs.most_likely)
             for name, blobs in BLOBS.items()
         },
         "moons-noisy": Shape(
-            2, partial(toy.moons, noise=NOISY), best=partial(toy.most_likely_moon, noise=NOISY)
+            2, partial(toy.moons, noise=NOISY), best=partial(plane.most_likely_moon, noise=NOISY)
         ),
         "duplicates": Shape(2, duplicates),
         "heavy-tails": Shape(3, heavy_tails),
@@ -520,10 +521,10 @@ BY_FAMILY: dict[str, dict[str, Shape]] = {
         "letters": thin(*(along(*strokes, width=0.04) for strokes in LETTERS)),
     },
     "noise": {
-        "outliers": Shape(4, outliers, best=toy.BLOBS_4.most_likely),
+        "outliers": Shape(4, outliers, best=plane.BLOBS_4.most_likely),
         "moons-in-noise": in_noise(Shape(2, toy.moons)),
-        "rings-in-noise": in_noise(Shape(3, toy.rings)),
-        "blobs-in-noise": in_noise(Shape(7, toy.BLOBS_7.draw, best=toy.BLOBS_7.most_likely)),
+        "rings-in-noise": in_noise(Shape(3, plane.rings)),
+        "blobs-in-noise": in_noise(Shape(7, plane.BLOBS_7.draw, best=plane.BLOBS_7.most_likely)),
     },
     "touching": {
         "touching-discs": drawn(ball((-1, 0), 1), ball((1, 0), 1), best=right_of_edge),
@@ -555,7 +556,9 @@ BY_FAMILY: dict[str, dict[str, Shape]] = {
         "mixed": Shape(3, mixed_table, best=likeliest_of_mixed),
         "ratings": Shape(3, ratings, best=likeliest_rater),
         "counts": Shape(3, counts, best=likeliest_profile),
-        "blobs-rounded": Shape(4, toy.BLOBS_4.draw, best=toy.BLOBS_4.most_likely, changed=rounded),
+        "blobs-rounded": Shape(
+            4, plane.BLOBS_4.draw, best=plane.BLOBS_4.most_likely, changed=rounded
+        ),
     },
     "real": {
         "digits": Shape(10, lambda **_: toy.digits(), fresh=False, units=False),

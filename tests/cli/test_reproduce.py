@@ -127,7 +127,7 @@ def test_an_experiment_from_outside_is_a_command(coins, tmp_path):
     fair = [np.random.default_rng(seed).integers(2, size=100).mean() for seed in range(3)]
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["a", "fair", "coin", f"{np.median(fair):.2f}"] in lines and ["loaded", "1.00"] in lines
-    assert "coins, loaded, seed 2: (0 to go)" in done.stderr
+    assert "coins, loaded, seed 2 (0 to go)" in done.stderr
     assert f"| a fair coin | {np.median(fair):.2f} |" in (tmp_path / "coins.md").read_text()
 
 

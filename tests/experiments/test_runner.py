@@ -14,6 +14,7 @@ import pytest
 import threadpoolctl
 
 from gedilearn.errors import InputError
+from gedilearn.experiments import runner
 from gedilearn.experiments.runner import Cell, Runner, changed, commit
 
 CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1), ("b",))]
@@ -49,7 +50,7 @@ def test_only_the_seeds_that_lack_a_row_are_run_again_and_no_row_is_kept_twice(t
     (tmp_path / "rows.jsonl").write_text("".join(lines))
     told = []
     rows = Runner(tmp_path, say=told.append).rows(CELLS, work, 5)
-    assert told == ["moons, a too, seed 1: (0 to go)"]
+    assert told == ["moons, a too, seed 1 (0 to go)"]
     row = rows[3]
     assert (row["method"], row["seed"], row["with"]) == ("a too", 1, [1])
     assert [r for r in rows if r is not row] == [
@@ -116,31 +117,17 @@ def test_folders_below_are_named_after_the_settings(tmp_path):
     assert folder == tmp_path / name
 
 
-# --- commits
-
-
-def git(folder, *arguments):
-    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    command = ["git", "-C", str(folder), *who, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def test_the_commit_is_that_of_a_package_in_a_work_tree_and_says_if_files_changed(tmp_path):
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    assert commit.__wrapped__(package) == {}
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
-    assert commit.__wrapped__(package) == {}  # another project, with a copy in it
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-q", "-m", "two")
-    head = git(tmp_path, "rev-parse", "HEAD")[:12]
-    assert commit.__wrapped__(package) == {"commit": head}
-    (package / "__init__.py").write_text("1")
-    assert commit.__wrapped__(package) == {"commit": f"{head}+"}
-
-
-def test_without_git_no_commit_is_named(monkeypatch, tmp_path):
+def test_rows_name_the_commit_of_the_repository_alone(tmp_path, monkeypatch):
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    monkeypatch.setattr(runner, "__file__", str(tmp_path / "a" / "b" / "c" / "runner.py"))
+    assert commit.__wrapped__() == {}
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "file").touch()
+    for command in (["init", "-q"], ["add", "file"], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *command], check=True)
+    head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)[:12]
+    assert commit.__wrapped__() == {"commit": head}
+    (tmp_path / "file").write_text("changed")
+    assert commit.__wrapped__() == {"commit": f"{head}+"}
     monkeypatch.setenv("PATH", str(tmp_path))
     assert commit.__wrapped__() == {}

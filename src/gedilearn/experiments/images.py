@@ -7,9 +7,9 @@ has rows as well: its clusters need no network.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,16 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.experiments import table
-from gedilearn.experiments.runner import Cell, Options, Runner, adjusted, changed, chosen, outcome
+from gedilearn.experiments.runner import (
+    Cell,
+    Options,
+    Runner,
+    adjusted,
+    changed,
+    chosen,
+    outcome,
+    seeded,
+)
 from gedilearn.experiments.table import Group, Row, Table, ranged
 from gedilearn.experiments.toy import NAMES as TOY_NAMES
 from gedilearn.presets import preset
@@ -83,18 +92,17 @@ def load_sets(data: str) -> tuple[Dataset, Dataset]:
     whole = digits()
     assert whole.y is not None
     order = np.random.default_rng(0).permutation(len(whole.x))
-    x = whole.x.astype(np.float32).reshape(-1, 1, 8, 8)
-    held, kept = np.split(order, [TEST_DIGITS])
-    train = Dataset("digits", x[kept], whole.y[kept], None, whole.source)
-    return train, Dataset("digits-test", x[held], whole.y[held], None, whole.source)
+    x, y = whole.x.astype(np.float32).reshape(-1, 1, 8, 8)[order], whole.y[order]
+    n = TEST_DIGITS
+    test = Dataset("digits-test", x[:n], y[:n], None, whole.source)
+    return Dataset("digits", x[n:], y[n:], None, whole.source), test
 
 
 def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[str, Dataset]:
     """Images to hold against the test images: the paper's sets that are here, and those given.
 
-    One of these names that is given takes the place of the set in the cache. Grey digits are also
-    held against themselves with their patches shuffled, image by image: pixel by pixel they are the
-    same, so that brightness and ink tell nothing.
+    A part of a set that is given takes the place of the set. Grey digits are also held against
+    themselves with their patches shuffled: brightness and ink are the same.
     """
     for name, other in given.items():
         if other.x.ndim != 4:
@@ -112,11 +120,7 @@ def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[
 
 def stands_for(other: str, name: str) -> bool:
     """Whether a set outside is, or is a part of, the set of this name: 'svhn, first 1083'."""
-    given = other.lower()
-    return any(
-        given.startswith(known) and not given[len(known) : len(known) + 1].isalnum()
-        for known in (name, TITLES[name].lower())
-    )
+    return re.match(rf"{name}\b", other.lower().replace("cifar-", "cifar")) is not None
 
 
 def shuffled_patches(x: np.ndarray, parts: int = PARTS, seed: int = 0) -> np.ndarray:
@@ -137,8 +141,7 @@ def shuffled_patches(x: np.ndarray, parts: int = PARTS, seed: int = 0) -> np.nda
 # --- rows ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Work:
+class Work(NamedTuple):
     """The same for every cell of a run; `measuring` are arguments of `evaluation.evaluate`."""
 
     train: Dataset
@@ -177,22 +180,17 @@ def run(
     scales = ["default"] if name in OWN_SETS else ["small", "paper"]
     scale = chosen("scale", [scale or scales[0]], scales)[0]
     usual = SCALES[scale]
-    trained = chosen("method", methods, METHODS, usual.methods)
+    trained = chosen("method", usual.methods if methods is None else methods, METHODS)
     seeds = range(usual.seeds) if seeds is None else seeds
     if not trained or not seeds:  # k-means alone is no run
         raise InputError("nothing to run: give at least one seed and method")
     train, test = sets or load_sets(name)
     outside = load_others(name, test, ood or {})
-    measuring = {
-        "n_samples": usual.samples if samples is None else samples,
-        "steps": steps,
-        "probe": probe or usual.probe,
-    }
+    n_samples = usual.samples if samples is None else samples
+    measuring = {"n_samples": n_samples, "steps": steps, "probe": probe or usual.probe}
+    asked = {"scale": scale, "iterations": iterations, "changes": changes or {}}
     settings = {
-        "scale": scale,
-        "iterations": iterations,
-        "changes": changes or {},
-        **measuring,
+        **(asked | measuring),
         "others": {other: [len(o.x), fingerprint(o.x)[:16]] for other, o in outside.items()},
         "methods": {m: values_of(name, scale, m, iterations, changes) for m in METHODS},
     }
@@ -203,18 +201,12 @@ def run(
     return runner.finish("images", rows, tables)
 
 
-def values_of(
-    data: str,
-    scale: str,
-    method: str,
-    iterations: int | None = None,
-    changes: Options | None = None,
-) -> Options:
-    """The nested settings of a method, shortened and changed as asked."""
+def values_of(data: str, scale: str, method: str, *asked: Any) -> Options:
+    """The nested settings of a method, shortened and changed as `adjusted` is asked."""
     values = preset(SCALES[scale].preset.format(data=data), method)
     if scale == "default":
         values["n_clusters"] = 10
-    return adjusted(values, iterations, changes, SHAPE)
+    return adjusted(values, SHAPE, *asked)
 
 
 def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
@@ -222,14 +214,12 @@ def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
     (seed,), method = cell.seeds, cell.method
     row = {"data": cell.data, "method": method, "seed": seed, "scale": settings["scale"]}
     row |= {"shortened_to": settings["iterations"], "changes": settings["changes"] or None}
-    values = settings["methods"][METHODS[-1] if method == KMEANS else method]
     if method == KMEANS:
-        return [row | _kmeans(work, values["n_clusters"], seed)]
+        return [row | _kmeans(work, settings["methods"]["gedi"]["n_clusters"], seed)]
     name, out, say = f"{cell.data}-{method}-{seed}", work.runner.out, work.runner.say
     folder = None if out is None else out / "runs" / name
     say(f"training {name}")
-    values = values | {"training": values.get("training", {}) | {"seed": seed}}
-    model = train(work.train.x, values, folder)
+    model = train(work.train.x, seeded(settings["methods"][method], seed), folder)
     say(f"measuring {name}")
     found = evaluation.evaluate(
         model,
@@ -240,7 +230,7 @@ def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
         tell=say,
         **work.measuring,
     )
-    return [row | _figures(model, found, work.measuring["probe"])]
+    return [row | _figures(model, found)]
 
 
 def train(x: np.ndarray, values: Options, folder: Path | None) -> GEDI:
@@ -256,10 +246,10 @@ def train(x: np.ndarray, values: Options, folder: Path | None) -> GEDI:
     return GEDI.resume(run.path, x)
 
 
-SCORES = ("nmi", "ami", "ari", "accuracy", "clusters_used")
+SCORES = ("nmi", "ami", "accuracy", "clusters_used")
 
 
-def _figures(model: GEDI, found: Mapping[str, Any], probe: str) -> Row:
+def _figures(model: GEDI, found: Mapping[str, Any]) -> Row:
     """The figures of a row; None where a part was skipped."""
     clusters, probes, distance = found["clustering"], found["probe"], found["frechet"]
     batchwise = clusters.get("batchwise_nmi") or {}
@@ -275,11 +265,9 @@ def _figures(model: GEDI, found: Mapping[str, Any], probe: str) -> Row:
         "probe": (probes.get("linear") or {}).get("accuracy"),
         "knn": (probes.get("knn") or {}).get("accuracy"),
         "frechet": distance.get("distance"),
-        **{f"frechet_{name}": distance.get(name) for name in ("floor", "title", "n")},
+        "frechet_floor": distance.get("floor"),
         "share_off": found["samples"].get("share_off"),
         "evaluation_seconds": found["seconds"],
-        "n_clusters": model.settings_.n_clusters,
-        "probe_protocol": probe,
         "ood": areas,
         "bits": getattr(model.density_, "bits", None),
         **outcome(model),
@@ -293,14 +281,17 @@ def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:
     begin = time.perf_counter()
     model = KMeans(n_clusters, n_init=3, random_state=seed)
     model.fit(_flat(work.train.x[np.sort(index)]))
-    row: Row = {"n_clusters": n_clusters, "seconds": round(time.perf_counter() - begin, 1)}
-    if work.test.y is None:
-        return row
+    seconds = round(time.perf_counter() - begin, 1)
+    assert work.test.y is not None
     labels = model.predict(_flat(work.test.x))
     scores = clustering_scores(work.test.y, labels)
     batchwise = batchwise_nmi(work.test.y, labels, min(64, len(labels)))
-    row |= {name: scores[name] for name in SCORES}
-    return row | {"batchwise_nmi": batchwise.nmi, "batchwise_chance": batchwise.chance}
+    return {
+        **{name: scores[name] for name in SCORES},
+        "batchwise_nmi": batchwise.nmi,
+        "batchwise_chance": batchwise.chance,
+        "seconds": seconds,
+    }
 
 
 def _flat(x: np.ndarray) -> np.ndarray:
@@ -309,42 +300,16 @@ def _flat(x: np.ndarray) -> np.ndarray:
 
 # --- tables -------------------------------------------------------------------------------------
 
-# In the order of METHODS: JEM, Barlow, SwAV, no gen, GEDI. Of a set outside the AUROC.
-PAPER: dict[str, dict[str, tuple[float, ...]]] = {
-    "svhn": {
-        "NMI": (0.00, 0.23, 0.21, 0.21, 0.25),
-        "FID": (201, 353, 584, 454, 218),
-        "cifar10": (0.73, 0.17, 0.26, 0.1, 0.80),  # printed 01 for no gen
-        "cifar100": (0.72, 0.24, 0.32, 0.15, 0.80),
-        "probe": (0.20, 0.74, 0.45, 0.35, 0.55),
-    },
-    "cifar10": {
-        "NMI": (0.00, 0.17, 0.43, 0.44, 0.45),  # the main text: no gen 0.43
-        "FID": (263, 392, 415, 424, 197),
-        "svhn": (0.44, 0.32, 0.62, 0.11, 0.57),
-        "cifar100": (0.53, 0.56, 0.51, 0.51, 0.61),
-        "probe": (0.23, 0.65, 0.46, 0.54, 0.53),
-    },
-    "cifar100": {
-        "NMI": (0.00, 0.58, 0.65, 0.86, 0.87),
-        "FID": (226, 352, 416, 447, 222),
-        "svhn": (0.44, 0.45, 0.3, 0.55, 0.53),
-        "cifar10": (0.49, 0.43, 0.47, 0.46, 0.48),
-        "probe": (0.03, 0.27, 0.13, 0.14, 0.12),
-    },
-}
-
 
 def paper(measure: str | None) -> table.Text:
     """The paper's number beside ours; for None, its AUROC of the set outside."""
 
     def cell(group: Group) -> str:
         row = group[0]
-        for name, numbers in PAPER.get(row["data"], {}).items():
-            other = name in TITLES and measure is None and stands_for(row["outside"], name)
-            if (name == measure or other) and row["method"] in METHODS:
-                return f"{numbers[METHODS.index(row['method'])]:.{0 if name == 'FID' else 2}f}"
-        return ""
+        sets = (name for name in PAPER_SETS if measure is None and stands_for(row["outside"], name))
+        numbers = table.PAPER["images"].get(row["data"], {}).get(measure or next(sets, ""), {})
+        number, digits = numbers.get(row["method"]), 0 if measure == "FID" else 2
+        return "" if number is None else f"{number:.{digits}f}"
 
     return cell
 

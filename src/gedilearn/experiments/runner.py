@@ -15,11 +15,11 @@ import warnings
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import gedilearn
 from gedilearn import __version__
 from gedilearn.errors import InputError, suggestion
 from gedilearn.experiments.table import Row, Table
@@ -90,20 +90,17 @@ class Runner:
     ) -> list[Row]:
         """The rows `fit(cell, n, settings)` of every cell, in their order.
 
-        A seed whose rows are all in the folder is not run again. With `threads`, fits in several
-        processes do not compete for cores.
+        A seed whose rows are all in the folder is not run again. `threads` limits each process.
         """
         from joblib import Parallel, delayed
 
         if not any(cell.keys() for cell in cells):
             raise InputError("nothing to run: give at least one seed, data set and method")
-        if self.jobs < 1:
-            raise InputError(f"--jobs {self.jobs}: at least 1 process is needed")
         kept = [] if self.out is None else _reopen(self.out, _config(n, settings))
         done = {key_of(row): row for row in kept}
         self._read.extend(done)
+        keys = [key for cell in cells for key in cell.keys()]  # noqa: SIM118
         missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
-        left = sum(key not in done for cell in missing for key in cell.keys())  # noqa: SIM118
         calls = [delayed(_rows_of)(fit, cell, n, settings or {}, threads) for cell in missing]
         jobs = None if self.jobs == 1 else min(self.jobs, len(calls)) or 1
         # In any order: a slow cell must not hold back the rows of others.
@@ -111,39 +108,28 @@ class Runner:
             for row in rows:
                 if key_of(row) not in done:
                     done[key_of(row)] = row
-                    left -= 1
-                    self._keep(row, left)
-        return [done[key] for cell in cells for key in cell.keys()]  # noqa: SIM118
+                    self._keep(row, sum(key not in done for key in keys))
+        return [done[key] for key in keys]
 
     def _keep(self, row: Row, left: int) -> None:
         if self.out is not None:
             row |= commit()
             with open(self.out / ROWS, "a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-        nmi = f" NMI {row['nmi']:.3f}," if isinstance(row.get("nmi"), float) else ""
-        seconds = f" {row['seconds']:.1f} s" if "seconds" in row else ""
-        self.say(
-            f"{row['data']}, {row['method']}, seed {row['seed']}:{nmi}{seconds} ({left} to go)"
-        )
+        self.say(f"{row['data']}, {row['method']}, seed {row['seed']} ({left} to go)")
 
     def finish(
-        self,
-        name: str,
-        rows: Sequence[Row],
-        tables: Callable[[Sequence[Row]], list[Table]],
-        figure: Callable[[Sequence[Row], Path], object] | None = None,
+        self, name: str, rows: Sequence[Row], tables: Callable[[Sequence[Row]], list[Table]]
     ) -> list[Table]:
-        """The tables of the rows; they and the figure are written to the folder."""
+        """The tables of the rows, which are written to the folder."""
         # Rows that were read may be damaged in any field; an error in new ones is a bug.
         with reading(self.out / ROWS, REMEDY) if self.out and self._read else nullcontext():
             made = tables(rows)
-            if self.out is not None:
-                text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in made)
-                self.out.mkdir(parents=True, exist_ok=True)
-                write_text(self.out / f"{name}.md", text)
-                if figure is not None:
-                    figure(rows, self.out / f"{name}.png")
-                self.say(f"written: {self.out / name}.md" + " and .png" * (figure is not None))
+        if self.out is not None:
+            text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in made)
+            self.out.mkdir(parents=True, exist_ok=True)
+            write_text(self.out / f"{name}.md", text)
+            self.say(f"written: {self.out / name}.md")
         return made
 
 
@@ -164,23 +150,19 @@ def key_of(row: Row) -> Key:
 # --- options of several experiments -------------------------------------------------------------
 
 
-def chosen(
-    kind: str,
-    asked: Collection[str] | None,
-    known: Collection[str],
-    usual: Collection[str] | None = None,
-) -> list[str]:
-    """The names asked for, in the order of the known ones; None stands for the usual, or all."""
-    if asked is None:
-        asked = known if usual is None else usual
-    for name in asked:
+def chosen(kind: str, asked: Collection[str] | None, known: Collection[str]) -> list[str]:
+    """The names asked for, in the order of the known ones; None stands for all."""
+    for name in asked or ():
         if name not in known:
             raise InputError(f"unknown {kind} {name!r}{suggestion(name, known)}")
-    return [name for name in known if name in asked]
+    return [name for name in known if asked is None or name in asked]
 
 
 def adjusted(
-    values: Options, iterations: int | None, changes: Options | None, shape: tuple[int, ...]
+    values: Options,
+    shape: tuple[int, ...],
+    iterations: int | None = None,
+    changes: Options | None = None,
 ) -> Options:
     """Nested settings, shortened and changed; bad ones are refused before anything runs.
 
@@ -197,6 +179,10 @@ def adjusted(
         assign(values, path, value)
     resolve(values, shape)
     return values
+
+
+def seeded(values: Options, seed: int) -> Options:
+    return values | {"training": values.get("training", {}) | {"seed": seed}}
 
 
 def changed(iterations: int | None, changes: Options | None) -> list[str]:
@@ -235,17 +221,15 @@ def _config(n: int, settings: Options | None) -> Options:
     }
 
 
-@lru_cache(maxsize=1)
-def commit(package: Path = Path(gedilearn.__file__).parent) -> dict[str, str]:
-    """The commit of this code, if it lies in a git work tree; '+' says that files were changed."""
-    git = partial(subprocess.check_output, cwd=package, text=True, stderr=subprocess.DEVNULL)
-    try:
-        git(["git", "ls-files", "--error-unmatch", "__init__.py"])  # not a copy in another's tree
-        changes = git(["git", "status", "--porcelain", "--", "."])
-        head = git(["git", "rev-parse", "--short=12", "HEAD"]).strip()
-    except (OSError, subprocess.CalledProcessError):
+@lru_cache
+def commit() -> dict[str, str]:
+    """The commit of this code in its repository; '+' says that files were changed."""
+    repository = Path(__file__).parents[3]
+    if not (repository / ".git").exists() or which("git") is None:
         return {}
-    return {"commit": head + "+" * bool(changes)}
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    return {"commit": done.stdout.strip()}
 
 
 def _reopen(out: Path, config: Options) -> list[Row]:
@@ -260,7 +244,7 @@ def _reopen(out: Path, config: Options) -> list[Row]:
             raise InputError(f"{out} holds rows with other {other[0]}: choose another folder")
     elif rows.exists():
         raise InputError(f"{out} holds rows but no {CONFIG}: choose another folder")
-    write_text(file, json.dumps(config | commit(), indent=2) + "\n")
+    write_text(file, json.dumps(config, indent=2) + "\n")
     kept: list[Row] = read_json_lines(rows)
     with reading(rows, REMEDY):
         if any([*map(type, key_of(row))] != [str, str, int] for row in kept):

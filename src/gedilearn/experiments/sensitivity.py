@@ -10,15 +10,20 @@ import statistics
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gedilearn import panels
 from gedilearn.experiments import table
-from gedilearn.experiments.runner import Cell, Options, Runner, changed, chosen
+from gedilearn.experiments.runner import Cell, Options, Runner, changed, chosen, seeded
 from gedilearn.experiments.table import Group, Row, Table, grouped
-from gedilearn.experiments.toy import N_POINTS, SETS, scored_row, seeded, title, values_of
+from gedilearn.experiments.toy import N_POINTS, SETS, asked_for, scored, title, values_of
+from gedilearn.settings import resolve
 from gedilearn.together import fit_together
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
 # The weights themselves are the members' factors; a point is one network, not the best of several.
@@ -50,7 +55,10 @@ def run(
     settings |= {"weights": list(weights), "gedi": gedi}
     runner = runner.within(preset, *changed(iterations, changes)).within("sensitivity")
     rows = runner.rows(cells, fit, n, settings, threads=1)
-    return runner.finish("sensitivity", rows, tables, figure)
+    made = runner.finish("sensitivity", rows, tables)
+    if runner.out is not None:
+        figure(rows, runner.out / "sensitivity.png")
+    return made
 
 
 def point_name(inv: float, prior: float) -> str:
@@ -63,12 +71,17 @@ def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
     inv, prior = np.array(grid, dtype=np.float64).T
     rows = []
     for seed in cell.seeds:
-        x, own = SETS[cell.data](n, seed).x, seeded(settings["gedi"], seed, n)
-        models = fit_together([x], own, {"inv": inv, "prior": prior})
+        own = resolve(seeded(settings["gedi"], seed), (n, 2))
+        models = fit_together([SETS[cell.data](n, seed).x], own, {"inv": inv, "prior": prior})
         for (a, b), model in zip(grid, models, strict=True):
-            name, trained = point_name(a, b), len(grid)
-            row = scored_row(cell.data, name, seed, model, n, settings, trained, inv=a, prior=b)
-            rows.append(row)
+            row = {
+                "data": cell.data,
+                "method": point_name(a, b),
+                "seed": seed,
+                "inv": a,
+                "prior": b,
+            }
+            rows.append(row | asked_for(settings) | scored(cell.data, seed, model, n, len(grid)))
     return rows
 
 
@@ -76,20 +89,34 @@ def tables(rows: Group) -> list[Table]:
     """For each measure a line for each (data, weight of INV), a column for each weight of PRIOR."""
     made = []
     for name, (words, digits, of) in MEASURES.items():
-        cell = table.statistic(name, digits, of)
-        lines = [
-            {
-                "data": line[0]["data"],
-                "INV": f"{line[0]['inv']:g}",
-                "seeds": table.seeds(line),
-                **{
-                    f"PRIOR {group[0]['prior']:g}": cell(group) for group in grouped(line, prior=())
-                },
-            }
-            for line in grouped(rows, data=(), inv=())
-        ]
+        cell, lines = table.statistic(name, digits, of), []
+        for group in grouped(rows, data=(), inv=()):
+            line = {"data": group[0]["data"], "INV": f"{group[0]['inv']:g}"}
+            line["seeds"] = table.seeds(group)
+            for part in grouped(group, prior=()):
+                line[f"PRIOR {part[0]['prior']:g}"] = cell(part)
+            lines.append(line)
         made.append(Table(f"{words}: {title(rows)}", lines))
     return made
+
+
+def heat_map(axes: Axes, rows: Group, name: str) -> None:
+    """One measure over the weights."""
+    words, digits, of = MEASURES[name]
+    lines = [grouped(line, prior=()) for line in grouped(rows, inv=())]
+    shown = np.array([[of([float(r[name]) for r in group]) for group in line] for line in lines])
+    largest = np.max(shown[np.isfinite(shown)], initial=1e-3)
+    best, most = (1, 1.0) if name == "nmi" else (0, float(largest))
+    colours = "viridis" if best else "viridis_r"
+    axes.imshow(shown, cmap=colours, vmin=0, vmax=most, origin="lower")
+    for (i, j), value in np.ndenumerate(shown):
+        colour = "black" if (value / most > 0.5) == best else "white"
+        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9}
+        axes.text(j, i, f"{value:.{digits}f}", color=colour, **style)
+    axes.set_xticks(range(len(lines[0])), [f"{group[0]['prior']:g}" for group in lines[0]])
+    axes.set_yticks(range(len(lines)), [f"{line[0][0]['inv']:g}" for line in lines])
+    head = f"{rows[0]['data']}: {words}"
+    panels.label_axes(axes, head, "weight of PRIOR", "weight of INV")
 
 
 def figure(rows: Group, path: Path) -> Path:
@@ -99,25 +126,6 @@ def figure(rows: Group, path: Path) -> Path:
     fig = panels.new_figure(10.5, 4.3 * len(by_set) + 0.4, words)
     grid = fig.subplots(len(by_set), 2, squeeze=False)
     for of_set, line in zip(by_set, grid, strict=True):
-        for axes, (name, (said, digits, of)) in zip(line, MEASURES.items(), strict=True):
-            shown = np.array(
-                [
-                    [of([float(r[name]) for r in group]) for group in grouped(row, prior=())]
-                    for row in grouped(of_set, inv=())
-                ]
-            )
-            finite = shown[np.isfinite(shown)]
-            most = 1.0 if name == "nmi" else max(float(finite.max(initial=0.0)), 1e-3)
-            colours = "viridis" if name == "nmi" else "viridis_r"
-            image = axes.imshow(shown, cmap=colours, vmin=0, vmax=most, origin="lower")
-            for (i, j), value in np.ndenumerate(shown):
-                light = (value / most > 0.5) == (name == "nmi")
-                look = {"color": "black" if light else "white", "fontsize": 9}
-                axes.text(j, i, f"{value:.{digits}f}", ha="center", va="center", **look)
-            for of_axis, weight in ((axes.set_xticks, "prior"), (axes.set_yticks, "inv")):
-                ticks = [f"{group[0][weight]:g}" for group in grouped(of_set, **{weight: ()})]
-                of_axis(range(len(ticks)), ticks)
-            head = f"{of_set[0]['data']}: {said}"
-            panels.label_axes(axes, head, "weight of PRIOR", "weight of INV")
-            fig.colorbar(image, ax=axes, fraction=0.046, pad=0.03).ax.tick_params(labelsize=9)
+        for axes, name in zip(line, MEASURES, strict=True):
+            heat_map(axes, of_set, name)
     return panels.save(fig, path)

@@ -6,11 +6,13 @@ on a number of the paper has one rule, `judge`.
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scipy import stats
@@ -156,6 +158,7 @@ def findings(group: Group, false_below: float | None = None) -> str:
 
 # --- the paper's numbers ------------------------------------------------------------------------
 
+PAPER: dict[str, Any] = json.loads(Path(__file__).with_name("paper.json").read_text("utf-8"))
 MARGIN = 0.1  # of scores between 0 and 1
 LEAST_SEEDS = 5  # as many as the paper has runs
 CONFIDENCE = 0.95

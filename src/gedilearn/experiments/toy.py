@@ -24,10 +24,19 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import classes_of_clusters, clustering_scores, nmi
 from gedilearn.experiments import table
-from gedilearn.experiments.runner import Cell, Options, Runner, adjusted, changed, chosen, outcome
+from gedilearn.experiments.runner import (
+    Cell,
+    Options,
+    Runner,
+    adjusted,
+    changed,
+    chosen,
+    outcome,
+    seeded,
+)
 from gedilearn.experiments.table import Group, Published, Row, Table
 from gedilearn.presets import preset as preset_values
-from gedilearn.settings import Settings, resolve
+from gedilearn.settings import resolve
 from gedilearn.together import fit_together
 from gedilearn.training.run import RunDirectory
 
@@ -51,15 +60,6 @@ PICTURED = tuple(method for method in METHODS if method != KMEANS)
 PRESETS = ("default", "paper/toy", "paper/toy-literal")  # others are for images
 TOGETHER = 10
 FALSE = 0.95  # a certificate with a lower NMI is a false one
-# Mean and deviation of the paper's NMI over five runs.
-PAPER = {
-    ("moons", "jem"): Published(0.00, 0.00), ("circles", "jem"): Published(0.00, 0.00),
-    ("moons", "swav"): Published(0.76, 0.36), ("circles", "swav"): Published(0.00, 0.00),
-    ("moons", "no-unif"): Published(0.00, 0.00), ("circles", "no-unif"): Published(0.00, 0.00),
-    ("moons", "no-inv"): Published(0.11, 0.15), ("circles", "no-inv"): Published(0.22, 0.13),
-    ("moons", "no-gen"): Published(0.98, 0.00), ("circles", "no-gen"): Published(0.83, 0.12),
-    ("moons", "gedi"): Published(0.94, 0.07), ("circles", "gedi"): Published(1.00, 0.01),
-}  # fmt: skip
 
 # --- rows ---------------------------------------------------------------------------------------
 
@@ -80,7 +80,8 @@ def run(
     guard = resolve(values["gedi"], (n, 2)).training.on_divergence
     # A guard would put all back, or stop all, for the divergence of one.
     together = TOGETHER if guard == "ignore" else 1
-    names, trained = chosen("data set", data, SETS), chosen("method", methods, NAMES, METHODS)
+    names = chosen("data set", data, SETS)
+    trained = chosen("method", METHODS if methods is None else methods, NAMES)
     cells = [  # in an order that gives every method some rows early
         Cell(name, method, tuple(seeds[i : i + together]), (method,))
         for i in range(0, len(seeds), together)
@@ -94,36 +95,39 @@ def run(
     return runner.finish("toy", rows, tables)
 
 
-def values_of(
-    preset: str, method: str, iterations: int | None = None, changes: Options | None = None
-) -> Options:
-    """The nested settings of a method, shortened and changed as asked."""
+def values_of(preset: str, method: str, *asked: Any) -> Options:
+    """The nested settings of a method, shortened and changed as `adjusted` is asked."""
     chosen("preset", (preset,), PRESETS)
     values = preset_values(preset, "barlow" if method == KMEANS else method)
     if method == KMEANS:
         values["barlow"] = values.get("barlow", {}) | {"assign": "kmeans"}
-    return adjusted(values, iterations, changes, (N_POINTS, 2))
-
-
-def seeded(values: Options, seed: int, n: int) -> Settings:
-    """All settings of a training of `n` points."""
-    return resolve(values | {"training": values.get("training", {}) | {"seed": seed}}, (n, 2))
+    return adjusted(values, (N_POINTS, 2), *asked)
 
 
 def fit(cell: Cell, n: int, settings: Options, folder: Path | None = None) -> list[Row]:
     """Train the seeds of a cell together, and score each."""
     fitted = train(cell, n, settings["methods"][cell.method], folder)
-    k = len(cell.seeds)
+    shared = asked_for(settings) | {"together": len(fitted)}
     return [
-        scored_row(cell.data, cell.method, seed, model, n, settings, k, together=k)
+        {"data": cell.data, "method": cell.method, "seed": seed, **shared}
+        | scored(cell.data, seed, model, n, len(fitted))
         for seed, model in zip(cell.seeds, fitted, strict=True)
     ]
+
+
+def asked_for(settings: Options) -> Row:
+    """The settings that a title names."""
+    return {
+        "preset": settings["preset"],
+        "shortened_to": settings["iterations"],
+        "changes": settings["changes"] or None,
+    }
 
 
 def train(cell: Cell, n: int, values: Options, folder: Path | None) -> list[GEDI]:
     """The fitted model of every seed of a cell, kept in the folder."""
     points = [SETS[cell.data](n, seed).x for seed in cell.seeds]
-    fitted = fit_together(points, seeded(values, cell.seeds[0], n))
+    fitted = fit_together(points, resolve(seeded(values, cell.seeds[0]), (n, 2)))
     for seed, model in zip(cell.seeds, fitted, strict=True):
         if folder is not None:
             path = model_file(folder, cell.data, cell.method, seed)
@@ -137,32 +141,13 @@ def model_file(folder: Path, data: str, method: str, seed: int) -> Path:
     return RunDirectory(folder.absolute() / "models" / data / name / f"seed-{seed}").model
 
 
-def scored_row(
-    data: str,
-    method: str,
-    seed: int,
-    model: GEDI,
-    n: int,
-    settings: Options,
-    trained: int,
-    **others: Any,
-) -> Row:
-    """A model, one of those `trained` together, scored on fresh points."""
+def scored(data: str, seed: int, model: GEDI, n: int, trained: int) -> Row:
+    """The scores on fresh points of a model, one of those `trained` together."""
     fresh = SETS[data](n, seed + FRESH)
     assert fresh.y is not None
     scores = clustering_scores(fresh.y, model.predict(fresh.x))
-    return {
-        "data": data,
-        "method": method,
-        "seed": seed,
-        "preset": settings["preset"],
-        "shortened_to": settings["iterations"],
-        "changes": settings["changes"] or None,
-        **{name: scores[name] for name in ("nmi", "ami", "accuracy")},
-        **outcome(model),
-        **others,
-        "seconds": round(model.seconds_ / trained, 3),
-    }
+    found = {name: scores[name] for name in ("nmi", "ami", "accuracy")}
+    return found | outcome(model) | {"seconds": round(model.seconds_ / trained, 3)}
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -175,20 +160,27 @@ def title(rows: Group) -> str:
     return ", ".join(words)
 
 
-def compared(compare: Callable[[list[float], Published], str], otherwise: str = "") -> table.Text:
-    """A cell that compares our NMI with the paper's, if the paper has a number."""
+def paper_of(group: Group) -> Published | None:
+    """Mean and deviation of the paper's NMI over five runs."""
+    found = table.PAPER["toy"][group[0]["data"]].get(group[0]["method"])
+    return Published(*found) if found else None
 
-    def cell(group: Group) -> str:
-        paper = PAPER.get((group[0]["data"], group[0]["method"]))
-        return compare(table.values(group, "nmi"), paper) if paper else otherwise
 
-    return cell
+def papers(group: Group) -> str:
+    paper = paper_of(group)
+    return f"{paper.mean:.2f} ± {paper.deviation:.2f}" if paper else ""
+
+
+def difference(group: Group) -> str:
+    paper = paper_of(group)
+    return table.difference(table.values(group, "nmi"), paper) if paper else ""
 
 
 def verdict(group: Group) -> str:
     if group[0]["shortened_to"] is not None:
         return "shortened: not comparable"
-    return compared(table.judge, "not in the paper")(group)
+    paper = paper_of(group)
+    return table.judge(table.values(group, "nmi"), paper) if paper else "not in the paper"
 
 
 def ours(group: Group) -> str:
@@ -201,9 +193,9 @@ COLUMNS: dict[str, table.Text] = {
     "data": table.label("data"),
     "method": table.label("method", NAMES),
     "seeds": table.seeds,
-    "paper": compared(lambda _, paper: f"{paper.mean:.2f} ± {paper.deviation:.2f}"),
+    "paper": papers,
     "ours": ours,
-    "difference, 95%": compared(table.difference),
+    "difference, 95%": difference,
     "verdict": verdict,
     "why": partial(table.findings, false_below=FALSE),
     "AMI": table.statistic("ami", 2, statistics.fmean),
@@ -244,7 +236,8 @@ def picture(
     generated points; None takes as many as let a chain diffuse over about one unit of the data,
     500 at least: the paper's steps are so small that fewer would stay where they started.
     """
-    names, trained = chosen("data set", data, SETS), chosen("method", methods, NAMES, PICTURED)
+    names = chosen("data set", data, SETS)
+    trained = chosen("method", PICTURED if methods is None else methods, NAMES)
     if not names or not trained:
         raise InputError("nothing to draw: give at least one data set and method")
     values = {m: values_of(preset, m, iterations, changes) for m in trained}
@@ -252,10 +245,7 @@ def picture(
     runner = runner.within(preset, *words)
     models = {(d, m): kept_model(runner, d, m, seed, n, values[m]) for d in names for m in trained}
     taken = steps or max(LEAST_STEPS, *map(steps_for, models.values()))
-    head = {
-        "labels": "Predicted clusters on fresh points",
-        "generation": f"{N_SAMPLES} samples, {taken} Langevin steps each",
-    }[kind]
+    head = "Predicted clusters" if kind == "labels" else f"Samples after {taken} Langevin steps"
     head = ", ".join([f"{head}: preset {preset}, seed {seed}", *words])
     size = max(1.55 * (len(trained) + 1) + 0.5, 6.0), 2.0 * len(names) + 0.6
     fig = panels.new_figure(*size, head)
@@ -295,7 +285,7 @@ def kept_model(runner: Runner, data: str, method: str, seed: int, n: int, values
     if file.exists():
         model = GEDI.load(file)
         # Seeds that train together have one seed between them for all but the data.
-        same = seeded(values, model.settings_.training.seed, n)
+        same = resolve(seeded(values, model.settings_.training.seed), (n, 2))
         if model.settings_ == same and len(model.labels_) == n:
             return model
     runner.say(f"training {NAMES[method]} on {data}")
