@@ -84,22 +84,6 @@ def test_what_others_write_is_refused_with_the_way_out(write, name, way):
     assert way in refusal(write("1", name))
 
 
-def test_known_formats_names_every_builtin_and_suffix():
-    for word in (
-        "moons",
-        "circles",
-        "digits",
-        ".npy",
-        ".npz",
-        ".csv",
-        ".tsv",
-        ".txt",
-        ".parquet",
-        "webp",
-    ):
-        assert word in known_formats()
-
-
 @pytest.mark.parametrize(
     "name",
     [*("x.npy", "x.npz", "x.csv"), *("x.tsv", "x.parquet", "x.bin", "x.mat", "a-idx3-ubyte.gz")],
@@ -142,14 +126,6 @@ def test_permission_denied_is_said(save, monkeypatch):
 def test_something_that_is_no_path_is_refused():
     assert "give a path" in refusal(3)
     assert "give a path" in refusal("")
-
-
-def test_loading_leaves_the_file_as_it_was(write):
-    path = write("a,b\n1,2\n3,4\n")
-    before = (path.read_bytes(), path.stat().st_mtime_ns)
-    load(path)
-    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
-    assert [entry.name for entry in path.parent.iterdir()] == ["t.csv"]
 
 
 @pytest.mark.parametrize("source", ["moons", "x.npy", "x.npz"])

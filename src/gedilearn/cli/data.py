@@ -176,11 +176,7 @@ def read_points(
 
 
 def describe(
-    data: str,
-    label_column: str | None,
-    options: dict[str, Any],
-    dataset: Dataset,
-    encoded: bool,
+    data: str, label_column: str | None, options: dict[str, Any], dataset: Dataset, encoded: bool
 ) -> dict[str, Any]:
     """The entry on data in a config, so that `read_source` finds and reads it again."""
     names = list(dataset.columns or ())
