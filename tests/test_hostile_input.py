@@ -286,7 +286,7 @@ def test_data_beyond_the_limit_is_refused_before_it_is_unpacked(name, make, word
 
 
 def test_a_large_npy_is_mapped_and_not_limited(monkeypatch):
-    monkeypatch.setattr("gedilearn.data.numpy_files.MAPPED_FROM", 10**6)
+    monkeypatch.setattr("gedilearn.data.dataset.MAPPED_FROM", 10**6)
     monkeypatch.setenv("GEDI_MAX_GB", "0.004")
     x = np.arange(2_000_000, dtype=np.float32).reshape(-1, 4)
     np.save("x.npy", x)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gedilearn import GEDI, progress
-from gedilearn.progress import SILENT, Bar, Lines, Progress, duration, shown
+from gedilearn.progress import SILENT, Bar, Lines, Progress, shown
 
 SETTINGS = {"density.iterations": 20, "training.check_every": 10}
 
@@ -68,14 +68,9 @@ def test_a_long_phase_prints_the_time_left_each_minute(monkeypatch, capsys):
         for done in range(1, 10):
             now[0] += 20
             lines.step(done, 10)
-    expected = [(3, "2 min"), (6, "80 s"), (9, "20 s")]
+    expected = [(3, "0:02:20"), (6, "0:01:20"), (9, "0:00:20")]
     printed = [f"clusters: {done} of 10, about {left} left" for done, left in expected]
     assert capsys.readouterr().err.splitlines() == printed
-
-
-def test_durations_have_the_largest_unit_of_which_there_are_two():
-    seconds = (0.4, 119, 120, 7199, 7200)
-    assert [duration(s) for s in seconds] == ["0 s", "119 s", "2 min", "120 min", "2 h"]
 
 
 def test_a_terminal_has_a_bar_that_leaves_nothing_behind(monkeypatch):

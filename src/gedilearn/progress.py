@@ -10,13 +10,9 @@ import sys
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import rich.progress
+from datetime import timedelta
 
 SHORT = 0.3  # seconds: a shorter phase has no line
-OFTEN = 0.1  # seconds between two updates of the bar
 AGAIN = 60.0  # seconds between two lines of a long phase
 
 
@@ -69,8 +65,8 @@ class Lines(Progress):
         if now - self.printed < AGAIN or not 0 < done < total:
             return
         self.printed = now
-        left = (now - self.began) * (total - done) / done
-        _print_line(f"{self.name}: {done} of {total}, about {duration(left)} left")
+        left = timedelta(seconds=round((now - self.began) * (total - done) / done))
+        _print_line(f"{self.name}: {done} of {total}, about {left} left")
 
     def __exit__(self, *error: object) -> None:
         if self.timer is not None:
@@ -85,10 +81,6 @@ class Bar(Progress):
     """The phase, a bar if there is a count, and the time left."""
 
     def __init__(self) -> None:
-        self.bar: rich.progress.Progress | None = None
-        self.updated = 0.0
-
-    def __enter__(self) -> Bar:
         from rich import progress as parts
         from rich.console import Console
 
@@ -104,34 +96,19 @@ class Bar(Progress):
             transient=True,
             refresh_per_second=4,
         )
+
+    def __enter__(self) -> Bar:
         self.bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-            self.bar = None
+        self.bar.stop()
 
     def phase(self, name: str) -> None:
-        if self.bar is not None:
-            for task in self.bar.task_ids:
-                self.bar.remove_task(task)
-            self.bar.add_task("", total=None, phase=name)
-            self.bar.refresh()
-        self.updated = 0.0
+        for task in self.bar.task_ids:
+            self.bar.remove_task(task)
+        self.bar.add_task("", total=None, phase=name)
 
     def step(self, done: int, total: int, words: str = "") -> None:
-        now = time.monotonic()
-        if self.bar is None or not self.bar.task_ids or now - self.updated < OFTEN:
-            return
-        self.updated = now
-        task = self.bar.task_ids[0]
-        self.bar.update(task, completed=done, total=total, description=words)
-
-
-def duration(seconds: float) -> str:
-    """In the largest unit of which there are two: 40 s, 12 min, 3 h."""
-    for unit, length in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+        for task in self.bar.task_ids:
+            self.bar.update(task, completed=done, total=total, description=words)

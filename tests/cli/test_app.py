@@ -17,7 +17,6 @@ import gedilearn
 from gedilearn.cli import app
 from gedilearn.cli.app import Screen, interruptible
 from gedilearn.cli.options import Probe, changes, outside
-from gedilearn.cli.prepare import new_files
 from gedilearn.cli.use import Score
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
@@ -36,7 +35,9 @@ def test_there_are_twelve_commands_each_with_an_example():
     names = [line.split()[0] for line in listed]
     assert len(names) <= 12
     for name in names:
-        assert f"  gedi {name}" in gedi(name, "--help").stdout or name in ("data", "reproduce")
+        page = gedi(name, "--help").stdout
+        assert f"  gedi {name}" in page or name in ("data", "reproduce")
+        assert "--quiet" in page or name == "data"
 
 
 @pytest.fixture
@@ -129,18 +130,6 @@ def test_foreign_data_has_the_name_given_or_its_own(tmp_path, monkeypatch):
         outside(["far="], read)
     with pytest.raises(InputError, match="two sets called x"):
         outside(["x.npy", "x=y.npy"], read)
-
-
-def test_files_of_a_new_folder_are_never_old_ones(tmp_path):
-    folder = tmp_path / "b" / "c"
-    assert new_files(None, "a") == [] and new_files(folder, "a") == [folder / "a"]
-    assert not list(tmp_path.iterdir())
-    folder.mkdir(parents=True)
-    (folder / "a").touch()
-    with pytest.raises(InputError, match="exists already"):
-        new_files(folder, "new", "a")
-    with pytest.raises(InputError, match=r"c/a is not a folder"):
-        new_files(folder / "a" / "d", "new")
 
 
 # --- output -------------------------------------------------------------------------------------

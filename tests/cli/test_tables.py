@@ -97,7 +97,7 @@ def test_what_was_taken_for_what_is_said_and_can_be_changed(folder, here, monkey
     ("options", "words"),
     [
         (["--drop", "noize 0"], "no column 'noize 0' (did you mean 'noise 0'?)"),
-        (["--drop", "noise 0", "--categorical", "noise 0"], "another option takes it for drop"),
+        (["--drop", "noise 0", "--categorical", "noise 0"], "one option says drop, one category"),
         (["--impute", "best"], "table.impute='best'"),
         (
             ["--numeric", "told 0"],
@@ -235,7 +235,7 @@ def test_a_model_fitted_on_commas_predicts_on_semicolons_and_the_reverse(folder,
     assert result.stdout == expected
     assert result.stderr.splitlines() == ["new.csv: separated by semicolons, decimal commas"]
     said = gedi("fit", "people.csv", "-k", 3, "--out", "run", *SHORT, "--decimal", ",").stderr
-    assert "13 columns are used; separated by semicolons, decimal commas\n" in said
+    assert "people.csv: separated by semicolons, decimal commas\n" in said
     assert Path("run/labels.csv").read_text() == (folder / "run/labels.csv").read_text()
     assert gedi("predict", "run", folder / "new.csv").stdout == expected
     data = yaml.safe_load(Path("run/config.yaml").read_text())["data"]
@@ -246,18 +246,8 @@ def test_a_model_fitted_on_commas_predicts_on_semicolons_and_the_reverse(folder,
     labels = rows_of(Path("run/labels.csv").read_text())
     assert [row["cluster"] for row in found] == [row["cluster"] for row in labels]
     gedi("explain", "run", "people.csv", "--decimal", ",", "--separator", ";")
-    gedi(
-        "evaluate",
-        "run",
-        "--test",
-        "people.csv",
-        "--decimal",
-        ",",
-        "--samples",
-        0,
-        "--probe",
-        "none",
-    )
+    asked = ["--test", "people.csv", "--decimal", ",", "--samples", 0, "--probe", "none"]
+    gedi("evaluate", "run", *asked)
     wrong = gedi("fit", "people.csv", "-k", 2, "--separator", ":", *SHORT, code=2).stderr
     assert "--separator ':': give one of" in wrong
 

@@ -78,26 +78,10 @@ def test_an_unknown_extension_lists_the_known(write):
 
 
 @pytest.mark.parametrize(
-    ("name", "way"), [("x.xlsx", "as CSV"), ("x.csv.gz", "unpack"), ("x.jsonl", "pandas")]
+    ("name", "way"), [("x.xlsx", "as .csv"), ("x.csv.gz", "unpack"), ("x.jsonl", "frame as .csv")]
 )
 def test_what_others_write_is_refused_with_the_way_out(write, name, way):
     assert way in refusal(write("1", name))
-
-
-def test_known_formats_names_every_builtin_and_suffix():
-    for word in (
-        "moons",
-        "circles",
-        "digits",
-        ".npy",
-        ".npz",
-        ".csv",
-        ".tsv",
-        ".txt",
-        ".parquet",
-        "webp",
-    ):
-        assert word in known_formats()
 
 
 @pytest.mark.parametrize(
@@ -144,14 +128,6 @@ def test_something_that_is_no_path_is_refused():
     assert "give a path" in refusal("")
 
 
-def test_loading_leaves_the_file_as_it_was(write):
-    path = write("a,b\n1,2\n3,4\n")
-    before = (path.read_bytes(), path.stat().st_mtime_ns)
-    load(path)
-    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
-    assert [entry.name for entry in path.parent.iterdir()] == ["t.csv"]
-
-
 @pytest.mark.parametrize("source", ["moons", "x.npy", "x.npz"])
 def test_a_label_column_is_for_tables_only(source):
     assert "label_column is for tables" in refusal(source, label_column="y")
@@ -174,10 +150,15 @@ def test_npy_in_fortran_order_is_read_in_the_same_order(save):
     np.testing.assert_array_equal(load(save(x)).x, x)
 
 
-def test_four_dimensions_are_channels_first_images(save):
-    x = RNG.normal(size=(2, 3, 5, 6))
+def test_four_dimensions_are_channels_first_images(save, tmp_path):
+    x = 100 + RNG.normal(size=(2, 3, 5, 6))
     np.testing.assert_array_equal(load(save(x)).x, x)
-    assert "transpose(0, 3, 1, 2)" in refusal(save(x.transpose(0, 2, 3, 1).astype("u1")))
+    last = x.transpose(0, 2, 3, 1)
+    np.savez(tmp_path / "a.npz", x=last)
+    for path in (save(last.astype("u1")), tmp_path / "a.npz"):
+        assert "transpose(0, 3, 1, 2)" in refusal(path)
+    np.savez(tmp_path / "a.npz", x=last.astype("u1"))  # bytes in an archive are understood
+    np.testing.assert_array_equal(load(tmp_path / "a.npz").x, x.astype("u1"))
 
 
 def test_object_arrays_are_refused_without_unpickling(tmp_path):
@@ -212,16 +193,6 @@ def test_npz_finds_the_data_and_the_labels(tmp_path, arrays, x, y):
     data = load(tmp_path / "a.npz")
     assert data.x.tolist() == x
     assert (data.y if data.y is None else data.y.tolist()) == y
-
-
-def test_npz_of_bytes_with_channels_last_is_read_channels_first(tmp_path):
-    x = RNG.integers(0, 256, size=(2, 5, 6, 3)).astype(np.uint8)
-    np.savez(tmp_path / "a.npz", x=x)
-    found = load(tmp_path / "a.npz").x
-    assert found.dtype == np.uint8
-    np.testing.assert_array_equal(found, x.transpose(0, 3, 1, 2))
-    np.savez(tmp_path / "a.npz", x=x / 255)
-    assert "transpose(0, 3, 1, 2)" in refusal(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("keys", [("a", "b"), ("x", "X"), ("x", "y", "labels"), ()])
@@ -303,7 +274,7 @@ def test_labels_are_set_aside(write):
     data = load(write("label,0,1\n1,5,6\n0.0,7,8\n"), label_column="label")
     assert data.y.tolist() == [1, 0] and data.y.dtype == np.int64
     path = write("a,kind\n1,x\n2,\n")
-    assert "no column is named 'knd'; did you mean 'kind'?" in refusal(path, label_column="knd")
+    assert "no column 'knd'; did you mean 'kind'?" in refusal(path, label_column="knd")
     assert "row 1 (counted from 0) has no label" in refusal(path, label_column="kind")
     assert "zero columns" in refusal(write("y\n1\n2\n"), label_column="y")
 
@@ -313,8 +284,7 @@ def test_columns_are_found_by_their_names_or_in_their_order(write):
     assert load(path, columns=["a", "b"]).x.tolist() == [[2, 1], [4, 3]]
     assert "no column 'c'; there are b, text, a" in refusal(path, columns=["a", "c"])
     assert load(write("1,2\n3,4\n"), columns=["a", "b"]).columns == ("a", "b")
-    words = "2 columns without names, expected 1"
-    assert words in refusal(write("1,2\n3,4\n"), columns=["a"])
+    assert "no column 'a'" in refusal(write("1,2\n3,4\n"), columns=["a"])
 
 
 def test_text_that_is_not_utf8_is_said(write):

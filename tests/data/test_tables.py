@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import messy
 from gedilearn import GEDI
-from gedilearn.data.load import load, load_table
+from gedilearn.data.load import load
 from gedilearn.data.metric import TWO_VALUED, distance_points
 from gedilearn.data.tables import OTHERS, Columns, as_frame, kind_of, typed, written
 from gedilearn.errors import InputError
@@ -83,7 +83,7 @@ def test_the_same_table_comes_out_however_it_is_written(write, text, encoding, w
 
 def test_the_decimal_mark_is_the_one_that_is_named(write):
     text = "a;b\n1,5;x\n-;y\n2,25;x\n" + "3,5;y\n" * 3
-    frame = load_table(write(text), decimal=",").x
+    frame = load(write(text), text=(), decimal=",").x
     assert frame["a"].tolist()[0] == "1.5"  # there is a word among the numbers
     assert typed(frame["a"]).dropna().tolist() == [1.5, 2.25, 3.5, 3.5, 3.5]
     assert load(write("a;b\n1,5;2\n3;4,25\n"), decimal=",").x.tolist() == [[1.5, 2], [3, 4.25]]
@@ -103,15 +103,15 @@ def test_the_decimal_mark_is_the_one_that_is_named(write):
 )
 def test_what_cannot_be_told_is_refused_with_the_way_out(write, text, words):
     with pytest.raises(InputError, match=words) as caught:
-        load_table(write(text))
+        load(write(text), text=())
     assert "\n" not in str(caught.value)
 
 
 def test_digits_with_zeros_before_them_are_kept_as_they_are_written(write):
     path = write("zip,n\n01067,1\n80331,2\n")
-    assert load_table(path).x["zip"].tolist() == ["01067", "80331"]
+    assert load(path, text=()).x["zip"].tolist() == ["01067", "80331"]
     later = write("zip,n\n" + "80331,1\n" * 400 + "01067,2\n")
-    assert load_table(later, text=["zip"]).x["zip"].tolist()[-1] == "01067"
+    assert load(later, text=["zip"]).x["zip"].tolist()[-1] == "01067"
 
 
 # --- frames -------------------------------------------------------------------------------------

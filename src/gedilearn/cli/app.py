@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from gedilearn import __version__, io
@@ -111,8 +112,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def gedi(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Cluster unlabelled data with a neural network, and check whether the clusters can be trusted.
@@ -149,13 +149,18 @@ class Screen:
             return
         if self.json:
             print(io.json_text(content))
-        elif not self.quiet:
-            console = make_console()
+        else:
+            console = make_console(self.quiet)
             for part in parts:
-                if isinstance(part, str):
-                    console.print(io.printable(part), soft_wrap=True)
-                else:
-                    console.print(part)
+                text = io.printable(part) if isinstance(part, str) else None
+                console.print(part if text is None else text, soft_wrap=text is not None)
+
+    def list(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print all rows: a table on a terminal, CSV in a pipe."""
+        if sys.stdout.isatty():
+            self.show({}, table(heads, rows, overflow="fold"))
+        elif not self.quiet:
+            sys.stdout.write(io.csv_text(heads, rows))
 
     def give(
         self, columns: dict[str, Any], array: np.ndarray, content: dict[str, Any], out: Path | None
@@ -181,11 +186,11 @@ class Screen:
             sys.stdout.write(_csv(columns))
 
 
-def make_console() -> Console:
+def make_console(quiet: bool = False) -> Console:
     """A console that prints text as it is: names of files and columns may look like markup."""
     from rich.console import Console
 
-    return Console(markup=False, highlight=False, emoji=False)
+    return Console(markup=False, highlight=False, emoji=False, quiet=quiet)
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[str]], overflow: Any = "ellipsis") -> Table:
@@ -199,14 +204,6 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[str]], overflow: Any = "
     for row in rows:
         made.add_row(*row)
     return made
-
-
-def print_list(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print all rows: a table on a terminal, CSV in a pipe."""
-    if sys.stdout.isatty():
-        make_console().print(table(heads, rows, overflow="fold"))
-    else:
-        sys.stdout.write(io.csv_text(heads, rows))
 
 
 def write_columns(path: Path, columns: dict[str, Any]) -> None:

@@ -10,13 +10,13 @@ import itertools
 import os
 import shlex
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from gedilearn.errors import InputError
 from gedilearn.io import YAML, as_path, check_size
@@ -32,59 +32,27 @@ if TYPE_CHECKING:
 
 # --- options ------------------------------------------------------------------------------------
 
-_LIST = "separated by commas; may be repeated."
 
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAMES", help=f"Of a table, use these columns alone: {_LIST}"),
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAMES", help=f"Of a table, leave out these columns: {_LIST}"),
-]
-IdColumn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The column of a table that names its rows: not used, but written beside clusters.",
-    ),
-]
-Categorical = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAMES", help=f"Take these columns for categories: {_LIST}"),
-]
+def _names_option(words: str) -> Any:
+    return Option(metavar="NAMES", help=f"{words}: separated by commas; may be repeated.")
+
+
+Columns = Annotated[list[str] | None, _names_option("Of a table, use these columns alone")]
+Drop = Annotated[list[str] | None, _names_option("Of a table, leave out these columns")]
+Categorical = Annotated[list[str] | None, _names_option("Take these columns for categories")]
 Numeric = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAMES", help=f"Take these columns for numbers, also if they look like IDs: {_LIST}"
-    ),
+    list[str] | None, _names_option("Take these columns for numbers, also if they look like IDs")
 ]
-Impute = Annotated[
-    str | None,
-    typer.Option(
-        metavar="[median|mean|most_frequent]", help="What missing numbers, dates and times become."
-    ),
-]
-Separator = Annotated[
-    str | None,
-    typer.Option(
-        metavar="[comma|semicolon|tab|bar]",
-        help="What stands between the cells of a .csv, .tsv or .txt file; found out if not given.",
-    ),
-]
-Decimal = Annotated[
-    str | None,
-    typer.Option(
-        metavar="[point|comma]",
-        help="The decimal mark in a .csv, .tsv or .txt file; a point if not given.",
-    ),
-]
-KeepColumns = Annotated[
-    bool,
-    typer.Option(
-        "--keep-columns", help="Write the columns of the table beside the clusters, as they were."
-    ),
-]
+_ID = "The column of a table that names its rows: not used, but written beside clusters."
+IdColumn = Annotated[str | None, Option(metavar="NAME", help=_ID)]
+_IMPUTE = "What missing numbers, dates and times become."
+Impute = Annotated[str | None, Option(metavar="[median|mean|most_frequent]", help=_IMPUTE)]
+_SEPARATOR = "What stands between the cells of a .csv, .tsv or .txt file; found out if not given."
+Separator = Annotated[str | None, Option(metavar="[comma|semicolon|tab|bar]", help=_SEPARATOR)]
+_DECIMAL = "The decimal mark in a .csv, .tsv or .txt file; a point if not given."
+Decimal = Annotated[str | None, Option(metavar="[point|comma]", help=_DECIMAL)]
+_KEEP = "Write the columns of the table beside the clusters, as they were."
+KeepColumns = Annotated[bool, Option("--keep-columns", help=_KEEP)]
 
 
 def table_settings(
@@ -97,22 +65,16 @@ def table_settings(
     kinds: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """The settings that the options stand for, by dotted name; `kinds` are those of --set."""
-    asked = [("drop", "drop", name) for name in _names(drop)]
-    asked += [("id-column", "id", name) for name in ([id_column] if id_column else [])]
-    asked += [("categorical", "category", name) for name in _names(categorical)]
-    asked += [("numeric", "number", name) for name in _names(numeric)]
+    asked = {"drop": _names(drop), "id": [id_column] if id_column else []}
+    asked |= {"category": _names(categorical), "number": _names(numeric)}
     found: dict[str, str] = {}
-    for option, kind, name in asked:
-        if found.setdefault(name, kind) != kind:
-            raise InputError(f"--{option} {name}: another option takes it for {found[name]}")
-    settings: dict[str, Any] = {}
-    if columns is not None:
-        settings["table.columns"] = _names(columns)
-    if found:
-        settings["table.kinds"] = dict(kinds or {}) | found
-    if impute is not None:
-        settings["table.impute"] = impute
-    return settings
+    for kind, names in asked.items():
+        for name in names:
+            if found.setdefault(name, kind) != kind:
+                raise InputError(f"column {name!r}: one option says {found[name]}, one {kind}")
+    settings: dict[str, Any] = {"table.columns": _names(columns), "table.impute": impute}
+    settings["table.kinds"] = dict(kinds or {}) | found if found else None
+    return {name: value for name, value in settings.items() if value}
 
 
 def _names(given: Iterable[str] | None) -> list[str]:
@@ -120,122 +82,29 @@ def _names(given: Iterable[str] | None) -> list[str]:
     return [name.strip() for line in given or () for name in next(csv.reader([line]), []) if name]
 
 
-# --- reading ------------------------------------------------------------------------------------
-
-# Names of our own columns.
-OWN = ("row", "path", "cluster", "probability", "outlier", "trust")
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Data for the estimator, and how its rows are called where they came from.
-
-    x: an array or a data frame, as `GEDI` takes it; y: labels, if there are any
-    columns: names, if there are any; whole: the table with all its columns
-    numbers: of the rows in the source; paths: of images in a folder
-    dialect: how a table of text is written, in words, where that is not as usual
-    """
-
-    name: str
-    source: str
-    x: Any
-    y: np.ndarray | None
-    columns: tuple[str, ...] | None
-    numbers: np.ndarray
-    whole: Any = None
-    paths: tuple[str, ...] | None = None
-    dialect: str = ""
-
-    @classmethod
-    def of(cls, data: Dataset) -> Rows:
-        """Of data as it was loaded."""
-        import numpy as np
-
-        numbers = np.arange(len(data.x)) if data.rows is None else data.rows
-        named = (data.name, data.source, data.x, data.y, data.columns, numbers)
-        return cls(*named, data.frame, data.paths, data.dialect)
-
-    def results(self, model: GEDI, found: dict[str, Any], keep: bool = False) -> dict[str, Any]:
-        """Columns to write: IDs of the rows, what was found, and all other columns to `keep`."""
-        import numpy as np
-
-        from gedilearn.data.tables import written
-
-        if keep and self.whole is None and self.x.ndim != 2:
-            raise InputError(f"{self.source}: --keep-columns is for tables and vectors")
-        columns: dict[str, Any] = {"row": self.numbers}
-        if self.paths is not None:
-            columns["path"] = np.array(self.paths, dtype=object)
-        ids = model.columns_.ids if model.columns_ else []
-        if self.whole is not None:
-            beside = {name: written(self.whole[name]) for name in self.whole.columns}
-        elif keep:
-            names = self.columns or [f"x{k + 1}" for k in range(self.x.shape[1])]
-            beside = dict(zip(names, np.asarray(self.x).T, strict=True))
-        else:
-            beside = {}
-        columns |= {_beside(name): beside[name] for name in ids if name in beside} | found
-        rest = [name for name in beside if keep and name not in ids]
-        return columns | {_beside(name): beside[name] for name in rest}
-
-
-def _beside(name: str) -> str:
-    """The name of a column of the table beside ours."""
-    return f"{name} (table)" if name in OWN else name
-
-
-def found(model: GEDI, x: Any, labels: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """What a model says of rows: the cluster, its probability, and how far out of place they are.
-
-    The outlier score is minus log p(x), where the model has learnt p(x).
-    """
-    import numpy as np
-
-    if model.columns_ is not None:  # encoded once
-        x, model = model.validate(x), model.on_points()
-    columns = {
-        "cluster": model.predict(x) if labels is None else labels,
-        "probability": model.predict_proba(x).max(1),
-    }
-    if model.result_.has_density:
-        columns["outlier"] = -model.score_samples(x)
-    trust = getattr(model, "trust_", None)
-    if labels is not None and isinstance(trust, np.ndarray) and len(trust) == len(labels):
-        columns["trust"] = trust
-    return columns
-
-
-def image_options(size: str | None, skip_broken: bool) -> dict[str, Any]:
-    """For `load`, from --size WIDTHxHEIGHT, or one number for both, and --skip-broken."""
+def reading_options(
+    size: str | None, skip_broken: bool, separator: str | None = None, decimal: str | None = None
+) -> dict[str, Any]:
+    """For `load`; --size is WIDTHxHEIGHT, or one number for both."""
     sides = None
     if size is not None:
         width, _, height = size.lower().partition("x")
         if not (width.isdecimal() and (height or width).isdecimal()) or size[-1] in "xX":
             raise InputError(f"--size {size}: give width and height in pixels, as 32x32 or 32")
         sides = (int(height or width), int(width))
-    return {"size": sides, "broken": "skip" if skip_broken else "refuse"}
+    broken = "skip" if skip_broken else "refuse"
+    return {"size": sides, "broken": broken, "separator": separator, "decimal": decimal}
 
 
-def text_options(separator: str | None, decimal: str | None) -> dict[str, Any]:
-    """For `load`, from --separator and --decimal."""
-    from gedilearn.data.tables import DECIMALS, SEPARATORS, mark
-
-    given = {"separator": separator, "decimal": decimal}
-    known = {"separator": SEPARATORS, "decimal": DECIMALS}
-    return {name: mark(text, known[name], name) for name, text in given.items() if text is not None}
-
-
-def image_options_of_run(config: Config | None, data: str) -> dict[str, Any]:
-    """For `load`: as the folder of a run was read, if `data` is a folder."""
-    from gedilearn.data.load import is_folder
-
-    if not is_folder(data) or config is None:
-        return {}
-    return {"size": config.data.size, "broken": config.data.broken}
+# --- reading ------------------------------------------------------------------------------------
 
 
 def read(data: str, screen: Screen, **options: Any) -> Dataset:
-    """`load`; on stderr, the images that were left out, or a file that the name does not mean."""
+    """`load`, with remarks on stderr.
+
+    They tell of images that were left out, of the way in which a table is written if it is unusual,
+    and of a file that the name does not mean.
+    """
     from gedilearn.data.image_folder import SkippedImages
     from gedilearn.data.load import is_name, load
 
@@ -247,124 +116,103 @@ def read(data: str, screen: Screen, **options: Any) -> Dataset:
         dataset = load(data, **options)
     for warning in caught:
         screen.message(" ".join(str(warning.message).split()))
+    if dataset.dialect:
+        screen.message(f"{data}: {dataset.dialect}")
     return dataset
 
 
-def read_typed(
+def read_for_fit(
     data: str,
     screen: Screen,
     values: dict[str, Any],
     label_column: str | None,
-    text: dict[str, Any],
-    **images: Any,
-) -> tuple[Rows, Encoding | None]:
+    options: dict[str, Any],
+) -> tuple[Dataset, Encoding | None]:
     """Data for a fit with nested settings, and how its columns become points, if they must.
 
-    How the table is written and what its columns were taken for is said on stderr.
-    text: see `text_options`
+    The kinds of the columns are printed on stderr. options: see `reading_options`
     """
-    from gedilearn.data.load import is_table, load_table
+    from gedilearn.data.load import is_table
     from gedilearn.data.tables import TABLE_SUFFIXES, Columns, numbers
     from gedilearn.settings import checked
 
-    if not is_table(data) or images.get("size") or images.get("broken", "refuse") != "refuse":
-        if values.get("table"):
-            raise InputError(f"{data}: columns are chosen of tables, {', '.join(TABLE_SUFFIXES)}")
-        return Rows.of(read(data, screen, label_column=label_column, **images, **text)), None
-    options = checked(values).table
-    as_text = [name for name, kind in options.kinds.items() if kind in ("category", "id")]
-    rows = Rows.of(load_table(data, label_column=label_column, text=as_text, **text))
-    columns = Columns.of(rows.x, options)
+    if not is_table(data) and values.get("table"):
+        raise InputError(f"{data}: columns are chosen of tables, {', '.join(TABLE_SUFFIXES)}")
+    table = checked(values).table
+    text = _text_columns(table.kinds)
+    dataset = read(data, screen, label_column=label_column, text=text, **options)
+    if dataset.frame is None:
+        return dataset, None
+    columns = Columns.of(dataset.x, table)
     if columns is None:
-        tell_dialect(rows, screen)
-        points = numbers(rows.x)
-        return replace(rows, x=points if rows.columns else points.to_numpy()), None
+        points = numbers(dataset.x)
+        return replace(dataset, x=points if dataset.columns else points.to_numpy()), None
     n_used, n_all = len(columns.used), len(columns.all)
-    written = f"; {rows.dialect}" if rows.dialect else ""
-    screen.message(f"{data}: {len(rows.x)} rows, {n_used} of {n_all} columns are used{written}")
+    screen.message(f"{data}: {len(dataset.x)} rows, {n_used} of {n_all} columns are used")
     for line in columns.lines():
         screen.message(f"  {line}")
     if any("taken for" in each.reason for each in columns.all):
         screen.message("  to change it: --numeric, --categorical, --id-column, --drop, --columns")
-    return rows, columns
+    return dataset, columns
 
 
-def tell_dialect(rows: Rows, screen: Screen) -> None:
-    """How a table is written, on stderr, where that is not as usual."""
-    if rows.dialect:
-        screen.message(f"{rows.source}: {rows.dialect}")
+def _text_columns(kinds: Mapping[str, str]) -> list[str]:
+    return [name for name, kind in kinds.items() if kind in ("category", "id")]
 
 
 def read_points(
-    data: str, screen: Screen, given: dict[str, Any], text: dict[str, Any], **images: Any
+    data: str, screen: Screen, given: dict[str, Any], options: dict[str, Any]
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Data as an array, and the settings to fit it with: rows of a table are scaled already."""
     import numpy as np
 
     from gedilearn.settings import nested
 
-    rows, columns = read_typed(data, screen, nested(given), None, text, **images)
+    dataset, columns = read_for_fit(data, screen, nested(given), None, options)
     if columns is None:
-        return np.asarray(rows.x), {}
-    points = columns.transform(rows.x)
+        return np.asarray(dataset.x), {}
+    points = columns.transform(dataset.x)
     return columns.scaling(points, "standard").apply(points), {"scaling": "none"}
 
 
 def describe(
-    data: str,
-    label_column: str | None,
-    text: dict[str, Any],
-    images: dict[str, Any],
-    rows: Rows,
-    encoded: bool,
+    data: str, label_column: str | None, options: dict[str, Any], dataset: Dataset, encoded: bool
 ) -> dict[str, Any]:
-    """What a config says of its data, so that `load_source` finds and reads it again."""
-    from gedilearn.data.load import is_folder
-
-    names = list(rows.columns or ())
+    """The entry on data in a config, so that `read_source` finds and reads it again."""
+    names = list(dataset.columns or ())
     check_size(sum(len(name) + 8 for name in names), f"{data}: the names of its columns", YAML)
-    described: dict[str, Any] = {
-        "source": lasting(data),
-        "label_column": label_column,
-        "columns": names if names and not encoded and len(set(names)) == len(names) else None,
-    }
-    described |= text
+    described: dict[str, Any] = {"source": lasting(data), "label_column": label_column}
+    described |= {name: value for name, value in options.items() if value not in (None, "refuse")}
+    if options["size"]:
+        described["size"] = list(options["size"])
     if encoded:
         described["table"] = names
-    if is_folder(data):
-        described |= images | {"size": images["size"] and list(images["size"])}
+    elif names and len(set(names)) == len(names):
+        described["columns"] = names
     return described
 
 
-def load_source(
-    run: Path,
-    config: Config | None,
-    data: str | None,
-    remedy: str,
-    screen: Screen,
-    columns: list[str] | None = None,
-) -> Rows:
+def read_source(
+    run: Path, config: Config | None, data: str | None, remedy: str, screen: Screen
+) -> Dataset:
     """The data that a run was fitted to, at its old place or at `data`."""
-    from gedilearn.data.load import is_name, is_table, load_table
+    from gedilearn.data.load import is_folder, is_name, is_table
 
-    described = config.data if config else None
-    source = data or (described.source if described else None)
-    if source is None:
+    source = data or (config.data.source if config else None)
+    if source is None or config is None:
         kind = "" if config else "is a model file, which "
         raise InputError(f"{run} {kind}does not name its data: {remedy}")
     if data is None and not is_name(source) and not Path(source).exists():
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
-    options = image_options_of_run(config, source) | {"label_column": None}
-    if described:
-        options["label_column"] = described.label_column
-        if is_table(source):
-            options |= text_options(described.separator, described.decimal)
-    if config and config.data.table and is_table(source):
-        kinds = config.settings.get("table", {}).get("kinds", {})
-        as_text = [name for name, kind in kinds.items() if kind in ("category", "id")]
-        return Rows.of(load_table(source, names=config.data.table, text=as_text, **options))
-    columns = columns or (described.columns if described else None)
-    return Rows.of(read(source, screen, **options, columns=columns))
+    was = config.data
+    options: dict[str, Any] = {"columns": was.table or was.columns}
+    if was.table is not None:
+        options["text"] = _text_columns(config.settings.get("table", {}).get("kinds", {}))
+    if is_folder(source):
+        options |= {"size": was.size, "broken": was.broken}
+    if is_table(source):
+        options |= {"separator": was.separator, "decimal": was.decimal}
+    return read(source, screen, label_column=was.label_column, **options)
 
 
 def lasting(data: str) -> str:
@@ -372,6 +220,64 @@ def lasting(data: str) -> str:
     from gedilearn.data.load import is_name
 
     return data if is_name(data) else str(as_path(data).absolute())
+
+
+# --- results ------------------------------------------------------------------------------------
+
+# Names of our own columns.
+OWN = ("row", "path", "cluster", "probability", "outlier", "trust")
+
+
+def results(
+    data: Dataset, model: GEDI, found: dict[str, Any], keep: bool = False
+) -> dict[str, Any]:
+    """Columns to write: IDs of the rows, what was found, and all other columns to `keep`."""
+    import numpy as np
+
+    if keep and data.frame is None and data.x.ndim != 2:
+        raise InputError(f"{data.source}: --keep-columns is for tables and vectors")
+    numbers = np.arange(len(data.x)) if data.rows is None else data.rows
+    columns: dict[str, Any] = {"row": numbers}
+    if data.paths is not None:
+        columns["path"] = np.array(data.paths, dtype=object)
+    ids = model.columns_.ids if model.columns_ else []
+    whole = data.x if data.frame is None else data.frame
+    table = by_column(whole, data.columns) if keep or ids else {}
+
+    def beside(names: Iterable[str]) -> dict[str, Any]:
+        return {f"{name} (table)" if name in OWN else name: table[name] for name in names}
+
+    others = [name for name in table if keep and name not in ids]
+    return columns | beside(name for name in ids if name in table) | found | beside(others)
+
+
+def by_column(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
+    """Vectors, or rows of a table, column by column."""
+    from gedilearn.data.tables import written
+
+    if hasattr(x, "columns"):
+        return {name: written(x[name]) for name in x.columns}
+    return dict(zip(names or [f"x{k + 1}" for k in range(x.shape[1])], x.T, strict=True))
+
+
+def found(model: GEDI, x: Any, labels: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """The cluster of each row, its probability, and the outlier score.
+
+    The outlier score is minus log p(x), where the model has learnt p(x). The rows of the fit, with
+    its `labels`, also have their trust.
+    """
+    trust = getattr(model, "trust_", None)
+    if model.columns_ is not None:  # encoded once
+        x, model = model.validate(x), model.on_points()
+    columns = {
+        "cluster": model.predict(x) if labels is None else labels,
+        "probability": model.predict_proba(x).max(1),
+    }
+    if model.result_.has_density:
+        columns["outlier"] = -model.score_samples(x)
+    if labels is not None and trust is not None and len(trust) == len(labels):
+        columns["trust"] = trust
+    return columns
 
 
 # --- run directories ----------------------------------------------------------------------------

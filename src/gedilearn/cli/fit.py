@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from gedilearn.cli import data as inputs
 from gedilearn.cli import options
@@ -15,7 +15,7 @@ from gedilearn.io import is_first_process
 from gedilearn.registry import METHODS
 
 if TYPE_CHECKING:
-    from gedilearn.cli.data import Rows
+    from gedilearn.data.dataset import Dataset
     from gedilearn.estimator import GEDI
     from gedilearn.progress import Progress
 
@@ -34,32 +34,32 @@ SHOWN = {
 def fit(
     data: options.Data,
     clusters: Annotated[
-        int, typer.Option("--clusters", "-k", metavar="K", min=2, help="Number of clusters.")
+        int, Option("--clusters", "-k", metavar="K", min=2, help="Number of clusters.")
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="The run directory, new or empty; else gedi-runs/NAME-1."),
+        Option(metavar="RUN", help="The run directory, new or empty; else gedi-runs/NAME-1."),
     ] = None,
     preset: Annotated[
-        str, typer.Option(metavar="NAME", help="Set of settings: see gedi settings --presets.")
+        str, Option(metavar="NAME", help="Set of settings: see gedi settings --presets.")
     ] = "default",
     method: Annotated[
         str | None,
-        typer.Option(metavar=f"[{'|'.join(METHODS)}]", help="GEDI, an ablation, or a baseline."),
+        Option(metavar=f"[{'|'.join(METHODS)}]", help="GEDI, an ablation, or a baseline."),
     ] = None,
     set_: options.Changes = None,
     label_column: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="True labels: compared with the clusters, never used."),
+        Option(metavar="NAME", help="True labels: compared with the clusters, never used."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of the random numbers; 0 if not given.")
+        int | None, Option(metavar="N", help="Seed of the random numbers; 0 if not given.")
     ] = None,
     inits: Annotated[
-        int | None, typer.Option(metavar="N", help="Networks trained at once; the best is kept.")
+        int | None, Option(metavar="N", help="Networks trained at once; the best is kept.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="[auto|cpu|cuda|mps]", help="Where to train.")
+        str | None, Option(metavar="[auto|cpu|cuda|mps]", help="Where to train.")
     ] = None,
     columns: inputs.Columns = None,
     drop: inputs.Drop = None,
@@ -105,8 +105,7 @@ def fit(
     for name, value in changed.items():
         assign(values, name, value)
     checked(values)
-    text = inputs.text_options(separator, decimal)
-    images = inputs.image_options(size, skip_broken)
+    how = inputs.reading_options(size, skip_broken, separator, decimal)
     if out is not None and out.exists() and is_first_process():
         from gedilearn.training.run import RunDirectory
 
@@ -114,7 +113,7 @@ def fit(
     screen = Screen(as_json, quiet)
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, typed = inputs.read_typed(data, screen, values, label_column, text, **images)
+        rows, typed = inputs.read_for_fit(data, screen, values, label_column, how)
         progress.phase("loading torch")
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory
@@ -122,7 +121,7 @@ def fit(
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
         model = GEDI.from_settings(settings)
         processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
-        described = inputs.describe(data, label_column, text, images, rows, typed is not None)
+        described = inputs.describe(data, label_column, how, rows, typed is not None)
         with (
             inputs.run_folder(out, rows.name, processes) as run,
             interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),
@@ -136,8 +135,7 @@ def fit(
 def resume(
     run: options.RunFolder,
     data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="The place of the data now, if it was moved."),
+        str | None, Option(metavar="DATA", help="The place of the data now, if it was moved.")
     ] = None,
     keep_columns: inputs.KeepColumns = False,
     as_json: options.AsJson = False,
@@ -163,20 +161,20 @@ def resume(
         return
     with screen.progress() as progress:
         progress.phase("reading the data again")
-        rows = inputs.load_source(run, config, data, "give it with --data DATA", screen)
+        rows = inputs.read_source(run, config, data, "give it with --data DATA", screen)
         with interruptible(f"continue with {inputs.resume_command(run)}"):
             model = GEDI.resume(run, rows.x, progress=progress)
             _write_labels(model, rows, run, progress, keep_columns)
     _show(model, rows.y, run, screen)
 
 
-def _write_labels(model: GEDI, rows: Rows, run: Path, progress: Progress, keep: bool) -> None:
+def _write_labels(model: GEDI, rows: Dataset, run: Path, progress: Progress, keep: bool) -> None:
     """Write the cluster of each row."""
     from gedilearn.training.run import RunDirectory
 
     if is_first_process():
         progress.phase("labels")
-        columns = rows.results(model, inputs.found(model, rows.x, model.labels_), keep)
+        columns = inputs.results(rows, model, inputs.found(model, rows.x, model.labels_), keep)
         write_columns(RunDirectory(run).labels, columns)
 
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from gedilearn import io
 from gedilearn.errors import InputError
@@ -43,43 +43,37 @@ _DATA = (
     "(moons, circles, digits), or a downloaded set (see gedi data list)."
 )
 _RUN = "A run directory written by gedi fit"
-Data = Annotated[str, typer.Argument(metavar="DATA", help=_DATA)]
+Data = Annotated[str, Argument(metavar="DATA", help=_DATA)]
 Run = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN", callback=_check_run, help=f"{_RUN}, or a model.safetensors file."
-    ),
+    Path, Argument(metavar="RUN", callback=_check_run, help=f"{_RUN}, or a model.safetensors file.")
 ]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", callback=_check_run, help=f"{_RUN}.")]
+RunFolder = Annotated[Path, Argument(metavar="RUN", callback=_check_run, help=f"{_RUN}.")]
 OutFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", callback=_check_out, help="A new .csv, .parquet, .npy or .json."),
+    Option(metavar="FILE", callback=_check_out, help="A new .csv, .parquet, .npy or .json."),
 ]
 Size = Annotated[
-    str | None, typer.Option(metavar="WxH", help="Resize images of a folder, to 64x32 pixels, say.")
+    str | None, Option(metavar="WxH", help="Resize images of a folder, to 64x32 pixels, say.")
 ]
 SkipBroken = Annotated[
-    bool, typer.Option("--skip-broken", help="Leave out, and list, images that cannot be read.")
+    bool, Option("--skip-broken", help="Leave out, and list, images that cannot be read.")
 ]
 Probe = Literal["fast", "paper", "none"]
-Seed = Annotated[
-    int, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Seed of the random numbers.")
-]
+Seed = Annotated[int, Option(metavar="N", min=0, max=2**32 - 1, help="Seed of the random numbers.")]
 Steps = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, help="Langevin steps; 20, or 500 without a base density."),
+    Option(metavar="N", min=0, help="Langevin steps; 20, or 500 without a base density."),
 ]
 Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated."),
+    Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated."),
 ]
 Outside = Annotated[
-    list[str] | None,
-    typer.Option(metavar="[NAME=]DATA", help="Foreign data to detect; may be repeated."),
+    list[str] | None, Option(metavar="[NAME=]DATA", help="Foreign data to detect; may be repeated.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+AsJson = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print no tables and no messages, only errors.")
+    bool, Option("--quiet", "-q", help="Print no tables and no messages, only errors.")
 ]
 
 

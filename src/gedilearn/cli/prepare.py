@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from gedilearn.cli import data as inputs
 from gedilearn.cli import options
-from gedilearn.cli.app import Screen, app, print_list, short, table
+from gedilearn.cli.app import Screen, app, short, table
 from gedilearn.errors import InputError
 from gedilearn.io import refuse_existing, write_json
 
@@ -19,12 +20,15 @@ from gedilearn.io import refuse_existing, write_json
 def choose(
     data: options.Data,
     most: Annotated[
-        int,
-        typer.Option("--max", metavar="K", min=2, help="The most clusters to try."),
+        int, Option("--max", metavar="K", min=2, help="The most clusters to try.")
     ] = 10,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write choose.json and choose.png into this folder."),
+        Option(
+            metavar="DIR",
+            file_okay=False,
+            help="Write choose.json and choose.png into this folder.",
+        ),
     ] = None,
     seed: options.Seed = 0,
     columns: inputs.Columns = None,
@@ -52,9 +56,10 @@ def choose(
     """
 
     screen = Screen(as_json, quiet)
-    text = inputs.text_options(separator, decimal)
-    images = inputs.image_options(size, skip_broken)
-    files = new_files(out, "choose.json", "choose.png")
+    how = inputs.reading_options(size, skip_broken, separator, decimal)
+    files = [out / "choose.json", out / "choose.png"] if out else []
+    for file in files:
+        refuse_existing(file)
     given = inputs.table_settings(columns, drop, id_column, categorical, numeric, impute)
 
     def tell(row: dict[str, Any]) -> None:
@@ -65,7 +70,7 @@ def choose(
 
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        x, settings = inputs.read_points(data, screen, given, text, **images)
+        x, settings = inputs.read_points(data, screen, given, how)
         progress.phase("loading torch")
         from gedilearn.selection import choose_n_clusters
 
@@ -86,25 +91,13 @@ def choose(
         screen.message(f"written: {files[0]}, {files[1]}")
 
 
-def new_files(folder: Path | None, *names: str) -> list[Path]:
-    """Paths of new files in a folder that exists or can be made."""
-    if folder is None:
-        return []
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    if not there.is_dir():
-        raise InputError(f"--out {folder}: {there} is not a folder")
-    files = [folder / name for name in names]
-    for file in files:
-        refuse_existing(file)
-    return files
-
-
 @app.command()
 def settings(
     preset: Annotated[
-        str | None, typer.Argument(metavar="PRESET", help="List what this preset changes.")
+        str | None, Argument(metavar="PRESET", help="List what this preset changes.")
     ] = None,
-    presets: Annotated[bool, typer.Option("--presets", help="List the presets.")] = False,
+    presets: Annotated[bool, Option("--presets", help="List the presets.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """List the settings with their defaults and meaning, or the presets.
 
@@ -119,18 +112,18 @@ def settings(
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import IMAGES, flat, known_paths, settings_type
 
-    meanings = known_paths()
+    meanings, screen = known_paths(), Screen(quiet=quiet)
     if presets:
-        print_list(("preset", "about"), list(ABOUT.items()))
+        screen.list(("preset", "about"), list(ABOUT.items()))
     elif preset is not None:
         values = flat(preset_values(preset))
         rows = [(path, json.dumps(value), meanings[path]) for path, value in values.items()]
-        print_list(("setting", "value", "meaning"), rows)
+        screen.list(("setting", "value", "meaning"), rows)
     else:
         defaults = {path: json.dumps(v) for path, v in flat(settings_type()().model_dump()).items()}
         images = {path: json.dumps(value) for path, value in IMAGES.items()}
         listed = [(path, defaults[path], images.get(path, ""), meanings[path]) for path in meanings]
-        print_list(("setting", "default", "for images", "meaning"), listed)
+        screen.list(("setting", "default", "for images", "meaning"), listed)
 
 
 # --- data ---------------------------------------------------------------------------------------
@@ -146,10 +139,9 @@ def data() -> None:
 
 @data_commands.command("get")
 def get(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A set; see gedi data list.")],
+    name: Annotated[str, Argument(metavar="NAME", help="A set; see gedi data list.")],
     directory: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="DIR", help="Take the files from this folder."),
+        Path | None, Option("--from", metavar="DIR", help="Take the files from this folder.")
     ] = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -208,12 +200,7 @@ def features(
     data: options.Data,
     out: options.OutFile,
     cache: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            file_okay=False,
-            help="A folder to keep the vectors in.",
-        ),
+        Path | None, Option(metavar="DIR", file_okay=False, help="A folder to keep the vectors in.")
     ] = None,
     size: options.Size = None,
     skip_broken: options.SkipBroken = False,
@@ -232,10 +219,10 @@ def features(
     """
     import numpy as np
 
-    screen, images = Screen(quiet=quiet), inputs.image_options(size, skip_broken)
+    screen, how = Screen(quiet=quiet), inputs.reading_options(size, skip_broken)
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        dataset = inputs.read(data, screen, **images)
+        dataset = inputs.read(data, screen, **how)
         if dataset.x.ndim != 4:
             raise InputError(f"{data}: data of shape {dataset.x.shape}, and not images")
         progress.phase("loading torch")

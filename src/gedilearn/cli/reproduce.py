@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from gedilearn.cli.app import Screen, app, interruptible, make_console
 from gedilearn.cli.options import Changes, Outside, Probe, Quiet, changes, outside
@@ -19,16 +19,17 @@ from gedilearn.registry import EXPERIMENTS
 
 ROOT = Path("gedi-runs")
 COMPARISONS = ("shapes", "density")  # earlier names, outside the library now
-Count: Any = partial(typer.Option, metavar="N", min=1, max=1_000_000)
-Text: Any = partial(typer.Option, metavar="NAME")
-Names: Any = partial(typer.Option, metavar="A,B")
+Count: Any = partial(Option, metavar="N", min=1, max=1_000_000)
+Text: Any = partial(Option, metavar="NAME")
+Names: Any = partial(Option, metavar="A,B")
 
 
 @app.command()
 def demo(
     out: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="The run directory, else gedi-runs/demo-1.")
+        Path | None, Option(metavar="RUN", help="The run directory, else gedi-runs/demo-1.")
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Show on made-up data what this is about.
 
@@ -39,12 +40,12 @@ def demo(
     from gedilearn.experiments.demo import run
 
     with run_folder(out, "demo") as folder:
-        run(folder, make_console())
+        run(folder, make_console(quiet))
 
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of the names above.")],
+    name: Annotated[str, Argument(metavar="NAME", help="One of the names above.")],
     data: Annotated[str | None, Names(help="Only these sets; of images one, as mnist.")] = None,
     methods: Annotated[str | None, Names(help="Only these methods, as jem,gedi.")] = None,
     preset: Annotated[str | None, Text(help="default, paper/toy or paper/toy-literal.")] = None,
@@ -56,13 +57,13 @@ def reproduce(
     ood: Outside = None,
     samples: Annotated[int | None, Count(min=0, help="Images to generate.")] = None,
     steps: Annotated[int | None, Count(help="Langevin steps of each sample.")] = None,
-    probe: Annotated[Probe | None, typer.Option(help="The linear classifier of images.")] = None,
+    probe: Annotated[Probe | None, Option(help="The linear classifier of images.")] = None,
     weights: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The weights of Inception, for true FID.")
+        Path | None, Option(metavar="FILE", help="The weights of Inception, for true FID.")
     ] = None,
     jobs: Annotated[int, Count("--jobs", "--workers", help="Fits at once, a process each.")] = 1,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where results are kept, else gedi-runs.")
+        Path | None, Option(metavar="DIR", help="Where results are kept, else gedi-runs.")
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -86,14 +87,9 @@ def reproduce(
     if name in COMPARISONS:
         where = f"python benchmarks/{name}.py, in the repository"
         raise InputError(f"gedi reproduce {name}: no part of the library any more; run {where}")
-    asked: dict[str, Any] = {
-        "preset": preset,
-        "scale": scale,
-        "seed": seed,
-        "iterations": iterations,
-    }
-    asked |= {"samples": samples, "steps": steps, "weights": weights, "changes": changes(set_)}
-    asked |= {"probe": probe, "ood": ood, "seeds": seeds and range(seeds)}
+    asked: dict[str, Any] = {"preset": preset, "scale": scale, "seed": seed, "samples": samples}
+    asked |= {"iterations": iterations, "steps": steps, "weights": weights, "probe": probe}
+    asked |= {"changes": changes(set_), "ood": ood, "seeds": seeds and range(seeds)}
     asked |= {"data": _names(data), "methods": _names(methods)}
     given = {option: value for option, value in asked.items() if value not in (None, {})}
     experiment, screen = EXPERIMENTS[name], Screen(quiet=quiet)
@@ -111,8 +107,8 @@ def reproduce(
     runner = Runner(out or ROOT / folder, jobs, screen.message)
     with interruptible("the same command goes on from here"):
         tables = experiment(runner, **given)
-    for table in [] if quiet else tables:
-        table.show(make_console())
+    for table in tables:
+        table.show(make_console(quiet))
 
 
 def _option(parameter: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from gedilearn.cli import data as inputs
 from gedilearn.cli import options
@@ -14,7 +14,6 @@ from gedilearn.cli.app import Screen, app, table
 from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
-    from gedilearn.cli.data import Rows
     from gedilearn.data.dataset import Dataset
     from gedilearn.estimator import GEDI
     from gedilearn.training.run import Config
@@ -29,11 +28,9 @@ def predict(
     run: options.Run,
     data: options.Data,
     out: options.OutFile = None,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Add the probability of every cluster.")
-    ] = False,
+    proba: Annotated[bool, Option("--proba", help="Add the probability of every cluster.")] = False,
     score: Annotated[
-        Score | None, typer.Option(help="Add a score, higher for more typical rows.")
+        Score | None, Option(help="Add a score, higher for more typical rows.")
     ] = None,
     keep_columns: inputs.KeepColumns = False,
     skip_broken: options.SkipBroken = False,
@@ -66,25 +63,23 @@ def predict(
     results = inputs.found(model, rows.x)
     if score:
         results[score] = model.score_samples(rows.x, score)
-    content = {name: values.tolist() for name, values in rows.results(model, results).items()}
+    content = {
+        name: values.tolist() for name, values in inputs.results(rows, model, results).items()
+    }
     content["labels"] = content.pop("cluster")
     array = results[score or "cluster"]
     if proba:
         array = model.predict_proba(rows.x)
         results |= {f"p{k}": array[:, k] for k in range(array.shape[1])}
         content["probabilities"] = array.tolist()
-    screen.give(rows.results(model, results, keep_columns), array, content, out)
+    screen.give(inputs.results(rows, model, results, keep_columns), array, content, out)
 
 
 @app.command()
 def sample(
     run: options.Run,
-    number: Annotated[
-        int, typer.Option("--number", "-n", metavar="N", help="Number of points.")
-    ] = 64,
-    cluster: Annotated[
-        int | None, typer.Option(metavar="K", help="Only points of this cluster.")
-    ] = None,
+    number: Annotated[int, Option("--number", "-n", metavar="N", help="Number of points.")] = 64,
+    cluster: Annotated[int | None, Option(metavar="K", help="Only points of this cluster.")] = None,
     steps: options.Steps = None,
     seed: options.Seed = 0,
     out: options.OutFile = None,
@@ -108,7 +103,7 @@ def sample(
     if is_image and (out is None or out.suffix.lower() != ".npy"):
         raise InputError("samples of images need a file: --out FILE.npy")
     points, labels = fitted.model.sample(number, cluster=cluster, steps=steps, random_state=seed)
-    columns = {} if is_image else fitted.columns_of(points) | {"cluster": labels}
+    columns = {} if is_image else inputs.by_column(points, fitted.columns) | {"cluster": labels}
     encoded = fitted.model.columns_ is not None
     content = {"points": np.asarray(points, object if encoded else None).tolist()}
     content["labels"] = labels.tolist()
@@ -120,8 +115,7 @@ def sample(
 def explain(
     run: options.Run,
     data: Annotated[
-        str | None,
-        typer.Argument(metavar="DATA", help="Data to explain; that of the fit if not given."),
+        str | None, Argument(metavar="DATA", help="Data to explain; that of the fit if not given.")
     ] = None,
     skip_broken: options.SkipBroken = False,
     separator: inputs.Separator = None,
@@ -156,22 +150,22 @@ def explain(
 def evaluate(
     run: options.Run,
     test: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Data to measure on, labelled or not.")
+        str | None, Option(metavar="DATA", help="Data to measure on, labelled or not.")
     ] = None,
     ood: options.Outside = None,
     train: Annotated[
-        str | None, typer.Option(metavar="DATA", help="The training data, if it was moved.")
+        str | None, Option(metavar="DATA", help="The training data, if it was moved.")
     ] = None,
     probe: Annotated[
-        options.Probe, typer.Option(help="Linear classifier on the features; the paper's is slow.")
+        options.Probe, Option(help="Linear classifier on the features; the paper's is slow.")
     ] = "fast",
-    samples: Annotated[int, typer.Option(metavar="N", min=0, help="Points to generate.")] = 500,
+    samples: Annotated[int, Option(metavar="N", min=0, help="Points to generate.")] = 500,
     steps: options.Steps = None,
     inception: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The weights of Inception, for FID.")
+        Path | None, Option(metavar="FILE", help="The weights of Inception, for FID.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder to write; else RUN/evaluation.")
+        Path | None, Option(metavar="DIR", help="The folder to write; else RUN/evaluation.")
     ] = None,
     skip_broken: options.SkipBroken = False,
     separator: inputs.Separator = None,
@@ -225,7 +219,7 @@ def evaluate(
 def report(
     run: options.RunFolder,
     open_: Annotated[
-        bool, typer.Option("--open", help="Open the page in the browser when it is written.")
+        bool, Option("--open", help="Open the page in the browser when it is written.")
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -259,7 +253,7 @@ class Fitted:
     config: of the run directory; None for a model file
     columns: names of the columns, if they are known
     has_own_views: whether it was fitted with a function as views, which is in no file
-    marks: of a table of text; skip_broken: images that cannot be read
+    how: options for the reading of new data
     """
 
     path: Path
@@ -268,8 +262,7 @@ class Fitted:
     columns: list[str] | None
     has_own_views: bool
     screen: Screen
-    skip_broken: bool
-    marks: dict[str, Any]
+    how: dict[str, Any]
 
     @classmethod
     def open(
@@ -284,62 +277,37 @@ class Fitted:
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory, open_model, read_config
 
-        marks, file, config = inputs.text_options(separator, decimal), path, None
+        file, config = path, None
         if path.is_dir():
             file, config = RunDirectory(path).model, read_config(path)
             if not file.exists():
                 raise InputError(f"{path} is not finished: {inputs.resume_command(path)}")
         model = GEDI.load(file)
-        if config is not None and config.data.shape[1:] != model.point_shape_:
-            raise InputError(
-                f"{path}: its config is of points {config.data.shape[1:]}, its model of "
-                f"{model.point_shape_}: restore the files, or fit anew"
-            )
-        columns = config.data.columns if config else None
-        if columns is None and model.columns_ is None:
-            columns = model.feature_names()
+        columns = model.feature_names() if model.columns_ is None else None
         own_views = "views" in open_model(file)[1].objects
-        return cls(path, model, config, columns, own_views, screen, skip_broken, marks)
+        how = inputs.reading_options(None, skip_broken, separator, decimal)
+        return cls(path, model, config, columns, own_views, screen, how)
 
-    def read(self, data: str | None, label: str | None = None) -> Rows:
+    def read(self, data: str | None, label: str | None = None) -> Dataset:
         """New data with the columns of the fit, or the data of the fit."""
-        from gedilearn.data.load import is_folder, is_table, load_table
+        from gedilearn.data.load import is_folder
 
         if data is None:
-            return inputs.load_source(self.path, self.config, None, "give DATA", self.screen)
-        encoding, shape = self.model.columns_, self.model.point_shape_
-        if encoding is not None and is_table(data):
-            table = load_table(data, text=encoding.text, label_column=label, **self.marks)
-            rows = inputs.Rows.of(table)
-        else:
-            chosen: dict[str, Any] = {"columns": self.columns, "label_column": label}
-            if is_folder(data) and len(shape) == 3:
-                chosen["size"] = shape[1:]
-            if self.skip_broken:
-                chosen["broken"] = "skip"
-            rows = inputs.Rows.of(inputs.read(data, self.screen, **chosen, **self.marks))
-        inputs.tell_dialect(rows, self.screen)
-        return rows
+            return inputs.read_source(self.path, self.config, None, "give DATA", self.screen)
+        encoding, shape, how = self.model.columns_, self.model.point_shape_, dict(self.how)
+        if is_folder(data) and len(shape) == 3:
+            how["size"] = shape[1:]
+        how |= {"columns": self.columns} if encoding is None else {"text": encoding.text}
+        return inputs.read(data, self.screen, label_column=label, **how)
 
-    def columns_of(self, points: Any) -> dict[str, Any]:
-        """Vectors, or rows of a table, column by column."""
-        from gedilearn.data.tables import written
-
-        if self.model.columns_ is not None:
-            return {name: written(points[name]) for name in points.columns}
-        names = self.columns or [f"x{k + 1}" for k in range(points.shape[1])]
-        return dict(zip(names, points.T, strict=True))
-
-    def points(self, rows: Rows) -> Dataset:
+    def points(self, data: Dataset) -> Dataset:
         """The rows as numbers, for `model.on_points()`."""
         import numpy as np
 
-        from gedilearn.data.dataset import Dataset
-
-        encoding, x, names = self.model.columns_, np.asarray(rows.x), rows.columns
-        if encoding is not None:
-            x, names = self.model.validate(rows.x), tuple(encoding.names)
-        return Dataset(rows.name, x, rows.y, names, rows.source)
+        encoding = self.model.columns_
+        if encoding is None:
+            return replace(data, x=np.asarray(data.x))
+        return replace(data, x=self.model.validate(data.x), columns=tuple(encoding.names))
 
     def training_data(self, train: str | None, test: str | None) -> Dataset | None:
         """The data of the fit; None if it cannot be found, and there is test data."""
@@ -350,9 +318,10 @@ class Fitted:
             return None
         remedy = "give it with --train DATA" if self.config else "give --test DATA"
         try:
-            rows = inputs.load_source(
-                self.path, self.config, train, remedy, self.screen, self.columns
-            )
+            if train is not None and not (self.config and self.config.data.source):
+                rows = self.read(train)
+            else:
+                rows = inputs.read_source(self.path, self.config, train, remedy, self.screen)
         except InputError as error:
             if train is not None or test is None:
                 raise
@@ -361,9 +330,7 @@ class Fitted:
         data = self.points(rows)
         expected = self.config.data.fingerprint if self.config else None
         if expected and fingerprint(as_numbers(data.x, data.name)) != expected:
-            self.screen.message(
-                f"careful: {data.name} has changed since {self.path} was fitted to it"
-            )
+            self.screen.message(f"careful: {data.name} has changed since the fit of {self.path}")
         return data
 
     def test_data(self, trained: Dataset | None, train: str | None, test: str | None) -> Dataset:

@@ -9,31 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from gedilearn.data import published, tables
 from gedilearn.data.arrays import CHANNELS, as_labels, listing
-from gedilearn.data.dataset import Dataset
+from gedilearn.data.dataset import Dataset, npz_keys, read_npy, read_npz
 from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
-from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
-from gedilearn.data.published import (
-    IDX_ENDINGS,
-    SOURCES,
-    labels_beside,
-    open_set,
-    read_published,
-    split_of,
-)
-from gedilearn.data.tables import TABLE_SUFFIXES, USUAL, as_text, numbers, read_table
+from gedilearn.data.published import SOURCES
+from gedilearn.data.tables import TABLE_SUFFIXES
 from gedilearn.errors import InputError, closest
 from gedilearn.io import MAPPED, as_path, check_file, reading
 from gedilearn.registry import DATA_SETS
 
 _SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
-
-_SHEET = "save the sheet as CSV (UTF-8) and give that file"
-_FRAME = "read it with pandas or polars, and give GEDI the frame or save it as .parquet or .csv"
-_PACKED = "unpack it first"
-_WAYS = dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), _SHEET)
-_WAYS |= dict.fromkeys((".json", ".jsonl", ".feather", ".arrow", ".pkl", ".h5", ".sav"), _FRAME)
-_WAYS |= dict.fromkeys((".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".rar"), _PACKED)
 
 
 def known_formats() -> str:
@@ -56,11 +42,18 @@ def is_folder(source: str | Path) -> bool:
     return not is_name(source) and as_path(source).is_dir()
 
 
+def is_table(source: str | Path) -> bool:
+    """Whether `load` takes this for a table."""
+    path = as_path(source)
+    return not is_name(source) and path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
+
+
 def load(
     source: str | Path,
     *,
     label_column: str | None = None,
     columns: Sequence[str] | None = None,
+    text: Collection[str] | None = None,
     size: tuple[int, int] | None = None,
     broken: Broken = "refuse",
     separator: str | None = None,
@@ -75,31 +68,26 @@ def load(
     ``label_column`` names the column of a table that becomes ``y`` and is not a feature.
     ``columns`` names the columns of a table that are the features, in this order; others are not
     looked at. Sources without names of columns are taken as they come.
+    ``text``: the columns of a table whose cells are kept as they are written, 01 as 01. If it is
+    given, columns may be of any type, and ``x`` is a data frame.
     ``size`` (height, width) is what the images of a folder are resized to; ``broken="skip"`` leaves
     out those that cannot be read, see `image_folder.read_images`.
-    ``separator`` (``","``, ``";"``, ``"tab"``, ``"|"``) is that of a table of text, where its first
-    lines do not tell; ``decimal`` (``"."``, ``","``) its decimal mark, a point if not given.
+    ``separator`` (comma, semicolon, tab, bar, or the mark itself) is that of a table of text, where
+    its first lines do not tell; ``decimal`` (point, comma) its decimal mark, a point if not given.
     """
     if not isinstance(source, str | Path) or not str(source):
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
-    path = as_path(source)
-    suffix = path.suffix.lower()
-    named = is_name(source)
-    if label_column is not None and (named or suffix not in TABLE_SUFFIXES):
+    path, named = as_path(source), is_name(source)
+    suffix = "" if named or path.is_dir() else path.suffix.lower()
+    if label_column is not None and suffix not in TABLE_SUFFIXES:
         raise InputError(f"{source}: label_column is for tables ({', '.join(TABLE_SUFFIXES)})")
+    if (separator or decimal) and suffix not in tables.USUAL:
+        raise InputError(f"{source}: --separator, --decimal are for {', '.join(tables.USUAL)}")
     if (size is not None or broken != "refuse") and (named or path.is_file()):
-        raise InputError(
-            f"{source}: size and broken (--size, --skip-broken) are for folders of images"
-        )
-    if suffix in TABLE_SUFFIXES and not named and not path.is_dir():
-        table = load_table(
-            path, label_column=label_column, separator=separator, decimal=decimal, names=columns
-        )
-        return replace(table, x=numbers(table.x).to_numpy(), frame=None)
-    check_marks(source, separator, decimal)
+        raise InputError(f"{source}: --size, --skip-broken are for folders of images")
     if named:
-        published = split_of(str(source))
-        return open_set(*published) if published else _built_in(str(source))
+        split = published.split_of(str(source))
+        return published.open_set(*split) if split else _built_in(str(source))
     with reading(path):
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
@@ -108,82 +96,56 @@ def load(
             return Dataset.checked(path, read_npy(path))
         if suffix == ".npz":
             return _read_npz(path)
-        return _read_published(path)
+        if suffix not in TABLE_SUFFIXES:
+            return _read_published(path)
+        data = _read_table(path, label_column, columns, text or (), separator, decimal)
+        return data if text is not None else replace(data, x=tables.numbers(data.x).to_numpy())
 
 
-def is_table(source: str | Path) -> bool:
-    """Whether `load` takes this for a table."""
-    path = as_path(source)
-    return not is_name(source) and path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
-
-
-def check_marks(source: str | Path, separator: str | None, decimal: str | None) -> None:
-    """Refuse marks of a text for what is none."""
-    if (separator or decimal) and (is_name(source) or as_path(source).suffix.lower() not in USUAL):
-        raise InputError(
-            f"{source}: separator and decimal (--separator, --decimal) are for {', '.join(USUAL)}"
-        )
-
-
-def load_table(
-    source: str | Path,
-    *,
-    label_column: str | None = None,
-    names: Sequence[str] | None = None,
-    text: Collection[str] = (),
-    separator: str | None = None,
-    decimal: str | None = None,
+def _read_table(
+    path: Path,
+    label_column: str | None,
+    columns: Sequence[str] | None,
+    text: Collection[str],
+    separator: str | None,
+    decimal: str | None,
 ) -> Dataset:
-    """A table with columns of any type: `x` is a data frame, `frame` has the labels beside it.
-
-    names: the columns to take, in this order; others are left out, but stay in `frame`
-    text: columns whose cells are kept as they are written
-    """
-    path = as_path(source)
-    check_marks(source, separator, decimal)
-    with reading(path):
-        _check_file(path)
-        expected = {*(names or ()), *((label_column,) if label_column else ())}
-        table = read_table(path, separator, decimal, text, expected)
-        frame, y = table.frame, None
-        if label_column is not None:
-            y = _labels(path, label_column, frame)
-            frame = frame.drop(columns=label_column)
-        if not frame.shape[1]:
-            raise InputError(f"{path}: zero columns beside the labels; give at least one")
-        if names is not None:
-            frame = _selected(path, frame, list(names), table.named)
-    found = tuple(frame.columns) if table.named or names is not None else None
+    """A table with columns of any type: `x` is a data frame, `frame` has the labels beside it."""
+    separator = separator and tables.mark(separator, tables.SEPARATORS, "separator")
+    decimal = decimal and tables.mark(decimal, tables.DECIMALS, "decimal")
+    labels = [] if label_column is None else [label_column]
+    table = tables.read_table(path, separator, decimal, text, {*(columns or ()), *labels})
+    frame, y = table.frame, None
+    if label_column is not None:
+        _check_columns(path, labels, frame)
+        y = _labels(path, frame[label_column])
+        frame = frame.drop(columns=label_column)
+    if not frame.shape[1]:
+        raise InputError(f"{path}: zero columns beside the labels; give at least one")
+    if columns is not None:
+        if not table.named and len(columns) == frame.shape[1]:
+            frame = frame.set_axis(list(columns), axis=1)
+        _check_columns(path, columns, frame)
+        frame = frame[list(columns)]
+    found = tuple(frame.columns) if table.named or columns is not None else None
     return Dataset(path.stem, frame, y, found, str(path), dialect=table.dialect, frame=table.frame)
 
 
-def _labels(path: Path, name: str, frame: Any) -> np.ndarray:
-    if name not in frame.columns:
-        near = closest(name, list(frame.columns))
-        hint = f"did you mean {near!r}?" if near else f"there are {listing(frame.columns, 6)}"
-        raise InputError(f"{path}: no column is named {name!r}; {hint}")
-    cells = frame[name]
-    for row in np.flatnonzero(cells.isna())[:1]:
-        raise InputError(f"{path}: row {row} (counted from 0) has no label in column {name!r}")
-    is_number = cells.dtype.kind in "biuf"
-    return as_labels(cells.to_numpy() if is_number else as_text(cells).tolist(), str(path))
-
-
-def _selected(path: Path, frame: Any, names: list[str], named: bool) -> Any:
-    """The columns of these names; columns without names are taken in their order."""
-    if not named and not set(names) <= set(frame.columns):
-        if frame.shape[1] != len(names):
-            raise InputError(
-                f"{path}: {frame.shape[1]} columns without names, expected {len(names)}: "
-                f"{listing(names, 6)}"
-            )
-        return frame.set_axis(names, axis=1)
-    missing = [repr(name) for name in names if name not in frame.columns]
+def _check_columns(path: Path, names: Sequence[str], frame: Any) -> None:
+    missing = [name for name in names if name not in frame.columns]
     if missing:
-        noun = "column" if len(missing) == 1 else "columns"
-        there = listing(list(frame.columns), 6)
-        raise InputError(f"{path}: no {noun} {listing(missing, 6)}; there are {there}")
-    return frame[names]
+        near = closest(missing[0], frame.columns)
+        hint = f"did you mean {near!r}?" if near else f"there are {listing(list(frame.columns), 6)}"
+        raise InputError(f"{path}: no column {listing([*map(repr, missing)], 6)}; {hint}")
+
+
+def _labels(path: Path, cells: Any) -> np.ndarray:
+    for row in np.flatnonzero(cells.isna())[:1]:
+        raise InputError(
+            f"{path}: row {row} (counted from 0) has no label in column {cells.name!r}"
+        )
+    is_number = cells.dtype.kind in "biuf"
+    return as_labels(cells.to_numpy() if is_number else tables.as_text(cells).tolist(), str(path))
 
 
 def _built_in(name: str) -> Dataset:
@@ -199,11 +161,9 @@ def _check_file(path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
         raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
-    if suffix not in _SUFFIXES and not path.name.endswith(IDX_ENDINGS):
-        way = _WAYS.get(suffix)
-        if way is not None:
-            raise InputError(f"{path}: {suffix} files are not read; {way}")
-        raise InputError(f"{path}: unknown extension {suffix!r}; known are {known_formats()}")
+    if suffix not in _SUFFIXES and not path.name.endswith(published.IDX_ENDINGS):
+        way = "unpack an archive; save a sheet or a data frame as .csv or .parquet"
+        raise InputError(f"{path}: unknown extension {suffix!r}; {way}; known: {known_formats()}")
     if check_file(path, MAPPED if suffix == ".npy" else 1.0) == 0:
         raise InputError(f"{path}: the file is empty; write it again")
 
@@ -221,33 +181,27 @@ def _suggestion(path: Path) -> str:
 
 def _read_published(path: Path) -> Dataset:
     """One file of CIFAR, SVHN or an MNIST-like set; the latter's labels lie in a file beside it."""
-    x, y = read_published(path, labels_beside(path))
+    x, y = published.read_published(path, published.labels_beside(path))
     name = path.name.removesuffix(".gz").removesuffix("-idx3-ubyte").removesuffix(path.suffix)
     return Dataset(name, x, y, None, str(path))
 
 
 def _read_npz(path: Path) -> Dataset:
+    """The data is called x, X or data, or is the only array beside the labels, y or labels."""
     keys = npz_keys(path)
-    label_keys = [key for key in keys if key in ("y", "labels")]
-    named = [key for key in keys if key in ("x", "X", "data")]
-    others = [key for key in keys if key not in label_keys]
-    data_keys = keys if len(keys) == 1 else named or others
-    if len(data_keys) != 1 or len(label_keys) > 1:
-        raise InputError(
-            f"{path}: unclear which array is the data among {listing(keys, 10) or 'none'}; "
-            "name it x, and the labels y"
-        )
-    x = _channels_first(read_npz(path, data_keys[0]))
-    data = Dataset.checked(path, x, key=data_keys[0])
-    if not label_keys or label_keys == data_keys:
+    labels = [key for key in keys if key in ("y", "labels") and len(keys) > 1]
+    others = [key for key in keys if key not in labels]
+    arrays = [key for key in others if key in ("x", "X", "data")] or others
+    if len(arrays) != 1 or len(labels) > 1:
+        among = listing(keys, 10) or "none"
+        raise InputError(f"{path}: unclear which array is the data among {among}; call it x")
+    x = read_npz(path, arrays[0])
+    if x.dtype == np.uint8 and x.ndim == 4 and x.shape[1] not in CHANNELS:
+        x = x.transpose(0, 3, 1, 2)  # archives of pictures mostly have the channels last
+    data = Dataset.checked(path, x, key=arrays[0])
+    if not labels:
         return data
-    y, where = read_npz(path, label_keys[0]), f"{path}[{label_keys[0]}]"
+    y, where = read_npz(path, labels[0]), f"{path}[{labels[0]}]"
     if y.size != len(data.x) or y.ndim == 0:
         raise InputError(f"{where}: shape {y.shape} for {len(data.x)} rows; one label per row")
     return replace(data, y=as_labels(y.reshape(-1), where))
-
-
-def _channels_first(x: np.ndarray) -> np.ndarray:
-    """Archives of pictures mostly hold bytes (n, h, w, c); as (n, c, h, w) they make no sense."""
-    last = x.ndim == 4 and x.shape[1] not in CHANNELS and x.shape[3] in CHANNELS
-    return x.transpose(0, 3, 1, 2) if last and x.dtype == np.uint8 else x

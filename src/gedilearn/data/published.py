@@ -28,8 +28,7 @@ from filelock import FileLock
 from pydantic import TypeAdapter
 
 from gedilearn.data.arrays import listing
-from gedilearn.data.dataset import Dataset
-from gedilearn.data.numpy_files import npz_keys, read_npy, read_npz
+from gedilearn.data.dataset import Dataset, npz_keys, read_npy, read_npz
 from gedilearn.errors import InputError, suggestion
 from gedilearn.io import as_path, check_file, check_size, read_bytes, reading, replacing, write_json
 
