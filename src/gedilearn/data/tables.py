@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import time
+from datetime import datetime, time, timedelta
 from functools import cached_property
 from itertools import islice
 from numbers import Real
@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter, model_vali
 from gedilearn.data.arrays import Scaling, listing, row_listing
 from gedilearn.data.metric import TWO_VALUED
 from gedilearn.errors import InputError, suggestion
-from gedilearn.io import check_file, check_size, most_bytes
+from gedilearn.io import check_file, check_size
 from gedilearn.settings import Kind
 from gedilearn.settings import Table as Options
 
@@ -191,7 +191,7 @@ def _first_records(
     path: Path, encoding: str, separator: str | None, decimal: str
 ) -> tuple[str, list[list[str]]]:
     """The separator and the first records."""
-    size = check_file(path)
+    check_file(path)
     with path.open(encoding=encoding, newline="") as file:
         lines = list(islice(file, _FIRST))
     if not "".join(lines).strip():
@@ -203,10 +203,6 @@ def _first_records(
     chosen = separator or _separator(path, found)
     width = len(found[chosen][0])
     check_size(width * _COLUMN, f"{path}: {width} columns")
-    if _CELL * size / 2 > most_bytes():  # a cell takes two bytes or more of text
-        with path.open("rb") as binary:
-            n = sum(piece.count(b"\n") for piece in iter(lambda: binary.read(2**20), b"")) + 1
-        check_size(n * width * _CELL, f"{path}: {n} rows of {width} columns")
     return chosen, found[chosen]
 
 
@@ -408,12 +404,8 @@ def written(cells: pd.Series) -> np.ndarray:
 
 # The numbers of a column may be shares of rows, days since 1970, hours since midnight.
 Meaning = Literal["share", "date", "time"]
-_MEANINGS: dict[str, Meaning] = {
-    "category": "share",
-    "boolean": "share",
-    "date": "date",
-    "time": "time",
-}
+_MEANINGS: dict[str, Meaning] = {"category": "share", "boolean": "share"}
+_MEANINGS |= {"date": "date", "time": "time"}
 DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
 # May be a category, but stands for a missing cell among numbers, truth values, dates or times.
 NO_VALUE = ["-", "--", "\u2013", "\u2014", ".", "n.a.", "none", "missing", "unknown"]
@@ -437,9 +429,10 @@ def kind_of(cells: pd.Series) -> Kind:
     """By the type of the cells; text and all others are categories."""
     import pandas as pd
 
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        return "category"
     kinds: dict[str, Kind] = {"b": "boolean", "M": "date", "m": "time", "O": "category"}
-    is_category = isinstance(cells.dtype, pd.CategoricalDtype)
-    return "category" if is_category else kinds.get(cells.dtype.kind, "number")
+    return kinds.get(cells.dtype.kind, "number")
 
 
 def typed(cells: pd.Series) -> pd.Series:
@@ -462,24 +455,24 @@ def as_kind(cells: pd.Series, kind: str, where: str, days_first: bool | None = N
     """
     if kind == "category":
         return as_text(cells)
-    own, text = kind_of(cells), as_text(cells)
+    given, own = cells, kind_of(cells)
     if own == "category":
-        text = _present(text)
-        cells = _read(text, kind, days_first)
-        wrong = cells.isna() & text.notna()
+        given = _present(as_text(cells))
+        cells = _read(given, kind, days_first)
+        wrong = cells.isna() & given.notna()
     else:
         fits = kind in ("number", own)
         fits = fits or (kind == "boolean" and _floats(cells).dropna().isin((0, 1)).all())
         wrong = cells.notna() & (not fits)
     for row in np.flatnonzero(wrong)[:1]:
-        cell = str(text.iloc[row])[:40]
+        cell = word(given.iloc[row])[:40]
         comma = "; for decimal commas say --decimal comma" if _is_number(cell) else ""
         words = f"{cell!r} in row {row} (counted from 0) is not {_WANTED[kind]}{comma}"
-        raise InputError(f"{where}: {words}")
+        raise InputError(f"{where}: column {given.name!r}: {words}")
     values = _floats(cells)
     if rows := np.flatnonzero(np.isinf(values)).tolist():
-        place = f"{where}: infinite in {row_listing(rows)} (counted from 0)"
-        raise InputError(f"{place}; mend these cells, or leave them empty")
+        place = f"{where}: column {given.name!r}: infinite in {row_listing(rows)}"
+        raise InputError(f"{place} (counted from 0); mend these cells, or leave them empty")
     return values
 
 
@@ -487,15 +480,11 @@ def numbers(frame: pd.DataFrame) -> pd.DataFrame:
     """Columns of numbers without gaps as float64; any other is refused by its name."""
     import pandas as pd
 
-    found = {}
-    for name in frame.columns:
-        place = f"{source(frame)}: column {name!r}"
-        values = as_kind(frame[name], "number", place)
-        rows = np.flatnonzero(values.isna()).tolist()
-        if rows:
-            words = f"missing in {row_listing(rows)} (counted from 0)"
-            raise InputError(f"{place}: {words}; drop these rows or fill in the cells")
-        found[name] = values
+    found = {name: as_kind(frame[name], "number", source(frame)) for name in frame.columns}
+    for name, values in found.items():
+        if rows := np.flatnonzero(values.isna()).tolist():
+            place = f"{source(frame)}: column {name!r}: missing in {row_listing(rows)}"
+            raise InputError(f"{place} (counted from 0); drop these rows or fill in the cells")
     return pd.DataFrame(found)
 
 
@@ -554,25 +543,19 @@ def _dates(text: pd.Series, days_first: bool | None) -> pd.Series:
     """
     import pandas as pd
 
-    orders = [days_first] if days_first is not None else [False, True]
-    if days_first is None and text.str.match(r"\d{1,2}\.|(1[3-9]|[23]\d)[-/ ]").any():
-        orders = [True]
-    best = pd.Series(pd.NaT, text.index)
-    for order in (None, *orders):
-        how: dict[str, Any] = {"format": "ISO8601"} if order is None else {"dayfirst": order}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that a format could not be told
-            found = pd.to_datetime(text, errors="coerce", utc=True, **how).dt.tz_localize(None)
-        if found.count() > best.count():
-            best = found
-            best.attrs["days_first"] = order
-    return best
+    def read(**how: Any) -> pd.Series:
+        return pd.to_datetime(text, errors="coerce", utc=True, **how).dt.tz_localize(None)
 
-
-def clock(hours: float) -> time:
-    """The time of day so many hours after midnight, to the microsecond."""
-    seconds, micro = divmod(round(hours * 3_600_000_000) % 86_400_000_000, 1_000_000)
-    return time(seconds // 3600, seconds // 60 % 60, seconds % 60, micro)
+    found = read(format="ISO8601")
+    if found.count() == text.count():
+        return found
+    if days_first is None:
+        days_first = bool(text.str.match(r"\d{1,2}\.|(1[3-9]|[23]\d)[-/ ]").any())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that a format could not be told
+        found = read(dayfirst=days_first)
+    found.attrs["days_first"] = days_first
+    return found
 
 
 # --- kinds --------------------------------------------------------------------------------------
@@ -654,9 +637,9 @@ def _refuse_bad_numbers(values: pd.Series, where: str) -> None:
     bad = present[~is_number]
     if len(bad) and looks_so.sum() > len(present) / 2:
         raise InputError(
-            f"{where}: {bad.iloc[0][:40]!r} in row {bad.index[0]} (counted from 0) is not a "
-            "number: write numbers without units and marks of thousands, name the decimal mark "
-            "(--decimal comma), or say what it is (--categorical, --drop)"
+            f"{where}: column {values.name!r}: {bad.iloc[0][:40]!r} in row {bad.index[0]} (counted "
+            "from 0) is not a number: write numbers without units and marks of thousands, name the "
+            "decimal mark (--decimal comma), or say what it is (--categorical, --drop)"
         )
 
 
@@ -760,7 +743,7 @@ class OneColumn(BaseModel):
             return words[(values >= 0.5).astype(int)]
         if self.kind == "time":
             hours = np.round(60 * values) / 60 if self.whole else values
-            return np.array([clock(hour) for hour in hours], dtype=object)
+            return np.array([_clock(hour) for hour in hours], dtype=object)
         values = np.round(values) if self.whole else values
         if self.kind == "date":
             days = np.clip(values, *DAYS) * 86_400_000_000
@@ -798,6 +781,11 @@ def _measured_category(values: pd.Series, least: int, impute: str) -> dict[str, 
     shares = np.array([*kept, *([len(values) - kept.sum()] if others else [])]) / len(values)
     fill = np.eye(len(shares))[shares.argmax()] if impute == "most_frequent" else shares
     return {"categories": tuple(kept.index), "others": others, "fill": tuple(fill.tolist())}
+
+
+def _clock(hours: float) -> time:
+    """The time of day so many hours after midnight, to the microsecond."""
+    return (datetime.min + timedelta(hours=hours % 24)).time()
 
 
 def _begin_of_day(hours: np.ndarray) -> float:
@@ -839,11 +827,8 @@ class Columns:
         if len(frame) < 2:
             raise InputError(f"{where}: 1 row, or sample; clustering needs at least 2")
         seen: dict[bytes, str] = {}
-        columns = [
-            _one_column(found.get(name, frame[name]), kinds[name], options, where, seen)
-            for name in names
-        ]
-        made = cls(tuple(columns))
+        cells = (found.get(name, frame[name]) for name in names)
+        made = cls(tuple(_one_column(c, kinds[c.name], options, where, seen) for c in cells))
         if not made.used:
             raise InputError(
                 f"{where}: no column is of use: {listing([e.describe() for e in made.all], 6)}; "
@@ -922,12 +907,11 @@ class Columns:
         if gone:
             noun = "column" if len(gone) == 1 else "columns"
             raise InputError(f"{where}: no {noun} {listing(gone, 6)}")
-        blocks = []
-        for each in self.used:
-            place = f"{where}: column {each.name!r}"
-            cells = as_kind(frame[each.name], each.kind, place, each.days_first)
-            blocks.append(each.encode(cells))
-        return np.hstack(blocks)
+        blocks = (
+            each.encode(as_kind(frame[each.name], each.kind, where, each.days_first))
+            for each in self.used
+        )
+        return np.hstack(list(blocks))
 
     def inverse(self, points: np.ndarray) -> pd.DataFrame:
         """The rows nearest to points (n, width): the used columns alone."""
@@ -969,16 +953,15 @@ def _one_column(
         return OneColumn(name=name, kind=asked, reason="as asked for")
     if not asked and not is_chosen and options.columns is not None:
         return OneColumn(name=name, kind="drop", reason="not among the columns asked for")
-    place = f"{where}: column {name!r}"
     if cells.dtype == object and not _is_text(cells):
         found = type(next(iter(cells.dropna()))).__name__
         raise InputError(
-            f"{place} holds {found} objects: neither numbers, text, dates nor vectors of one "
-            f"length; leave it out (--drop, or 'table.kinds': {{{name!r}: 'drop'}})"
+            f"{where}: column {name!r} holds {found} objects: neither numbers, text, dates nor "
+            f"vectors of one length; leave it out (--drop, or 'table.kinds': {{{name!r}: 'drop'}})"
         )
     kind = asked or kind_of(cells)
-    cells = as_kind(cells, kind, place)
-    kind, reason = _use(cells, kind, asked is None, is_chosen, place)
+    cells = as_kind(cells, kind, where)
+    kind, reason = _use(cells, kind, asked is None, is_chosen, where)
     if kind in USED:
         first = seen.setdefault(_content(kind, cells), name)
         if first != name and not asked:
