@@ -95,9 +95,9 @@ def test_the_decimal_mark_is_the_one_that_is_named(write):
     ("text", "words"),
     [
         ("a;b,c\nx;y,z\nu;v,w\n", "may be separated by comma or semicolon"),
-        ("1.5 2\n3 4\n", "separated by blanks"),
-        ("a,b\n1,2,3\n4,5\n", "has 3 cells, the first row 2"),
-        ("a,b\n" + "1,2\n" * 300 + "1,2,3\n", "Expected 2 fields in line 302, saw 3"),
+        ("a,b\n1,2,3\n4,5\n", "line 2 has 3 cells, the first row 2"),
+        ("a,b\n1,2\n3\n4,5\n", "line 3 has 1 cells, the first row 2"),
+        ("a,b\n" + "1,2\n" * 300 + "1,2,3\n", "line 302 has 3 cells, the first row 2"),
         ('a,b\n1,2\n3,"4\n5,6\n', "mend the quotes"),
     ],
 )
@@ -387,7 +387,7 @@ def test_columns_are_typed_by_what_they_hold_and_by_what_is_asked_for():
     }
     out = fitted(made).left_out
     for words in (
-        "again (the same as 'measure')",
+        "again (says the same as 'measure')",
         "code (says the same as 'city')",
         "tick (constant, 150 missing)",
         "nothing (empty)",

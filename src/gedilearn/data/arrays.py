@@ -246,22 +246,17 @@ class Scaling:
         # Deviations from the first row keep the digits that a huge common offset would swallow;
         # dividing by the largest of them keeps the squares from overflowing.
         # In chunks: the data may be larger than memory.
+        def deviations() -> Iterator[np.ndarray]:
+            return (np.subtract(x[chunk], first, dtype=np.float64) for chunk in row_chunks(x))
+
         first = x[0].astype(np.float64)
-        spread = np.zeros(x.shape[1])
-        for chunk in row_chunks(x):
-            deviation = np.subtract(x[chunk], first, dtype=np.float64)
-            spread = np.maximum(spread, np.maximum(deviation.max(axis=0), -deviation.min(axis=0)))
+        spread = np.max([np.abs(each).max(axis=0) for each in deviations()], axis=0)
         # A spread of a few rounding errors is no spread: 0.3 beside 0.1 + 0.2.
         limits = np.finfo(np.float64)
         varies = spread >= np.maximum(limits.tiny, 8 * limits.eps * np.abs(first))
         unit = np.where(varies, spread, 1.0)
-        total, squares = np.zeros(x.shape[1]), np.zeros(x.shape[1])
-        for chunk in row_chunks(x):
-            total += (np.subtract(x[chunk], first, dtype=np.float64) / unit).sum(axis=0)
-        mean = total / len(x)
-        for chunk in row_chunks(x):
-            deviation = np.subtract(x[chunk], first, dtype=np.float64) / unit
-            squares += np.square(deviation - mean).sum(axis=0)
+        mean = sum((each / unit).sum(axis=0) for each in deviations()) / len(x)
+        squares = sum(np.square(each / unit - mean).sum(axis=0) for each in deviations())
         scale = spread * np.sqrt(squares / len(x))
         varies &= scale >= limits.tiny
         return cls(

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
 
 import numpy as np
 from filelock import FileLock
@@ -247,18 +246,15 @@ def _download(source: Source, folder: Path, tell: Tell) -> None:
     import pooch
     import requests
 
-    def to_file(url: str, path: str, fetcher: Any) -> None:
-        with open(path, "wb") as out:
-            downloader = pooch.HTTPDownloader(chunk_size=2**18, headers=headers)
-            downloader(url, _Counted(out, file, tell), fetcher)
-
     headers = {"User-Agent": "gedi-learn", "Accept-Encoding": "identity"}
+    downloader = pooch.HTTPDownloader(chunk_size=2**18, headers=headers)
     checksums = {file.name: file.checksum for file in source.downloads}
     fetcher = pooch.create(folder, source.site, registry=checksums, retry_if_failed=1)
     pooch.get_logger().setLevel("WARNING")
     for file in source.downloads:
+        tell(f"{file.name}: {file.size / 1e6:.1f} MB from {source.site}")
         try:
-            fetcher.fetch(file.name, downloader=to_file)
+            fetcher.fetch(file.name, downloader=downloader)
         except (requests.RequestException, ValueError) as error:
             answer = getattr(error, "response", None)
             reason = "not the published file" if isinstance(error, ValueError) else "no connection"
@@ -269,25 +265,6 @@ def _download(source: Source, folder: Path, tell: Tell) -> None:
                 f"from {source.site} in another way into a folder DIR, then "
                 f"gedi data get {source.name} --from DIR"
             ) from error
-
-
-class _Counted:
-    """The file that a download is written to; shows every tenth, and ends one that is too long."""
-
-    def __init__(self, out: IO[bytes], file: File, tell: Tell) -> None:
-        self.out, self.file, self.tell, self.done = out, file, tell, 0
-
-    def write(self, piece: bytes) -> None:
-        size, before = self.file.size, self.done
-        self.done += len(piece)
-        if self.done > size:
-            raise ValueError("longer than the published file")
-        self.out.write(piece)
-        if 10 * before // size < 10 * self.done // size:
-            self.tell(f"{self.file.name}: {self.done / 1e6:.1f} of {size / 1e6:.1f} MB")
-
-    def flush(self) -> None:
-        self.out.flush()
 
 
 def _find_files(source: Source, folder: Path, scratch: Path) -> dict[str, Path]:

@@ -6,6 +6,7 @@ pandas is imported by the functions that need it: a fit of an array does without
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import json
 import math
@@ -14,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import time
+from datetime import datetime, time, timedelta
 from functools import cached_property
 from itertools import islice
 from numbers import Real
@@ -23,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter
+from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter, model_validator
 
 from gedilearn.data.arrays import Scaling, listing, row_listing
 from gedilearn.data.metric import TWO_VALUED
 from gedilearn.errors import InputError, suggestion
-from gedilearn.io import check_file, check_size, most_bytes
+from gedilearn.io import check_file, check_size
 from gedilearn.settings import Kind
 from gedilearn.settings import Table as Options
 
@@ -90,11 +91,10 @@ def read_table(
 
 def mark(given: str, known: dict[str, str], option: str) -> str:
     """A separator or decimal mark by its name, or as it is."""
-    names = known | {each: each for each in known.values()} | {r"\t": "\t"}
-    if given not in names or names[given] not in known.values():
-        choice = ", ".join(repr(each) if each != "\t" else "tab" for each in known.values())
-        raise InputError(f"--{option} {given!r}: give one of {choice}")
-    return names[given]
+    found = known.get(given, "\t" if given == r"\t" else given)
+    if found not in known.values():
+        raise InputError(f"--{option} {given!r}: give one of {', '.join(known)}")
+    return found
 
 
 def _read_text(
@@ -103,24 +103,41 @@ def _read_text(
     """UTF-16 if its mark is at the start, UTF-8, or else Windows-1252, which includes Latin-1."""
     with path.open("rb") as file:
         is_wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    reason = None
-    for encoding in ("utf-16",) if is_wide else ("utf-8-sig", "cp1252"):
-        try:
-            sign, head = _first_records(path, encoding, separator)
-            first = [cell.strip() for cell in head[0]]
-            named = _is_header(first, head[1:], expected)
-            own = first if named else [""] * len(first)
-            names = distinct([name or f"column {k + 1}" for k, name in enumerate(own)])
-            coded = {names[k] for row in head for k, cell in enumerate(row) if _is_code(cell)}
-            how: dict[str, Any] = {"sep": sign, "encoding": encoding, "names": names}
-            how["dtype"] = dict.fromkeys((text | coded) & set(names), str)
-            frame = _parsed(path, decimal, header=0 if named else None, **how)
-            written = _dialect(path, sign, decimal, encoding)
-            return TableFile(frame, named and len(set(own)) == len(own), written)
-        except UnicodeDecodeError as error:
-            reason = reason or error
-    assert reason is not None
-    raise reason
+    given = (path, separator, decimal, text, expected)
+    try:
+        return _read_encoded("utf-16" if is_wide else "utf-8-sig", *given)
+    except UnicodeDecodeError as error:
+        with contextlib.suppress(UnicodeDecodeError):
+            if not is_wide:
+                return _read_encoded("cp1252", *given)
+        raise error
+
+
+def _read_encoded(
+    encoding: str,
+    path: Path,
+    separator: str | None,
+    decimal: str,
+    text: set[str],
+    expected: set[str],
+) -> TableFile:
+    sign, head = _first_records(path, encoding, separator, decimal)
+    first = [cell.strip() for cell in head[0]]
+    named = _is_header(first, head[1:], expected)
+    own = first if named else [""] * len(first)
+    names = distinct([name or f"column {k + 1}" for k, name in enumerate(own)])
+    coded = {names[k] for row in head for k, cell in enumerate(row[: len(names)]) if _is_code(cell)}
+    frame = _parsed(
+        path,
+        header=0 if named else None,
+        names=names,
+        dtype=dict.fromkeys((text | coded) & set(names), str),
+        sep=sign,
+        decimal=decimal,
+        encoding=encoding,
+    )
+    dialect = _dialect(path, sign, decimal, encoding)
+    return TableFile(frame, named and len(set(own)) == len(own), dialect)
 
 
 def _parsed(path: Path, decimal: str, **how: Any) -> pd.DataFrame:
@@ -133,32 +150,29 @@ def _parsed(path: Path, decimal: str, **how: Any) -> pd.DataFrame:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(path, index_col=False, low_memory=False, compression=None, **how)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        _empty_at_end(path, how["encoding"], how["sep"])
         reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        raise InputError(
-            f"{path}: {reason}; give every row as many cells as the first, mend the quotes, or "
-            "name the separator (--separator)"
-        ) from None
+        raise InputError(f"{path}: {reason}; mend the quotes") from None
     if decimal == ",":  # in columns that have words among the numbers
-        for name in filter(lambda name: _is_text(frame[name]), frame.columns):
-            frame[name] = frame[name].str.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
+        frame = frame.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
     if frame.iloc[:, -1].isna().any():  # such a row may be cut, or be empty
         frame = frame.iloc[: len(frame) - _empty_at_end(path, how["encoding"], how["sep"])]
     return frame
 
 
 def _empty_at_end(path: Path, encoding: str, separator: str) -> int:
-    """How many empty rows a spreadsheet added; a row with too few cells is refused by its line."""
+    """How many empty rows a spreadsheet added; refuses a row with too few or too many cells."""
     width, empty = 0, 0
     with path.open(encoding=encoding, newline="") as file:
         reader = csv.reader(file, delimiter=separator)
         for row in reader:
             width = width or len(row)
-            if row and len(row) < width and "".join(row).strip():
+            is_empty = width > 1 and not "".join(row).strip()
+            if row and len(row) != width and not is_empty:
                 raise InputError(
                     f"{path}: line {reader.line_num} has {len(row)} cells, the first row {width}; "
                     "give every row the same number, or name the separator (--separator)"
                 )
-            is_empty = width > 1 and not "".join(row).strip()
             empty = empty + (len(row) > 1) if is_empty else 0
     return empty
 
@@ -173,60 +187,40 @@ def _dialect(path: Path, separator: str, decimal: str, encoding: str) -> str:
     return ", ".join(words for words, is_so in found.items() if is_so)
 
 
-def _first_records(path: Path, encoding: str, separator: str | None) -> tuple[str, list[list[str]]]:
-    """The separator and the first records, none of them longer than the very first."""
-    size = check_file(path)
+def _first_records(
+    path: Path, encoding: str, separator: str | None, decimal: str
+) -> tuple[str, list[list[str]]]:
+    """The separator and the first records."""
+    check_file(path)
     with path.open(encoding=encoding, newline="") as file:
         lines = list(islice(file, _FIRST))
     if not "".join(lines).strip():
         raise InputError(f"{path}: the file holds only blank lines; write it again")
     found = {}
-    for each in [separator] if separator else SEPARATORS.values():
+    for each in [separator] if separator else {*SEPARATORS.values()} - {decimal}:
         rows = [row for row in csv.reader(lines, delimiter=each) if "".join(row).strip() or row[1:]]
         found[each] = rows[:-1] if len(lines) == _FIRST and len(rows) > 1 else rows
     chosen = separator or _separator(path, found)
-    head, width = found[chosen], len(found[chosen][0])
+    width = len(found[chosen][0])
     check_size(width * _COLUMN, f"{path}: {width} columns")
-    if _CELL * size / 2 > most_bytes():  # a cell takes two bytes or more of text
-        with path.open("rb") as binary:
-            n = sum(piece.count(b"\n") for piece in iter(lambda: binary.read(2**20), b"")) + 1
-        check_size(n * width * _CELL, f"{path}: {n} rows of {width} columns")
-    if long := next((row for row in head if len(row) > width), None):
-        raise InputError(
-            f"{path}: {chosen.join(long)[:40]!r} has {len(long)} cells, the first row {width}; "
-            "give every row the same number, or name the separator (--separator)"
-        )
-    return chosen, head
+    return chosen, found[chosen]
 
 
 def _separator(path: Path, found: dict[str, list[list[str]]]) -> str:
     """The mark by which the first records have the same number of cells, two or more.
 
-    A comma that stands only within numbers is no separator where another mark would do. If no mark
-    makes equal records, the only one that the first record has, or the one that is usual.
+    If there is none, the only mark in the first record, or the usual one.
     """
     splits = {each: rows for each, rows in found.items() if len(rows[0]) > 1}
     regular = [each for each, rows in splits.items() if len({len(row) for row in rows}) == 1]
-    if len(regular) > 1 and "," in regular:
-        other = next(each for each in regular if each != ",")
-        if all(_is_number(cell) for row in found[other][1:] for cell in row if "," in cell):
-            regular.remove(",")
     if len(regular) > 1:
         names = [name for name, each in SEPARATORS.items() if each in regular]
         raise InputError(
             f"{path}: its cells may be separated by {' or '.join(names)}; say which, as in "
             f"--separator {names[0]}"
         )
-    if not splits:
-        blank = [" ".join(row).split() for row in found[","]]
-        all_numbers = all(_is_number(cell) for row in blank[1:] for cell in row)
-        if len(blank[0]) > 1 and all_numbers and len({len(row) for row in blank}) == 1:
-            raise InputError(
-                f"{path}: its cells seem to be separated by blanks; write it with commas, or say "
-                "that it is one column with --separator comma"
-            )
-    usual = next(iter(splits)) if len(splits) == 1 else USUAL.get(path.suffix.lower(), ",")
-    return regular[0] if regular else usual
+    usual = USUAL.get(path.suffix.lower(), ",")
+    return next(iter(regular or splits)) if regular or len(splits) == 1 else usual
 
 
 def _is_number(cell: str) -> bool:
@@ -368,7 +362,7 @@ def _settled(cells: pd.Series) -> pd.Series:
         whole = kind == "integer" and not cells.isna().any()
         if cells.dtype.kind in "iuf":
             return cells
-        return cells.astype("int64") if whole else cells.where(cells.notna(), np.nan).astype(float)
+        return pd.to_numeric(cells).astype("int64" if whole else "float64")
     if kind == "boolean":
         return cells.astype("boolean")
     if kind == "period":
@@ -410,6 +404,8 @@ def written(cells: pd.Series) -> np.ndarray:
 
 # The numbers of a column may be shares of rows, days since 1970, hours since midnight.
 Meaning = Literal["share", "date", "time"]
+_MEANINGS: dict[str, Meaning] = {"category": "share", "boolean": "share"}
+_MEANINGS |= {"date": "date", "time": "time"}
 DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
 # May be a category, but stands for a missing cell among numbers, truth values, dates or times.
 NO_VALUE = ["-", "--", "\u2013", "\u2014", ".", "n.a.", "none", "missing", "unknown"]
@@ -433,9 +429,10 @@ def kind_of(cells: pd.Series) -> Kind:
     """By the type of the cells; text and all others are categories."""
     import pandas as pd
 
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        return "category"
     kinds: dict[str, Kind] = {"b": "boolean", "M": "date", "m": "time", "O": "category"}
-    is_category = isinstance(cells.dtype, pd.CategoricalDtype)
-    return "category" if is_category else kinds.get(cells.dtype.kind, "number")
+    return kinds.get(cells.dtype.kind, "number")
 
 
 def typed(cells: pd.Series) -> pd.Series:
@@ -458,47 +455,36 @@ def as_kind(cells: pd.Series, kind: str, where: str, days_first: bool | None = N
     """
     if kind == "category":
         return as_text(cells)
-    own, text = kind_of(cells), as_text(cells)
+    given, own = cells, kind_of(cells)
     if own == "category":
-        text = _present(text)
-        cells = _read(text, kind, days_first)
-        wrong = cells.isna() & text.notna()
+        given = _present(as_text(cells))
+        cells = _read(given, kind, days_first)
+        wrong = cells.isna() & given.notna()
     else:
         fits = kind in ("number", own)
         fits = fits or (kind == "boolean" and _floats(cells).dropna().isin((0, 1)).all())
         wrong = cells.notna() & (not fits)
     for row in np.flatnonzero(wrong)[:1]:
-        cell = str(text.iloc[row])[:40]
+        cell = word(given.iloc[row])[:40]
         comma = "; for decimal commas say --decimal comma" if _is_number(cell) else ""
         words = f"{cell!r} in row {row} (counted from 0) is not {_WANTED[kind]}{comma}"
-        raise InputError(f"{where}: {words}")
-    return _floats(cells)
-
-
-def check_no_infinity(values: pd.Series, where: str) -> None:
-    """Refuse numbers that are infinite; those that are missing are filled in."""
-    rows = np.flatnonzero(np.isinf(values)).tolist() if values.dtype.kind == "f" else []
-    if rows:
-        raise InputError(
-            f"{where}: infinite in {row_listing(rows)} (counted from 0); mend these cells, or "
-            "leave them empty"
-        )
+        raise InputError(f"{where}: column {given.name!r}: {words}")
+    values = _floats(cells)
+    if rows := np.flatnonzero(np.isinf(values)).tolist():
+        place = f"{where}: column {given.name!r}: infinite in {row_listing(rows)}"
+        raise InputError(f"{place} (counted from 0); mend these cells, or leave them empty")
+    return values
 
 
 def numbers(frame: pd.DataFrame) -> pd.DataFrame:
     """Columns of numbers without gaps as float64; any other is refused by its name."""
     import pandas as pd
 
-    found = {}
-    for name in frame.columns:
-        place = f"{source(frame)}: column {name!r}"
-        values = as_kind(frame[name], "number", place)
-        check_no_infinity(values, place)
-        rows = np.flatnonzero(values.isna()).tolist()
-        if rows:
-            words = f"missing in {row_listing(rows)} (counted from 0)"
-            raise InputError(f"{place}: {words}; drop these rows or fill in the cells")
-        found[name] = values
+    found = {name: as_kind(frame[name], "number", source(frame)) for name in frame.columns}
+    for name, values in found.items():
+        if rows := np.flatnonzero(values.isna()).tolist():
+            place = f"{source(frame)}: column {name!r}: missing in {row_listing(rows)}"
+            raise InputError(f"{place} (counted from 0); drop these rows or fill in the cells")
     return pd.DataFrame(found)
 
 
@@ -536,7 +522,9 @@ def _read(text: pd.Series, kind: str, days_first: bool | None = None) -> pd.Seri
     first = str(text.loc[text.first_valid_index()]) if text.notna().any() else ""
     if kind == "boolean":
         pair = next((pair for pair in TRUTH if first.lower() in pair), ("", ""))
-        return text.str.lower().map({pair[0]: False, pair[1]: True}).astype("boolean")
+        truth = text.str.lower().map({pair[0]: False, pair[1]: True}).astype("boolean")
+        truth.attrs["words"] = tuple(text.groupby(truth).last())
+        return truth
     if kind == "time" and _TIME.match(first):
         found = pd.to_datetime(text, format=_CLOCKS[0], errors="coerce")
         for form in _CLOCKS[1:]:
@@ -555,25 +543,19 @@ def _dates(text: pd.Series, days_first: bool | None) -> pd.Series:
     """
     import pandas as pd
 
-    orders = [days_first] if days_first is not None else [False, True]
-    if days_first is None and text.str.match(r"\d{1,2}\.|(1[3-9]|[23]\d)[-/ ]").any():
-        orders = [True]
-    best = pd.Series(pd.NaT, text.index)
-    for order in (None, *orders):
-        how: dict[str, Any] = {"format": "ISO8601"} if order is None else {"dayfirst": order}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that a format could not be told
-            found = pd.to_datetime(text, errors="coerce", utc=True, **how).dt.tz_localize(None)
-        if found.count() > best.count():
-            best = found
-            best.attrs["days_first"] = order
-    return best
+    def read(**how: Any) -> pd.Series:
+        return pd.to_datetime(text, errors="coerce", utc=True, **how).dt.tz_localize(None)
 
-
-def clock(hours: float) -> time:
-    """The time of day so many hours after midnight, to the microsecond."""
-    seconds, micro = divmod(round(hours * 3_600_000_000) % 86_400_000_000, 1_000_000)
-    return time(seconds // 3600, seconds // 60 % 60, seconds % 60, micro)
+    found = read(format="ISO8601")
+    if found.count() == text.count():
+        return found
+    if days_first is None:
+        days_first = bool(text.str.match(r"\d{1,2}\.|(1[3-9]|[23]\d)[-/ ]").any())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that a format could not be told
+        found = read(dayfirst=days_first)
+    found.attrs["days_first"] = days_first
+    return found
 
 
 # --- kinds --------------------------------------------------------------------------------------
@@ -587,16 +569,9 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _UNNAMED = re.compile(r"column \d+")
 
 
-def _by_parts(names: Sequence[str], options: Options) -> tuple[list[str] | None, dict[str, Kind]]:
-    """The columns and kinds that are asked for: of a column e of vectors, of e[0], e[1], ..."""
-
-    def parts(name: str) -> list[str]:
-        own = [each for each in names if each.startswith(f"{name}[")]
-        return own if own and name not in names else [name]
-
-    columns, kinds = options.columns, options.kinds
-    chosen = None if columns is None else [part for name in columns for part in parts(name)]
-    return chosen, {part: kind for name, kind in kinds.items() for part in parts(name)}
+def _vector(name: str) -> str:
+    """The name of the column of vectors that a column like e[0] is from."""
+    return name.rpartition("[")[0] or name
 
 
 def _is_plain(name: str, cells: pd.Series) -> bool:
@@ -607,28 +582,28 @@ def _is_plain(name: str, cells: pd.Series) -> bool:
 
 
 def _use(
-    name: str, cells: pd.Series, kind: Kind, known: bool, asked: bool, where: str
+    cells: pd.Series, kind: Kind, is_guess: bool, is_chosen: bool, where: str
 ) -> tuple[Kind, str]:
     """The kind of a column, and for one that is left out, the reason.
 
-    cells: as `as_kind` gives them
-    known: whether the kind was asked for; asked: whether the column was
+    cells: as `as_kind` gives them; is_guess: whether the kind was not asked for
+    is_chosen: whether the column was asked for
     """
     values = cells.dropna()
-    n, gaps = values.nunique(), len(cells) - len(values)
+    n = values.nunique()
     if n < 2:
-        return "drop", "empty" if n == 0 else f"constant, {gaps} missing" if gaps else "constant"
-    if kind == "category":
-        if not known and n > MOST_CATEGORIES:
+        return "drop", "constant" if n else "empty"
+    if kind == "category" and is_guess:
+        if n > MOST_CATEGORIES:
             _refuse_bad_numbers(values, where)
-        if not known and n == len(values):
+        if n == len(values):
             return "id", "no two values alike: taken for an ID"
-        if not known and n > len(values) / 2:
+        if n > len(values) / 2:
             return "drop", f"{n} different values in {len(values)} cells: taken for free text"
-        if values.value_counts().iloc[0] < RARE * len(cells):
-            return "drop", f"{n} categories, none in {RARE:.0%} of the rows"
-    elif kind == "number" and not known and not asked:
-        if _looks_like_id(name, cells):
+    if kind == "category" and values.value_counts().iloc[0] < RARE * len(cells):
+        return "drop", f"{n} categories, none in {RARE:.0%} of the rows"
+    if kind == "number" and is_guess and not is_chosen:
+        if _looks_like_id(str(cells.name), cells):
             return "id", "whole numbers, no two alike: taken for an ID"
         if values.isin((0, 1)).all():
             return "boolean", ""
@@ -640,40 +615,32 @@ def _looks_like_id(name: str, cells: pd.Series) -> bool:
 
     Numbers that are measured may all differ too, but most of them are near their mean.
     """
-    values = np.sort(_floats(cells).to_numpy())
-    if len(values) < FEWEST or not np.isfinite(values).all():
+    values = np.unique(_floats(cells))
+    if not FEWEST <= len(values) == len(cells) or not np.isfinite(values).all():
         return False
-    span = values[-1] - values[0]
-    if span < len(values) - 1 or (values % 1 != 0).any() or (values[1:] == values[:-1]).any():
+    if (values % 1 != 0).any():
         return False
     words = _CAMEL.sub(" ", name).lower().replace("_", " ").strip()
-    return span == len(values) - 1 or bool(_ID.search(words)) or _spreads_evenly(values)
+    span = values[-1] - values[0]
+    if span == len(values) - 1 or _ID.search(words):
+        return True
+    from scipy.stats import kstest
 
-
-def _spreads_evenly(values: np.ndarray) -> bool:
-    """Whether 200 values or more look drawn evenly between the smallest and the largest.
-
-    The statistic of Kolmogorov and Smirnov exceeds this value once in 20 times.
-    """
-    at = (values - values[0]) / (values[-1] - values[0])
-    ranks = np.arange(len(at) + 1) / len(at)
-    largest = max((ranks[1:] - at).max(), (at - ranks[:-1]).max())
-    return len(at) >= 10 * FEWEST and bool(largest < 1.36 / np.sqrt(len(at)))
+    return len(values) >= 10 * FEWEST and kstest(values, "uniform", (values[0], span)).pvalue > 0.05
 
 
 def _refuse_bad_numbers(values: pd.Series, where: str) -> None:
     """Refuse a few words among numbers, and numbers with units or marks that are not read."""
     present = _present(values).dropna()
     is_number = _read(present, "number").notna()
-    for good in (is_number, is_number | present.str.fullmatch(_MEASURE).astype(bool)):
-        bad = present[~is_number]
-        if len(bad) and good.sum() > len(present) / 2:
-            raise InputError(
-                f"{where}: {bad.iloc[0][:40]!r} in row {bad.index[0]} (counted from 0) is not a "
-                "number: write numbers without units and marks of thousands, name the decimal "
-                "mark (--decimal comma), take the column for categories (--categorical) or leave "
-                "it out (--drop)"
-            )
+    looks_so = is_number | present.str.fullmatch(_MEASURE).astype(bool)
+    bad = present[~is_number]
+    if len(bad) and looks_so.sum() > len(present) / 2:
+        raise InputError(
+            f"{where}: column {values.name!r}: {bad.iloc[0][:40]!r} in row {bad.index[0]} (counted "
+            "from 0) is not a number: write numbers without units and marks of thousands, name the "
+            "decimal mark (--decimal comma), or say what it is (--categorical, --drop)"
+        )
 
 
 def _content(kind: str, cells: pd.Series) -> bytes:
@@ -731,13 +698,13 @@ class OneColumn(BaseModel):
         is_category = self.kind == "category"
         return [f"{self.name}={level}" for level in self.levels] if is_category else [self.name]
 
-    @property
-    def is_sound(self) -> bool:
-        """Whether what a file says of a column fits together."""
-        if self.kind != "category":
-            return self.width == (self.kind in USED) and not self.categories
-        in_order = list(self.categories) == sorted(set(self.categories))
-        return in_order and 1 <= self.width == len(self.levels)
+    @model_validator(mode="after")
+    def _fits_together(self) -> OneColumn:
+        width = len(self.levels) if self.kind == "category" else self.kind in USED
+        is_sorted = list(self.categories) == sorted(set(self.categories))
+        if self.width != width or not is_sorted or (self.categories and self.kind != "category"):
+            raise ValueError(f"{self.name}: kind, categories and fill do not match")
+        return self
 
     @property
     def unit(self) -> float:
@@ -750,7 +717,7 @@ class OneColumn(BaseModel):
         """The name, the number of values and of missing cells; or the reason to leave it out."""
         notes = [self.reason] if self.reason else []
         notes += [f"{self.distinct} values"] if self.kind == "category" else []
-        notes += [f"{self.missing} missing"] if self.missing and not self.reason else []
+        notes += [f"{self.missing} missing"] if self.missing and self.distinct else []
         return f"{self.name} ({', '.join(notes)})" if notes else self.name
 
     def encode(self, cells: pd.Series) -> np.ndarray:
@@ -776,7 +743,7 @@ class OneColumn(BaseModel):
             return words[(values >= 0.5).astype(int)]
         if self.kind == "time":
             hours = np.round(60 * values) / 60 if self.whole else values
-            return np.array([clock(hour) for hour in hours], dtype=object)
+            return np.array([_clock(hour) for hour in hours], dtype=object)
         values = np.round(values) if self.whole else values
         if self.kind == "date":
             days = np.clip(values, *DAYS) * 86_400_000_000
@@ -784,40 +751,41 @@ class OneColumn(BaseModel):
         return values.astype(np.int64) if self.whole and np.abs(values).max() < 2**53 else values
 
 
-def _measured(one: OneColumn, cells: pd.Series, raw: pd.Series, impute: str) -> OneColumn:
-    """With all that is measured on a column that is used; cells: as `as_kind` gives them."""
+def _measured(kind: Kind, cells: pd.Series, impute: str) -> dict[str, Any]:
+    """The fields of a column that is used, but for those of its description."""
     values = cells.dropna()
-    if one.kind == "category":
-        names, others = _levels(values, math.ceil(RARE * len(cells)))
-        width = len(names) + others
-        one = one.model_copy(update={"categories": names, "others": others, "fill": (0.0,) * width})
-        shares = one.encode(values).mean(axis=0)
-        first = np.eye(width)[shares.argmax()]
-        fill = first if impute == "most_frequent" else shares
-        return one.model_copy(update={"fill": tuple(map(float, fill))})
-    update: dict[str, Any] = {"fill": (0.0,)}
-    if one.kind == "time":
-        update["begins"] = _begin_of_day(values.to_numpy())
-        values = values.map(lambda hour: (hour - update["begins"]) % 24 + update["begins"])
-    if one.kind == "boolean":
-        impute = "mean" if impute == "median" else impute
-        found = {value: str(text) for value, text in zip(cells, raw, strict=True)}
-        update["words"] = (found[0.0], found[1.0]) if _is_text(raw) else None
+    if kind == "category":
+        return _measured_category(values, math.ceil(RARE * len(cells)), impute)
+    found: dict[str, Any] = {}
+    if kind == "time":
+        found["begins"] = _begin_of_day(values.to_numpy())
+        values = (values - found["begins"]) % 24 + found["begins"]
+    if kind == "boolean":
+        found["words"] = cells.attrs.get("words")
     else:
-        steps = np.round(60 * values, 6) if one.kind == "time" else values
-        update["whole"] = bool((steps % 1 == 0).all())
-    mode = values.mode().iloc[0]
-    fill = {"median": values.median(), "mean": values.mean(), "most_frequent": mode}[impute]
-    return one.model_copy(update=update | {"fill": (float(fill),)})
+        steps = np.round(60 * values, 6) if kind == "time" else values
+        found["whole"] = bool((steps % 1 == 0).all())
+    if impute == "most_frequent":
+        fill = values.mode().iloc[0]
+    else:
+        fill = values.median() if impute == "median" and kind != "boolean" else values.mean()
+    return found | {"fill": (float(fill),)}
 
 
-def _levels(values: pd.Series, least: int) -> tuple[tuple[str, ...], bool]:
-    """The categories that have a column of their own, and whether there are others."""
+def _measured_category(values: pd.Series, least: int, impute: str) -> dict[str, Any]:
     counts = values.value_counts().sort_index()
     kept = counts[counts >= least]
     if len(kept) >= MOST_CATEGORIES:
-        kept = kept.sort_values(kind="stable").iloc[1 - MOST_CATEGORIES :]
-    return tuple(sorted(kept.index)), len(kept) < len(counts)
+        kept = kept.sort_values(kind="stable").iloc[1 - MOST_CATEGORIES :].sort_index()
+    others = len(kept) < len(counts)
+    shares = np.array([*kept, *([len(values) - kept.sum()] if others else [])]) / len(values)
+    fill = np.eye(len(shares))[shares.argmax()] if impute == "most_frequent" else shares
+    return {"categories": tuple(kept.index), "others": others, "fill": tuple(fill.tolist())}
+
+
+def _clock(hours: float) -> time:
+    """The time of day so many hours after midnight, to the microsecond."""
+    return (datetime.min + timedelta(hours=hours % 24)).time()
 
 
 def _begin_of_day(hours: np.ndarray) -> float:
@@ -849,31 +817,18 @@ class Columns:
         Columns without use are left out, each with a reason.
         """
         where, names = source(frame), list(frame.columns)
-        chosen, kinds = _by_parts(names, options)
-        for name in (*(chosen or ()), *kinds):
-            if name not in names:
-                raise InputError(f"{where}: no column {name!r}{suggestion(name, names)}")
-        found = {name: typed(frame[name]) for name in names if name not in kinds}
+        asked, known = {*(options.columns or ()), *options.kinds}, {*names, *map(_vector, names)}
+        for name in sorted(asked - known):
+            raise InputError(f"{where}: no column {name!r}{suggestion(name, names)}")
+        kinds = {name: options.kinds.get(name, options.kinds.get(_vector(name))) for name in names}
+        found = {name: typed(frame[name]) for name in names if kinds[name] is None}
         if options == Options() and all(_is_plain(*each) for each in found.items()):
             return None
         if len(frame) < 2:
             raise InputError(f"{where}: 1 row, or sample; clustering needs at least 2")
         seen: dict[bytes, str] = {}
-        columns = []
-        for name in names:
-            kind = kinds.get(name)
-            if kind in ("drop", "id"):
-                columns.append(OneColumn(name=name, kind=kind, reason="as asked for"))
-            elif kind is None and chosen is not None and name not in chosen:
-                reason = "not among the columns asked for"
-                columns.append(OneColumn(name=name, kind="drop", reason=reason))
-            else:
-                place = f"{where}: column {name!r}"
-                cells = found.get(name, frame[name])
-                columns.append(
-                    _one_column(name, cells, frame[name], kind, chosen, options, place, seen)
-                )
-        made = cls(tuple(columns))
+        cells = (found.get(name, frame[name]) for name in names)
+        made = cls(tuple(_one_column(c, kinds[c.name], options, where, seen) for c in cells))
         if not made.used:
             raise InputError(
                 f"{where}: no column is of use: {listing([e.describe() for e in made.all], 6)}; "
@@ -893,10 +848,8 @@ class Columns:
         except ValueError as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(f"columns: not written by Columns.to_json ({reason})") from error
-        names = columns.inputs
-        sound = all(each.is_sound for each in columns.all)
-        if not columns.used or not sound or len(set(names)) != len(names):
-            raise InputError("columns: names, categories and fills do not match")
+        if not columns.used or len(set(columns.inputs)) != len(columns.all):
+            raise InputError("columns: none of use, or two of one name")
         return columns
 
     @cached_property
@@ -932,10 +885,8 @@ class Columns:
     @property
     def meanings(self) -> dict[int, Meaning]:
         """Which columns of the points are shares, dates or times of day."""
-        known: dict[str, Meaning] = {"category": "share", "boolean": "share"}
-        known |= {"date": "date", "time": "time"}
         kinds = [each.kind for each in self.used for _ in range(each.width)]
-        return {j: known[kind] for j, kind in enumerate(kinds) if kind in known}
+        return {j: _MEANINGS[kind] for j, kind in enumerate(kinds) if kind in _MEANINGS}
 
     @property
     def left_out(self) -> str:
@@ -956,13 +907,11 @@ class Columns:
         if gone:
             noun = "column" if len(gone) == 1 else "columns"
             raise InputError(f"{where}: no {noun} {listing(gone, 6)}")
-        blocks = []
-        for each in self.used:
-            place = f"{where}: column {each.name!r}"
-            cells = as_kind(frame[each.name], each.kind, place, each.days_first)
-            check_no_infinity(cells, place)
-            blocks.append(each.encode(cells))
-        return np.hstack(blocks)
+        blocks = (
+            each.encode(as_kind(frame[each.name], each.kind, where, each.days_first))
+            for each in self.used
+        )
+        return np.hstack(list(blocks))
 
     def inverse(self, points: np.ndarray) -> pd.DataFrame:
         """The rows nearest to points (n, width): the used columns alone."""
@@ -992,40 +941,38 @@ class Columns:
 
 
 def _one_column(
-    name: str,
-    cells: pd.Series,
-    raw: pd.Series,
-    kind: Kind | None,
-    chosen: list[str] | None,
-    options: Options,
-    where: str,
-    seen: dict[bytes, str],
+    cells: pd.Series, asked: Kind | None, options: Options, where: str, seen: dict[bytes, str]
 ) -> OneColumn:
     """What is kept of a column; it is left out if it says the same as one that was seen.
 
-    kind: what was asked for; cells: as they look
+    asked: the kind that was asked for; cells: as they look
     """
+    name = str(cells.name)
+    is_chosen = bool({name, _vector(name)} & {*(options.columns or ())})
+    if asked in ("drop", "id"):
+        return OneColumn(name=name, kind=asked, reason="as asked for")
+    if not asked and not is_chosen and options.columns is not None:
+        return OneColumn(name=name, kind="drop", reason="not among the columns asked for")
     if cells.dtype == object and not _is_text(cells):
         found = type(next(iter(cells.dropna()))).__name__
         raise InputError(
-            f"{where} holds {found} objects: neither numbers, text, dates nor vectors of one "
-            f"length; leave it out (--drop, or 'table.kinds': {{{name!r}: 'drop'}})"
+            f"{where}: column {name!r} holds {found} objects: neither numbers, text, dates nor "
+            f"vectors of one length; leave it out (--drop, or 'table.kinds': {{{name!r}: 'drop'}})"
         )
-    known, days_first = kind or kind_of(cells), cells.attrs.get("days_first")
-    cells = as_kind(cells, known, where)
-    check_no_infinity(cells, where)
-    use, reason = _use(name, cells, known, kind is not None, bool(chosen and name in chosen), where)
-    if use in USED:
-        first = seen.setdefault(_content(use, cells), name)
-        if first != name and kind is None:
-            same = "says the same as" if use == "category" else "the same as"
-            use, reason = "drop", f"{same} {first!r}"
-    one = OneColumn(
+    kind = asked or kind_of(cells)
+    cells = as_kind(cells, kind, where)
+    kind, reason = _use(cells, kind, asked is None, is_chosen, where)
+    if kind in USED:
+        first = seen.setdefault(_content(kind, cells), name)
+        if first != name and not asked:
+            kind, reason = "drop", f"says the same as {first!r}"
+    fields = _measured(kind, cells, options.impute) if kind in USED else {}
+    return OneColumn(
         name=name,
-        kind=use,
+        kind=kind,
         reason=reason,
-        days_first=days_first,
+        days_first=cells.attrs.get("days_first"),
         missing=int(cells.isna().sum()),
         distinct=cells.nunique(),
+        **fields,
     )
-    return _measured(one, cells, raw, options.impute) if use in USED else one
