@@ -77,8 +77,7 @@ class Profile:
     neighbours: tuple[Neighbour, ...]  # the clusters that it is confused with, the nearest first
 
     def __str__(self) -> str:
-        rows = "row" if self.size == 1 else "rows"
-        lines = [f"cluster {self.cluster}: {self.size} {rows} ({self.share:.1%})"]
+        lines = [f"cluster {self.cluster}: {self.size} rows ({self.share:.1%})"]
         if not self.size:
             return lines[0]
         if self.words:
@@ -302,18 +301,13 @@ def _neighbours(k: int, mean: np.ndarray) -> tuple[Neighbour, ...]:
 
 
 def _warnings(alone: Sequence[SufficientColumn], clusters: Sequence[Profile]) -> list[str]:
-    said, named = [], [each.column for each in alone]
-    if len(alone) == 1:
-        said.append(
-            f"The column {named[0]} alone reproduces the clusters (AMI {alone[0].ami:.2f}): a few "
-            "thresholds on it give the same groups. Check that it is not a row number, a date or "
-            "a known answer."
-        )
-    elif alone:
-        said.append(
-            f"Each of {len(alone)} columns alone reproduces the clusters ({listing(named)}): a few "
-            "thresholds on any of them give the same groups."
-        )
+    named = [each.column for each in alone]
+    said = [
+        f"The column {each.column} alone reproduces the clusters (AMI {each.ami:.2f}): a few "
+        "thresholds on it give the same groups. Check that it is not a row number, a date or a "
+        "known answer."
+        for each in alone[:MOST_ROWS]
+    ]
     said += [
         f"The column {d.column} alone separates cluster {profile.cluster}: its rows have one "
         "value, all others another."
@@ -322,8 +316,7 @@ def _warnings(alone: Sequence[SufficientColumn], clusters: Sequence[Profile]) ->
         if math.isinf(d.effect) and d.column not in named
     ]
     if empty := [profile.cluster for profile in clusters if not profile.size]:
-        which = "Cluster {} has" if len(empty) == 1 else "Clusters {} have"
-        said.append(f"{which.format(listing(empty))} no rows.")
+        said.append(f"Clusters without rows: {listing(empty)}.")
     return said
 
 
