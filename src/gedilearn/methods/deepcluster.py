@@ -14,7 +14,6 @@ same, which is what sampling evenly over them does in expectation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,8 @@ class DeepCluster(Method):
 
     The classifier needs a period to learn new labels, so none are given in the last one.
     """
+
+    remembered = ("labels",)
 
     def __init__(self, options: Options, seed: int, length: int) -> None:
         self.options = options
@@ -85,13 +86,6 @@ class DeepCluster(Method):
         labels = [pseudo_labels(own, n_clusters, self.options.components, seed) for own in features]
         return torch.from_numpy(np.stack(labels)).to(data.device)
 
-    def select(self, members: Sequence[int]) -> None:
-        if self.labels is not None:
-            self.labels = self.labels[list(members)]
-
-    def state(self) -> dict[str, Any]:
-        return {"labels": self.labels}
-
     def could_have(self, state: dict[str, Any], model: EnergyModel, n: int) -> bool:
         labels: Tensor | None = state["labels"]
         if labels is None:
@@ -100,9 +94,6 @@ class DeepCluster(Method):
         known = (labels >= 0) & (labels < model.head.widths[-1])
         expected = (model.n_members, n)
         return labels.dtype == torch.long and labels.shape == expected and bool(known.all())
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.labels = state["labels"]
 
 
 def pseudo_labels(

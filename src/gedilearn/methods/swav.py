@@ -50,6 +50,7 @@ class SwAV(Method):
     """
 
     two_views = True
+    remembered = ("queue",)
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -101,9 +102,6 @@ class SwAV(Method):
         if self.queue is not None:
             self.queue = self.queue[:, list(members)]
 
-    def state(self) -> dict[str, Any]:
-        return {"queue": self.queue}
-
     def could_have(self, state: dict[str, Any], model: EnergyModel, n: int) -> bool:
         queue: Tensor | None = state["queue"]
         if queue is None:
@@ -112,6 +110,3 @@ class SwAV(Method):
         members, width = model.head.prototypes.shape[:2]
         expected = (2, members, min(queue.shape[2], self.options.queue), width)
         return queue.is_floating_point() and queue.shape == expected
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.queue = state["queue"]

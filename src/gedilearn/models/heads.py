@@ -32,10 +32,6 @@ class PrototypeHead(MemberModule):
     def n_inputs(self) -> int:
         return self.projector.n_inputs
 
-    def embed(self, features: Tensor) -> Tensor:
-        """Unit vectors: (members, batch, h) -> (members, batch, d)."""
-        return self.unit(self.projector(features))
-
     def unit(self, projection: Tensor) -> Tensor:
         """What the projector gives, brought to length 1: (members, batch, d) -> the same."""
         return F.normalize(projection, dim=-1)

@@ -207,7 +207,7 @@ class TrainState:
         self.generators.seed(seed)
         calm, generator = Calm(recoveries), self.generators.device
         method = setup.method(back.stage, back.results, back.prior, calm, generator)
-        method.load_state(copy.deepcopy(good["shared"]["method"]))
+        method.load_state(copy.deepcopy(good["shared"]["method"]), back.model)
         return replace(back, method=method, recoveries=recoveries)
 
     def select(self, setup: Setup, results: list[int]) -> TrainState:
@@ -292,7 +292,7 @@ class TrainState:
                     moments[name] = torch.empty_like(parameter).copy_(moment)
         if not state.method.could_have(shared["method"], state.model, setup.data.shape[1]):
             raise ValueError("method: what it remembers is not of this training")
-        state.method.load_state(shared["method"])
+        state.method.load_state(shared["method"], state.model)
         if shared["prior"] is not None:
             state.prior.state = shared["prior"].to(setup.data.device)
         if state.method.chains is not None and "buffer" in own:
