@@ -46,18 +46,10 @@ class PrototypeHead(MemberModule):
         self.prototypes.copy_(F.normalize(self.prototypes, dim=1))
 
     def select(self, indices: Sequence[int]) -> PrototypeHead:
-        index = torch.as_tensor(indices, device=self.prototypes.device)
-        return self._with(self.projector.select(indices), self.prototypes[index])
-
-    def join(self, others: Sequence[PrototypeHead]) -> PrototypeHead:
-        projector = self.projector.join([other.projector for other in others])
-        return self._with(projector, torch.cat([h.prototypes for h in (self, *others)]))
-
-    def _with(self, projector: MLP, prototypes: Tensor) -> PrototypeHead:
-        other = PrototypeHead(projector, prototypes.shape[-1], generator=None)
-        other.to(prototypes)
+        projector, n_clusters = self.projector.select(indices), self.prototypes.shape[-1]
+        other = PrototypeHead(projector, n_clusters, generator=None).to(self.prototypes)
         with torch.no_grad():
-            other.prototypes.copy_(prototypes)
+            other.prototypes.copy_(self.prototypes[list(indices)])
         other.training = self.training
         return other
 

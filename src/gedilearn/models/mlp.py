@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -32,10 +32,6 @@ class MemberModule(nn.Module):
         """A copy that holds only these members, in this order."""
         raise NotImplementedError
 
-    def join(self, others: Sequence[Any]) -> MemberModule:
-        """A copy that holds the members of this one and of others of the same shape."""
-        raise NotImplementedError
-
     def gradient_squares(self) -> Tensor:
         """Sum of squared gradient entries: (members,)."""
         raise NotImplementedError
@@ -58,9 +54,6 @@ class Members(MemberModule):
 
     def select(self, indices: Sequence[int]) -> Members:
         return Members(copy.deepcopy(self.networks[k]) for k in indices)
-
-    def join(self, others: Sequence[Members]) -> Members:
-        return Members(copy.deepcopy(net) for one in (self, *others) for net in one.networks)
 
     def gradient_squares(self) -> Tensor:
         return torch.stack(
@@ -163,23 +156,8 @@ class MLP(MemberModule):
     def select(self, indices: Sequence[int]) -> MLP:
         index = torch.as_tensor(indices, device=self.weights[0].device)
         state = {name: value[index] for name, value in self.state_dict().items()}
-        return self._with(len(indices), state)
-
-    def join(self, others: Sequence[MLP]) -> MLP:
-        states = [mlp.state_dict() for mlp in (self, *others)]
-        together = {name: torch.cat([state[name] for state in states]) for name in states[0]}
-        return self._with(self.n_members + sum(mlp.n_members for mlp in others), together)
-
-    def _with(self, n_members: int, state: dict[str, Tensor]) -> MLP:
-        """A network of the same shape with this many members and this state."""
-        other = MLP(
-            self.widths,
-            n_members,
-            self.activation,
-            self.activate_last,
-            len(self.norms),
-            generator=None,
-        )
+        shape = (self.activation, self.activate_last, len(self.norms))
+        other = MLP(self.widths, len(indices), *shape, generator=None)
         other.to(self.weights[0]).load_state_dict(state)
         return other.train(self.training)
 

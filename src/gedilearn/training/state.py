@@ -14,14 +14,14 @@ from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gedilearn.data.views import draw_views
 from gedilearn.io import RESTORE, forms, reading
 from gedilearn.methods.method import Batch, Forward, Method
 from gedilearn.methods.priors import Prior, fixed
-from gedilearn.models.build import build_model, spend
+from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.settings import Settings
 from gedilearn.training.environment import Generators
@@ -92,9 +92,9 @@ class Kept:
     trouble: str | None = None
     diverges: bool = False
 
-    def network(self, setup: Setup, generator: Generator) -> EnergyModel:
+    def network(self, setup: Setup) -> EnergyModel:
         """The network itself."""
-        model = setup.network(1, generator).to(setup.data)
+        model = setup.network(1, None).to(setup.data)
         model.load_state_dict(self.state)
         return model
 
@@ -174,11 +174,10 @@ class TrainState:
         """
         results = more.pop("results", list(range(len(kept))))
         n_members = n_contenders(setup.settings, stage) * len(results)
-        model = setup.network(n_members, generators.cpu)
-        if stage.name == "density":
-            found = EnergyModel.join([one.network(setup, generators.cpu) for one in kept])
-            spend(found, found.n_members, generators.cpu)
-            model.to(setup.data).load_state_dict(found.state_dict())
+        is_new = stage.name == "clusters"
+        model = setup.network(n_members, generators.cpu if is_new else None)
+        if not is_new:
+            model.to(setup.data).load_members([one.state for one in kept])
             prior = fixed([one.target for one in kept], setup.settings.n_clusters)
         forward, optimizer = setup.optimised(model, stage)
         calm = Calm(more.get("recoveries", 0))
@@ -223,9 +222,6 @@ class TrainState:
         self.method.select(members)
         if self.prior.state is not None:
             self.prior.state = self.prior.state[members]
-        # For the model, each of its moments, and a teacher, if the method has one.
-        for _ in range(1 + len(MOMENTS) + (self.method.judged(model) is not model)):
-            spend(model, model.n_members, self.generators.cpu)
         return replace(self, results=results, model=model, forward=forward, optimizer=optimizer)
 
     # --- saving and loading ------------------------------------------------------------------
