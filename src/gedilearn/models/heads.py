@@ -58,8 +58,3 @@ class PrototypeHead(MemberModule):
         if self.prototypes.grad is not None:
             own = self.prototypes.grad.flatten(1).square().sum(1)
         return self.projector.gradient_squares() + own
-
-    def scale_gradients(self, factors: Tensor) -> None:
-        self.projector.scale_gradients(factors)
-        if self.prototypes.grad is not None:
-            self.prototypes.grad.mul_(factors[:, None, None])

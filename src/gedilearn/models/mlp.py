@@ -24,7 +24,10 @@ from gedilearn.ranks import n_ranks
 
 
 class MemberModule(nn.Module):
-    """A module over (members, batch, ...) whose parameters belong to one member each."""
+    """A module over (members, batch, ...) whose parameters belong to one member each.
+
+    Here they have three axes, the first of which is that of the members.
+    """
 
     n_members: int
 
@@ -34,11 +37,13 @@ class MemberModule(nn.Module):
 
     def gradient_squares(self) -> Tensor:
         """Sum of squared gradient entries: (members,)."""
-        raise NotImplementedError
+        squares = [gradient.flatten(1).square().sum(1) for gradient in _gradients(self)]
+        return torch.stack(squares).sum(0)
 
     def scale_gradients(self, factors: Tensor) -> None:
         """Multiply each member's gradient by its factor, in place.  factors: (members,)."""
-        raise NotImplementedError
+        for gradient in _gradients(self):
+            gradient.mul_(factors[:, None, None])
 
 
 class Members(MemberModule):
@@ -160,17 +165,6 @@ class MLP(MemberModule):
         other = MLP(self.widths, len(indices), *shape, generator=None)
         other.to(self.weights[0]).load_state_dict(state)
         return other.train(self.training)
-
-    def gradient_squares(self) -> Tensor:
-        squares = [
-            p.grad.flatten(1).square().sum(1) for p in self.parameters() if p.grad is not None
-        ]
-        return torch.stack(squares).sum(0)
-
-    def scale_gradients(self, factors: Tensor) -> None:
-        for p in self.parameters():
-            if p.grad is not None:
-                p.grad.mul_(factors[:, None, None])
 
 
 class BatchNorm(nn.Module):
