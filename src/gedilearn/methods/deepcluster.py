@@ -14,9 +14,6 @@ same, which is what sampling evenly over them does in expectation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -36,6 +33,8 @@ class DeepCluster(Method):
 
     The classifier needs a period to learn new labels, so none are given in the last one.
     """
+
+    remembered = ("labels",)
 
     def __init__(self, options: Options, seed: int, length: int) -> None:
         self.options = options
@@ -84,16 +83,6 @@ class DeepCluster(Method):
         n_clusters = model.head.widths[-1]
         labels = [pseudo_labels(own, n_clusters, self.options.components, seed) for own in features]
         return torch.from_numpy(np.stack(labels)).to(data.device)
-
-    def select(self, members: Sequence[int]) -> None:
-        if self.labels is not None:
-            self.labels = self.labels[list(members)]
-
-    def state(self) -> dict[str, Any]:
-        return {"labels": self.labels}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.labels = state["labels"]
 
 
 def pseudo_labels(

@@ -32,19 +32,16 @@ class DINO(Method):
     """The student of one view learns what the teacher says of the other."""
 
     two_views = True
+    remembered = ("centre",)
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.teacher: EnergyModel | None = None
         self.centre: Tensor | None = None  # (members, 1, clusters)
-        self._pending: dict[str, Any] | None = None  # of a checkpoint, until the network is known
 
     def judged(self, model: EnergyModel) -> EnergyModel:
         if self.teacher is None:
             self.teacher = copy.deepcopy(model).requires_grad_(False)
-            if self._pending is not None:
-                self.teacher.load_state_dict(self._pending)
-                self._pending = None
         return self.teacher
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
@@ -84,14 +81,14 @@ class DINO(Method):
         return used
 
     def select(self, members: Sequence[int]) -> None:
+        super().select(members)
         if self.teacher is not None:
             self.teacher = self.teacher.select(members).requires_grad_(False)
-        if self.centre is not None:
-            self.centre = self.centre[list(members)]
 
     def state(self) -> dict[str, Any]:
-        teacher = self._pending if self.teacher is None else self.teacher.state_dict()
-        return {"teacher": teacher, "centre": self.centre}
+        return {"teacher": self.teacher and self.teacher.state_dict()} | super().state()
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.teacher, self._pending, self.centre = None, state["teacher"], state["centre"]
+    def load_state(self, state: dict[str, Any], model: EnergyModel) -> None:
+        super().load_state(state, model)
+        if state["teacher"] is not None:
+            self.judged(model).load_state_dict(state["teacher"])

@@ -53,10 +53,12 @@ class Method:
 
     What a method does beside that (a teacher, a queue, pseudo-labels) happens in the hooks, which
     do nothing here. What it draws, it draws from the batch's generator. `two_views` asks for two
-    views of each point instead of the point and a view.
+    views of each point instead of the point and a view. `remembered` names attributes, tensors
+    (members, ...) or None, that go from iteration to iteration and into checkpoints.
     """
 
     two_views: ClassVar[bool] = False
+    remembered: ClassVar[tuple[str, ...]] = ()
     chains: Sampler | None = None  # what draws x~, if it needs that
 
     @classmethod
@@ -103,13 +105,18 @@ class Method:
             self.chains.positions = self.chains.positions[list(members)]
             if getattr(self.chains, "ages", None) is not None:
                 self.chains.ages = self.chains.ages[list(members)]  # type: ignore[attr-defined]
+        for name in self.remembered:
+            if (value := getattr(self, name)) is not None:
+                setattr(self, name, value[list(members)])
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the network."""
-        return {}
+        return {name: getattr(self, name) for name in self.remembered}
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from what `state` gave."""
+    def load_state(self, state: dict[str, Any], model: EnergyModel) -> None:
+        """Continue from what `state` gave, for a network like `model`."""
+        for name in self.remembered:
+            setattr(self, name, state[name])
 
 
 def make_chains(context: Context) -> tuple[Sampler, int]:

@@ -14,7 +14,6 @@ In Eq. 2 of the GEDI paper's words: p(y|x) is the softmax, q(y|x') comes from Si
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,6 +49,7 @@ class SwAV(Method):
     """
 
     two_views = True
+    remembered = ("queue",)
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -100,9 +100,3 @@ class SwAV(Method):
     def select(self, members: Sequence[int]) -> None:
         if self.queue is not None:
             self.queue = self.queue[:, list(members)]
-
-    def state(self) -> dict[str, Any]:
-        return {"queue": self.queue}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.queue = state["queue"]

@@ -74,21 +74,6 @@ def has_foreign_encoder(model: EnergyModel) -> bool:
     )
 
 
-def spend(model: EnergyModel, n_members: int, generator: Generator) -> None:
-    """Draw numbers for the perceptrons and prototypes of so many members of a model, for no use.
-
-    Copies once drew them before they were given their own. What is drawn after a copy is then what
-    a seed has always given.
-    """
-    head = model.head
-    projector = head.projector if isinstance(head, PrototypeHead) else head
-    for part in (model.encoder, projector):
-        if isinstance(part, MLP):
-            MLP(part.widths, n_members, generator=generator)
-    if isinstance(head, PrototypeHead):
-        torch.randn(n_members, *head.prototypes.shape[1:], generator=generator)
-
-
 def _image_encoder(
     network: Network, shape: tuple[int, ...], normalise: bool, generator: Generator | None
 ) -> nn.Module:

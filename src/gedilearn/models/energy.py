@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -129,16 +129,16 @@ class EnergyModel(nn.Module):
             self.encoder.select(indices), self.head.select(indices), self.temperature
         )
 
-    @staticmethod
-    def join(models: Sequence[EnergyModel]) -> EnergyModel:
-        """A copy that holds the members of all these models, which are alike in shape."""
-        first, *others = models
-        heads: list[Any] = [model.head for model in others]
-        return EnergyModel(
-            first.encoder.join([model.encoder for model in others]),
-            first.head.join(heads),
-            first.temperature,
-        )
+    def load_members(self, states: Sequence[dict[str, Tensor]]) -> None:
+        """Give each member the state of a network of its own, as `state_of` gives it."""
+        joined: dict[str, Tensor] = {}
+        for name in states[0]:
+            if name.startswith("encoder.networks.0."):  # of `Members`: without an axis of members
+                rest = name.removeprefix("encoder.networks.0.")
+                joined |= {f"encoder.networks.{k}.{rest}": s[name] for k, s in enumerate(states)}
+            else:
+                joined[name] = torch.cat([state[name] for state in states])
+        self.load_state_dict(joined)
 
     def gradient_norms(self) -> Tensor:
         """The gradient's Euclidean norm, member by member: (members,)."""

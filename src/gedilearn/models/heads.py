@@ -32,10 +32,6 @@ class PrototypeHead(MemberModule):
     def n_inputs(self) -> int:
         return self.projector.n_inputs
 
-    def embed(self, features: Tensor) -> Tensor:
-        """Unit vectors: (members, batch, h) -> (members, batch, d)."""
-        return self.unit(self.projector(features))
-
     def unit(self, projection: Tensor) -> Tensor:
         """What the projector gives, brought to length 1: (members, batch, d) -> the same."""
         return F.normalize(projection, dim=-1)
@@ -50,18 +46,10 @@ class PrototypeHead(MemberModule):
         self.prototypes.copy_(F.normalize(self.prototypes, dim=1))
 
     def select(self, indices: Sequence[int]) -> PrototypeHead:
-        index = torch.as_tensor(indices, device=self.prototypes.device)
-        return self._with(self.projector.select(indices), self.prototypes[index])
-
-    def join(self, others: Sequence[PrototypeHead]) -> PrototypeHead:
-        projector = self.projector.join([other.projector for other in others])
-        return self._with(projector, torch.cat([h.prototypes for h in (self, *others)]))
-
-    def _with(self, projector: MLP, prototypes: Tensor) -> PrototypeHead:
-        other = PrototypeHead(projector, prototypes.shape[-1], generator=None)
-        other.to(prototypes)
+        projector, n_clusters = self.projector.select(indices), self.prototypes.shape[-1]
+        other = PrototypeHead(projector, n_clusters, generator=None).to(self.prototypes)
         with torch.no_grad():
-            other.prototypes.copy_(prototypes)
+            other.prototypes.copy_(self.prototypes[list(indices)])
         other.training = self.training
         return other
 
@@ -70,8 +58,3 @@ class PrototypeHead(MemberModule):
         if self.prototypes.grad is not None:
             own = self.prototypes.grad.flatten(1).square().sum(1)
         return self.projector.gradient_squares() + own
-
-    def scale_gradients(self, factors: Tensor) -> None:
-        self.projector.scale_gradients(factors)
-        if self.prototypes.grad is not None:
-            self.prototypes.grad.mul_(factors[:, None, None])

@@ -140,21 +140,12 @@ class ResNet8(nn.Module):
             Block(width if k else channels, width, pooled=k < 2, first=k == 0, normalise=normalise)
             for k in range(4)
         )
-        if generator is not None:
-            self._initialise(generator)
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def _initialise(self, generator: Generator) -> None:
         layers = [layer for layer in self.modules() if isinstance(layer, nn.Conv2d)]
-        # One number a parameter goes unused: nn.Conv2d used to draw it first, and a seed is to give
-        # the same network as then.
-        torch.rand(
-            sum(p.numel() for layer in layers for p in layer.parameters()), generator=generator
-        )
-        for layer in layers:
+        for layer in layers if generator is not None else []:
             nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("relu"), generator)
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         x = channels_last(x)

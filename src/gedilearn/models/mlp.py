@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -24,7 +24,10 @@ from gedilearn.ranks import n_ranks
 
 
 class MemberModule(nn.Module):
-    """A module over (members, batch, ...) whose parameters belong to one member each."""
+    """A module over (members, batch, ...) whose parameters belong to one member each.
+
+    Here they have three axes, the first of which is that of the members.
+    """
 
     n_members: int
 
@@ -32,17 +35,15 @@ class MemberModule(nn.Module):
         """A copy that holds only these members, in this order."""
         raise NotImplementedError
 
-    def join(self, others: Sequence[Any]) -> MemberModule:
-        """A copy that holds the members of this one and of others of the same shape."""
-        raise NotImplementedError
-
     def gradient_squares(self) -> Tensor:
         """Sum of squared gradient entries: (members,)."""
-        raise NotImplementedError
+        squares = [gradient.flatten(1).square().sum(1) for gradient in _gradients(self)]
+        return torch.stack(squares).sum(0)
 
     def scale_gradients(self, factors: Tensor) -> None:
         """Multiply each member's gradient by its factor, in place.  factors: (members,)."""
-        raise NotImplementedError
+        for gradient in _gradients(self):
+            gradient.mul_(factors[:, None, None])
 
 
 class Members(MemberModule):
@@ -58,9 +59,6 @@ class Members(MemberModule):
 
     def select(self, indices: Sequence[int]) -> Members:
         return Members(copy.deepcopy(self.networks[k]) for k in indices)
-
-    def join(self, others: Sequence[Members]) -> Members:
-        return Members(copy.deepcopy(net) for one in (self, *others) for net in one.networks)
 
     def gradient_squares(self) -> Tensor:
         return torch.stack(
@@ -163,36 +161,10 @@ class MLP(MemberModule):
     def select(self, indices: Sequence[int]) -> MLP:
         index = torch.as_tensor(indices, device=self.weights[0].device)
         state = {name: value[index] for name, value in self.state_dict().items()}
-        return self._with(len(indices), state)
-
-    def join(self, others: Sequence[MLP]) -> MLP:
-        states = [mlp.state_dict() for mlp in (self, *others)]
-        together = {name: torch.cat([state[name] for state in states]) for name in states[0]}
-        return self._with(self.n_members + sum(mlp.n_members for mlp in others), together)
-
-    def _with(self, n_members: int, state: dict[str, Tensor]) -> MLP:
-        """A network of the same shape with this many members and this state."""
-        other = MLP(
-            self.widths,
-            n_members,
-            self.activation,
-            self.activate_last,
-            len(self.norms),
-            generator=None,
-        )
+        shape = (self.activation, self.activate_last, len(self.norms))
+        other = MLP(self.widths, len(indices), *shape, generator=None)
         other.to(self.weights[0]).load_state_dict(state)
         return other.train(self.training)
-
-    def gradient_squares(self) -> Tensor:
-        squares = [
-            p.grad.flatten(1).square().sum(1) for p in self.parameters() if p.grad is not None
-        ]
-        return torch.stack(squares).sum(0)
-
-    def scale_gradients(self, factors: Tensor) -> None:
-        for p in self.parameters():
-            if p.grad is not None:
-                p.grad.mul_(factors[:, None, None])
 
 
 class BatchNorm(nn.Module):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gedilearn.models.build import spend
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, measure
@@ -193,9 +192,7 @@ def keep(
     if gap < 0.8 * kept.fallen_to:
         kept.fallen_to, kept.fallen_at = gap, state.iteration
     kept.target = None if seen.target is None else seen.target[member]
-    judged = state.method.judged(state.model)
-    kept.state = judged.state_of(member)
-    spend(judged, 1, state.generators.cpu)
+    kept.state = state.method.judged(state.model).state_of(member)
 
 
 def ends_early(setup: Setup, state: TrainState) -> bool:

@@ -298,7 +298,7 @@ def conclude(
     kept, tol = state.kept[k], setup.settings.training.tol
     journal.progress.phase("certificate")
     data, views = setup.seen_by([k])
-    model = kept.network(setup, state.generators.cpu).eval()
+    model = kept.network(setup).eval()
     final = state.method.conclude(model, data)
     known = setup.trains_bound(k) and math.isfinite(kept.gap) and not final
     if isinstance(views[0], WalkViews):  # judged by other walks than those it was trained with

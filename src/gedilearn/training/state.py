@@ -13,13 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.optim import Optimizer
 
 from gedilearn.data.views import draw_views
 from gedilearn.methods.method import Batch, Forward, Method
 from gedilearn.methods.priors import Prior, fixed
-from gedilearn.models.build import spend
 from gedilearn.models.energy import EnergyModel
 from gedilearn.training.environment import Generators
 from gedilearn.training.setup import (
@@ -91,9 +90,9 @@ class Kept:
     trouble: str | None = None
     diverges: bool = False
 
-    def network(self, setup: Setup, generator: Generator) -> EnergyModel:
+    def network(self, setup: Setup) -> EnergyModel:
         """The network itself."""
-        model = setup.network(1, generator).to(setup.data)
+        model = setup.network(1, None).to(setup.data)
         model.load_state_dict(self.state)
         return model
 
@@ -173,11 +172,10 @@ class TrainState:
         """
         results = more.pop("results", list(range(len(kept))))
         n_members = n_contenders(setup.settings, stage) * len(results)
-        model = setup.network(n_members, generators.cpu)
-        if stage.name == "density":
-            found = EnergyModel.join([one.network(setup, generators.cpu) for one in kept])
-            spend(found, found.n_members, generators.cpu)
-            model.to(setup.data).load_state_dict(found.state_dict())
+        is_new = stage.name == "clusters"
+        model = setup.network(n_members, generators.cpu if is_new else None)
+        if not is_new:
+            model.to(setup.data).load_members([one.state for one in kept])
             prior = fixed([one.target for one in kept], setup.settings.n_clusters)
         forward, optimizer = setup.optimised(model, stage)
         calm = Calm(more.get("recoveries", 0))
@@ -206,7 +204,7 @@ class TrainState:
         self.generators.seed(seed)
         calm, generator = Calm(recoveries), self.generators.device
         method = setup.method(back.stage, back.results, back.prior, calm, generator)
-        method.load_state(copy.deepcopy(good["shared"]["method"]))
+        method.load_state(copy.deepcopy(good["shared"]["method"]), back.model)
         return replace(back, method=method, recoveries=recoveries)
 
     def select(self, setup: Setup, results: list[int]) -> TrainState:
@@ -222,9 +220,6 @@ class TrainState:
         self.method.select(members)
         if self.prior.state is not None:
             self.prior.state = self.prior.state[members]
-        # For the model, each of its moments, and a teacher, if the method has one.
-        for _ in range(1 + len(MOMENTS) + (self.method.judged(model) is not model)):
-            spend(model, model.n_members, self.generators.cpu)
         return replace(self, results=results, model=model, forward=forward, optimizer=optimizer)
 
     # --- saving and loading ------------------------------------------------------------------
@@ -288,7 +283,7 @@ class TrainState:
             for name, moment in moments.items():
                 if moment.shape == parameter.shape:  # fused Adam pairs them as they lie in memory
                     moments[name] = torch.empty_like(parameter).copy_(moment)
-        state.method.load_state(shared["method"])
+        state.method.load_state(shared["method"], state.model)
         if shared["prior"] is not None:
             state.prior.state = shared["prior"].to(setup.data.device)
         if state.method.chains is not None and "buffer" in own:
