@@ -182,7 +182,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     (3,)
     """
 
-    columns_: Columns | None
+    columns_: Columns | None = None
     feature_names_in_: np.ndarray
     point_shape_: tuple[int, ...]
     scaling_: Scaling
@@ -531,10 +531,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             return resolve(values, shape)
         except InputError as error:
             message = str(error)
-            for (
-                path,
-                name,
-            ) in self._named().items():  # in the caller's words: w_gen, not weights.gen
+            for path, name in self._named().items():  # the caller's w_gen, not weights.gen
                 message = message.replace(f"{path}=", f"{name}=")
             raise InputError(message) from None
 
@@ -567,29 +564,26 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             self.columns_ = columns
             if columns is None and frame is not None and len(frame):
                 self.columns_ = Columns.of(frame, self.table_options(frame.shape))
-        columns = getattr(self, "columns_", None)
-        if columns is not None:
-            return self._encoded(X, frame, columns, reset)
+        if self.columns_ is not None:
+            return self._encoded(X, frame, self.columns_, reset)
         if frame is None or _is_numeric(X):
             return self._checked(X, reset)
         return self._checked(numbers(frame) if len(frame) else frame, reset)
 
     def on_points(self: Self) -> Self:
         """The same model for rows of a table that are encoded already."""
-        columns = getattr(self, "columns_", None)
-        if columns is None:
+        if self.columns_ is None:
             return self
         model = copy.copy(self)
         model.columns_ = None
-        model.n_features_in_ = columns.width
-        model.feature_names_in_ = np.array(columns.names, dtype=object)
+        model.n_features_in_ = self.columns_.width
+        model.feature_names_in_ = np.array(self.columns_.names, dtype=object)
         return model
 
     def scaling(self, data: np.ndarray, kind: str) -> Scaling:
         """Between the units of validated data and those of the network."""
         check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
-        columns = getattr(self, "columns_", None)
-        return Scaling.of(data, kind) if columns is None else columns.scaling(data, kind)
+        return self.columns_.scaling(data, kind) if self.columns_ else Scaling.of(data, kind)
 
     def feature_names(self) -> list[str] | None:
         """Those of the columns seen in `fit`, if they had any."""
@@ -597,13 +591,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def encoded_names(self) -> list[str] | None:
         """Those of the columns that the network sees: of a category, one for each level."""
-        columns = getattr(self, "columns_", None)
-        return self.feature_names() if columns is None else columns.names
+        return self.columns_.names if self.columns_ else self.feature_names()
 
     def meanings(self) -> dict[int, Meaning]:
         """Which of the columns that the network sees are shares, dates or times of day."""
-        columns = getattr(self, "columns_", None)
-        return {} if columns is None else columns.meanings
+        return self.columns_.meanings if self.columns_ else {}
 
     def prepare(self, X: Any) -> Tensor:
         """New data in the network's units, checked."""
