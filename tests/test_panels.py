@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-from matplotlib.figure import Figure
 from PIL import Image
 
 from gedilearn import panels
-
-
-def test_twenty_clusters_look_different() -> None:
-    fig = Figure()
-    axes = fig.subplots()
-    panels.scatter(axes, np.zeros((20, 2)), np.arange(20), 20)
-    looks = {
-        (tuple(group.get_facecolor()[0]), group.get_paths()[0].vertices.tobytes())  # type: ignore[union-attr, index]
-        for group in axes.collections
-    }
-    assert len(looks) == 20
 
 
 def test_a_figure_is_written_whole_into_a_new_folder(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The parts that all figures are made of: colours, axes, and points in the colours of clusters.
+"""The parts that all figures are made of: colours, titles and axes.
 
 Nothing here touches pyplot: a program's own figures and backend stay as they are.
 """
@@ -10,9 +10,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from gedilearn.data.arrays import Scaling
 from gedilearn.io import printable, replacing
 
 if TYPE_CHECKING:
@@ -20,12 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's eight, which people with colour blindness tell apart, and two more; from the
-# eleventh cluster on they come again with another marker and hatch.
+# eleventh cluster on they come again with another marker.
 COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9",
     "#D55E00", "#000000", "#8A8A8A", "#882255", "#F0E442",
 )  # fmt: skip
-MARKERS = "o^sDv"
 Layout = Literal["constrained", "compressed"]
 
 
@@ -69,41 +65,3 @@ def note(axes: Axes, words: str) -> None:
 
 def colour(cluster: int) -> str:
     return COLOURS[cluster % len(COLOURS)]
-
-
-def scatter(axes: Axes, points: np.ndarray, labels: np.ndarray, n_clusters: int) -> None:
-    """Points (n, 2) in their clusters' colours."""
-    size = float(np.clip(12_000 / max(len(points), 1), 9, 28))
-    for k in range(n_clusters):
-        x, y = points[labels == k].T
-        marker = MARKERS[k // len(COLOURS) % len(MARKERS)]
-        axes.scatter(x, y, s=size, color=colour(k), marker=marker, lw=0.3, edgecolor="white")
-
-
-def project(
-    axes: Axes, points: np.ndarray, labels: np.ndarray, n_clusters: int, standardise: bool
-) -> None:
-    """Points (n, d) by cluster: as they are up to d = 2, else their first principal components.
-
-    Where the network sees standardised columns, these are what is projected.
-    """
-    if points.shape[1] == 1:
-        rows = [points[labels == k, 0] for k in range(n_clusters)]
-        axes.hist(rows, bins=40, stacked=True, color=[colour(k) for k in range(n_clusters)])
-        return label_axes(axes, "points by cluster", "x1", "points")
-    if points.shape[1] == 2:
-        scatter(axes, points, labels, n_clusters)
-        return label_axes(axes, "points by cluster", "x1", "x2")
-    plane, share = principal_plane(Scaling.fit(points).apply(points) if standardise else points)
-    scatter(axes, plane, labels, n_clusters)
-    names = [f"principal component {i + 1} ({share[i]:.0%} of variance)" for i in range(2)]
-    return label_axes(axes, "points by cluster", *names)
-
-
-def principal_plane(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates (n, 2) on the first two principal components, and their shares of variance."""
-    centred = points.astype(np.float64) - points.mean(0, dtype=np.float64)
-    u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    s = np.pad(s, (0, 2))  # a single point has no second component
-    share = s**2 / max(float((s**2).sum()), np.finfo(np.float64).tiny)
-    return np.pad(u, ((0, 0), (0, 2)))[:, :2] * s[:2], share[:2]

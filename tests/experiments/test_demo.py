@@ -53,16 +53,13 @@ def test_verdicts_are_those_of_the_runs(finished: Any) -> None:
         assert all(mode in row["verdict"] for mode in modes)
 
 
-def test_runs_reports_rows_and_overview_are_written(finished: Any) -> None:
+def test_runs_reports_and_rows_are_written(finished: Any) -> None:
     out, rows, _ = finished
     assert json.loads((out / "demo.json").read_text()) == rows
-    assert (out / "overview.png").read_bytes().startswith(b"\x89PNG")
     for name in ("moons", "circles", "digits"):
         for file in ("report.html", "figures/training.png", "figures/clusters.png"):
             assert (out / name / file).stat().st_size > 1000
-    assert {path.name for path in out.iterdir()} == {
-        "moons", "circles", "digits", "demo.json", "overview.png",
-    }  # fmt: skip
+    assert {path.name for path in out.iterdir()} == {"moons", "circles", "digits", "demo.json"}
 
 
 def test_settings_are_the_defaults_but_for_the_clusters_and_the_budget(finished: Any) -> None:

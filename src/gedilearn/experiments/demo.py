@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 
-from gedilearn import panels
 from gedilearn.data.load import load
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
@@ -24,7 +22,7 @@ NMI and AMI compare the clusters with the true labels, which training never sees
 The gap is the distance in nats to the best clustering that Proposition 1 allows, measured without \
 labels: below the tolerance of {tol:g}, the clusters are certified as confident, invariant and in \
 the prior's proportions.
-Figures and reports: {overview}, {report}"""
+Reports: {report}"""
 
 
 def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row]:
@@ -34,7 +32,7 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
     """
     if out.is_file() or (out.exists() and any(out.iterdir())):
         raise InputError(f"{out} exists already: choose another folder, or remove it")
-    rows, seen = [], []
+    rows = []
     for name, n_clusters in SETS.items():
         data = load(name)
         size = " x ".join(str(n) for n in data.x.shape)
@@ -48,30 +46,14 @@ def run(out: Path, console: Console, *, max_iter: int | None = None) -> list[Row
         row |= outcome(model) | {"seconds": round(model.seconds_, 2)}
         row["verdict"] = ": ".join(filter(None, [model.grade_, ", ".join(row["modes"])]))
         rows.append(dict(plain(row)))
-        seen.append((data.x, model.labels_))
         _say(
             console,
             "{verdict}, NMI {nmi:.3f}, AMI {ami:.3f}, gap {gap:.4f}, {seconds:.1f} s".format(**row),
         )
     write_json(out / "demo.json", rows)
-    overview = _overview(out / "overview.png", rows, seen)
     report, tol = RunDirectory(out / "<data>").report, model.settings_.training.tol
-    _say(console, WORDS.format(tol=tol, overview=overview, report=report))
+    _say(console, WORDS.format(tol=tol, report=report))
     return rows
-
-
-def _overview(path: Path, rows: list[Row], seen: list[tuple[np.ndarray, np.ndarray]]) -> Path:
-    """All sets side by side, points in the colours of their clusters."""
-    title = "gedi demo: clusters found without labels (colours), network and settings by default"
-    fig = panels.new_figure(4.7 * len(rows), 4.9, title)
-    all_axes = fig.subplots(1, len(rows), squeeze=False)[0]
-    for axes, row, (x, labels) in zip(all_axes, rows, seen, strict=True):
-        panels.project(axes, x, labels, SETS[row["data"]], standardise=True)
-        if x.shape[1] == 2:
-            axes.set_aspect("equal", adjustable="datalim")
-        words = f"{row['data']}: NMI {row['nmi']:.3f}\n{row['verdict']}"
-        axes.set_title(words, fontsize=11, parse_math=False)
-    return panels.save(fig, path)
 
 
 def _say(console: Console, words: str, end: str = "\n") -> None:

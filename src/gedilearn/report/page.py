@@ -165,21 +165,22 @@ class Page:
         """What the script tells of the points of the maps, in their order."""
         preview, order = self.preview, self.maps.order
         rows = preview.rows if preview.rows is not None else np.arange(len(order))
-        told: dict[str, Any] = {
-            "cluster": self.maps.labels.tolist(),
-            "row": rows[order].tolist(),
-            "near": self.maps.near.tolist(),
-            "columns": [],
-            "pictures": {},
-        }
         numbers = {
             "probability": preview.probability,
             "trust": preview.trust,
             "log p(x)": preview.log_density,
         }
-        for name, values in numbers.items():
-            if values is not None:
-                told["columns"].append((name, [_brief(v) for v in values[order]]))
+        told: dict[str, Any] = {
+            "cluster": self.maps.labels.tolist(),
+            "row": rows[order].tolist(),
+            "near": self.maps.near.tolist(),
+            "columns": [
+                (name, [_brief(v) for v in values[order]])
+                for name, values in numbers.items()
+                if values is not None
+            ],
+            "pictures": {},
+        }
         if preview.points.ndim == 2:
             written = self.explanation.written if self.explanation else (lambda _: None)
             for j in self._told_columns():
@@ -193,15 +194,13 @@ class Page:
         return told
 
     def _told_columns(self) -> list[int]:
-        """Those that set clusters apart most often, then the first ones."""
-        found: dict[str, float] = {}
-        for profile in self.explanation.clusters if self.explanation else ():
-            for difference in profile.differences:
-                size = min(abs(difference.effect), 10.0)
-                found[difference.column] = found.get(difference.column, 0.0) + size
+        """Those that set a cluster apart most, then the first ones."""
+        clusters = self.explanation.clusters if self.explanation else ()
+        found = [difference for profile in clusters for difference in profile.differences]
+        best = sorted(found, key=lambda difference: -abs(difference.effect))
         known = {name: j for j, name in enumerate(self.columns)}
-        best = [known[n] for n in sorted(found, key=lambda n: -found[n]) if n in known]
-        return list(dict.fromkeys([*best, *range(len(known))]))[:MOST_VALUES]
+        names = dict.fromkeys([*(d.column for d in best), *self.columns])
+        return [known[name] for name in names if name in known][:MOST_VALUES]
 
 
 def _events(read: Run) -> list[list[Any]]:
@@ -218,22 +217,14 @@ def _facts(read: Run) -> dict[str, Any]:
     return found | ({"given as objects": read.config.objects} if read.config.objects else {})
 
 
-def _charts(explanation: Explanation) -> dict[str, Picture]:
+def _charts(found: Explanation) -> dict[str, Picture]:
     """Histograms of the probabilities, of trust, where it is known, and of log p(x)."""
-    wanted = {
-        "probability": (
-            explanation.probabilities,
-            "How sure",
-            "probability of its cluster",
-        ),
-        "trust": (explanation.trusts, "How far to trust a row", "trust in its cluster"),
-        "density": (explanation.log_densities, "How usual", "log p(x)"),
-    }
-    return {
-        name: pictures.bars(found, name, title, x_title)
-        for name, (found, title, x_title) in wanted.items()
-        if found.counts
-    }
+    wanted = [
+        (found.probabilities, "probability", "How sure", "probability of its cluster"),
+        (found.trusts, "trust", "How far to trust a row", "trust in its cluster"),
+        (found.log_densities, "density", "How usual", "log p(x)"),
+    ]
+    return {name: pictures.bars(h, name, *titles) for h, name, *titles in wanted if h.counts}
 
 
 def _head(summary: dict[str, Any], failed: Sequence[dict[str, Any]]) -> str:
@@ -295,29 +286,22 @@ def _share(histogram: Histogram, least: float) -> float:
 
 def _row_table(profile: Profile, written: Callable[[str], Callable[[float], str] | None]) -> Any:
     """All rows worth a look: the heads of the columns, and the cells of each row."""
-    names, rows = list(profile.typical[0].values) if profile.typical else [], _rows(profile)
-    optional = {"trust": [r.trust for r in rows], "log p(x)": [r.log_density for r in rows]}
+    names = list(profile.typical[0].values) if profile.typical else []
+    rows = [(kind, row) for key, kind in KINDS.items() for row in getattr(profile, key)]
+    optional = {"trust": [r.trust for _, r in rows], "log p(x)": [r.log_density for _, r in rows]}
     known = {name: values for name, values in optional.items() if None not in values}
     cells = []
-    for i, r in enumerate(rows):
+    for i, (kind, r) in enumerate(rows):
         is_sure = r.second is None or r.second_probability < 0.005
         other = "" if is_sure else f"cluster {r.second}"
         numbers = [digits(values[i], 3) for values in known.values()]
         own = [_cell(r.values.get(name), written(name)) for name in names]
-        cells.append([f"{r.row:,}", f"{r.probability:.2f}", other, *numbers, *own])
-    kinds = [kind for key, kind in KINDS.items() for _ in getattr(profile, key)]
-    return {
-        "heads": ["kind", "row", "p", "or", *known, *names],
-        "cells": [[kind, *line] for kind, line in zip(kinds, cells, strict=True)],
-    }
+        cells.append([kind, f"{r.row:,}", f"{r.probability:.2f}", other, *numbers, *own])
+    return {"heads": ["kind", "row", "p", "or", *known, *names], "cells": cells}
 
 
 def _cell(value: Any, say: Callable[[float], str] | None) -> str:
     return say(number(value)) if say and math.isfinite(number(value)) else digits(value)
-
-
-def _rows(profile: Profile) -> list[Row]:
-    return [row for key in KINDS for row in getattr(profile, key)]
 
 
 def _changed_settings(config: Config) -> list[tuple[str, str, str]]:

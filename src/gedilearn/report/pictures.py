@@ -41,6 +41,7 @@ MOST_NEAR = 1_500  # points whose neighbourhoods are laid out
 LEAST_NEAR = 12
 NEIGHBOURS = 30.0  # t-SNE's perplexity
 SAMPLES = 300
+GOLDEN = 0.6180339887498949
 CELLS = 120, 90  # of the shades, columns and rows
 HELD = (0.99, 0.9, 0.5)  # shares of the rows that the areas of the density hold
 TERMS = {
@@ -74,11 +75,9 @@ class Picture:
         text = _POINTS.sub(_as_path, text)
         text = re.sub(r'<g id="([A-Za-z]+)[^"]*"', r'<g class="\1"', text)
         text = re.sub(r'style="[^"<>]*"', _as_variables, text)
-        (size,) = re.findall(r'<svg [^>]*(viewBox="[^"]*")', text)
-        body = re.split(r"<svg [^>]*>", text, maxsplit=1)[1]
-        return Markup(
-            f'<svg class="chart" {size} role="img" aria-label="{escape(self.alt)}">{body}'
-        )
+        _, size, body = re.split(r'<svg [^>]*(viewBox="[^"]*")[^>]*>', text, maxsplit=1)
+        said = f'class="chart" role="img" aria-label="{escape(self.alt)}"'
+        return Markup(f"<svg {said} {size}>{body}")
 
     def save(self, folder: Path) -> Path:
         """The figure with its title, as PNG."""
@@ -154,7 +153,8 @@ class Maps:
         self.place: Callable[[np.ndarray], np.ndarray]
         if self.points.shape[1] == 1:
             self.kind, self.titles = "line", (names[0], "")
-            self.place = lambda x: np.column_stack([x[:, 0], _spread(len(x))])
+            # Heights keep points apart: evenly spread, and the same every time.
+            self.place = lambda x: np.column_stack([x[:, 0], np.arange(len(x)) * GOLDEN % 1])
         elif self.points.shape[1] == 2 and not is_image:
             self.kind, self.place = "plane", lambda x: x
         else:
@@ -215,8 +215,8 @@ class Maps:
             return None
         at = _neighbourhoods(self.preview.features[self.order[self.near]].astype(np.float64))
         figure, axes = _chart(HEIGHT, "")
-        _limit(axes, *_edges(at, True), is_equal=True)
         axes.set(xticks=[], yticks=[])
+        axes.set_aspect("equal", adjustable="datalim")
         labels = self.labels[self.near]
         self._draw(axes, at, labels)
         return Picture("network", "What the network sees", self._alt(labels), figure)
@@ -241,7 +241,9 @@ class Maps:
     def _axes(self) -> tuple[Figure, Axes]:
         """Axes of the map of the data."""
         figure, axes = _chart(HEIGHT, *self.titles)
-        _limit(axes, self.low, self.high, self.is_equal)
+        (left, bottom), (right, top) = self.low, self.high
+        axes.set(xlim=(left, right), ylim=(bottom, top))
+        axes.set_aspect("equal" if self.is_equal else "auto")
         if self.kind == "components":
             axes.set_xticks([])
         if self.kind != "plane":
@@ -290,11 +292,6 @@ def _points(axes: Axes, at: np.ndarray, gid: str, **look: Any) -> None:
     axes.plot(*at.T, gid=gid, **(usual | look))
 
 
-def _limit(axes: Axes, low: np.ndarray, high: np.ndarray, is_equal: bool) -> None:
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    axes.set_aspect("equal" if is_equal else "auto")
-
-
 def _edges(points: np.ndarray, is_equal: bool) -> tuple[np.ndarray, np.ndarray]:
     """The edges of a map around points (n, 2): (2,), (2,); `is_equal` gives both axes one scale."""
     low, high = points.min(0), points.max(0)
@@ -320,11 +317,6 @@ def _neighbourhoods(z: np.ndarray) -> np.ndarray:
         start = "pca" if least >= 2 else "random"
         made = TSNE(2, perplexity=perplexity, init=start, random_state=0, max_iter=500)
         return np.asarray(made.fit_transform(z.astype(np.float32)), np.float64)
-
-
-def _spread(n: int) -> np.ndarray:
-    """Heights that keep the points of one column apart: evenly spread, and the same every time."""
-    return np.asarray((np.arange(n) * 0.6180339887498949) % 1)
 
 
 # --- charts ---------------------------------------------------------------------------------------
@@ -381,38 +373,20 @@ def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str)
 
 
 def choice_figure(choice: Choice, path: Path) -> Path:
-    """Gap, stability and unused clusters over the number of clusters, the chosen one marked."""
-    from matplotlib.ticker import MaxNLocator
-
-    numbers = np.array([row["n_clusters"] for row in choice.rows])
-    certified = np.array([row["certified"] for row in choice.rows])
-    tol, blue = choice.model.settings_.training.tol, panels.COLOURS[0]
-    mark = f"{'chosen' if choice.stands_out else 'least bad'}: {choice.n_clusters}"
-    figure = panels.new_figure(11.5, 4.4, choice.recommendation)
-    all_axes = figure.subplots(1, 3)
-    said = {
-        "gap": ("gap of the best initialisation", "nats"),
-        "stability": ("stability", "adjusted Rand index"),
-        "unused": ("unused clusters", ""),
-    }
-    for axes, (name, (title, unit)) in zip(all_axes, said.items(), strict=True):
+    """Gap and stability over the number of clusters, the chosen one marked."""
+    numbers = [row["n_clusters"] for row in choice.rows]
+    figure = panels.new_figure(9, 4, choice.recommendation)
+    units = {"gap": "nats", "stability": "adjusted Rand index"}
+    for axes, (name, unit) in zip(figure.subplots(1, 2), units.items(), strict=True):
         values = np.array([row[name] for row in choice.rows], dtype=float)
-        values = np.where(np.isfinite(values), values, np.nan)
-        axes.plot(numbers, values, color=blue, lw=1.2, marker="o", mfc="white")
-        axes.plot(numbers[certified], values[certified], "o", color=blue, label="certified")
-        axes.axvline(choice.n_clusters, color="#D55E00", lw=8, alpha=0.25, zorder=0, label=mark)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axes.set_xlim(numbers[0] - 0.6, numbers[-1] + 0.6)
-        panels.label_axes(axes, title, "clusters", unit)
-    left, middle, right = all_axes
-    left.set_yscale("symlog", linthresh=max(tol, 1e-6))
-    finite = [row["gap"] for row in choice.rows if np.isfinite(row["gap"])]
-    left.set_ylim(0, 2 * max([tol, *finite]))
-    left.axhline(tol, color="#555555", lw=1, ls="--", label=f"certified below {tol:g}")
-    middle.set_ylim(top=1.05)
-    right.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    handles = left.get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
+        values[~np.isfinite(values)] = np.nan
+        axes.plot(numbers, values, color=panels.COLOURS[0], marker="o")
+        axes.axvline(choice.n_clusters, color=panels.COLOURS[5], lw=8, alpha=0.25, zorder=0)
+        axes.set_xticks(numbers)
+        panels.label_axes(axes, name, "clusters", unit)
+    tol = choice.model.settings_.training.tol
+    figure.axes[0].axhline(tol, color=QUIET, lw=1, ls="--")
+    figure.axes[0].text(numbers[0], tol, "certified below", va="bottom", fontsize=9, color=QUIET)
     return panels.save(figure, path)
 
 

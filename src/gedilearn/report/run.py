@@ -127,23 +127,25 @@ class Run:
 
 
 def _check_preview(preview: Preview, n_clusters: int, shape: tuple[int, ...]) -> None:
-    points, labels = preview.points, preview.labels
-    if points.ndim not in (2, 4) or labels.shape != points.shape[:1] or not points.size:
-        raise ValueError(f"points {points.shape}, labels {labels.shape}")
-    if not np.isfinite(points).all() or labels.dtype.kind != "i" or labels.min() < 0:
-        raise ValueError("points or labels are no finite numbers")
-    if labels.max() >= n_clusters:
-        raise ValueError("labels of other clusters")
-    if points.shape[1:] != shape[1:]:
+    points, labels, rows, features = preview.points, preview.labels, preview.rows, preview.features
+    n = len(points)
+    if points.ndim not in (2, 4) or points.shape[1:] != shape[1:] or not points.size:
         raise ValueError(f"points {points.shape} of data {shape}")
-    n, rows, features = len(points), preview.rows, preview.features
-    if rows is not None and (rows.dtype.kind != "i" or rows.min() < 0 or rows.max() >= shape[0]):
+    if not np.isfinite(points).all() or not _are_indices(labels, n, n_clusters):
+        raise ValueError("points or labels are no finite numbers, or labels of other clusters")
+    if rows is not None and not _are_indices(rows, n, shape[0]):
         raise ValueError("rows that there are not")
-    for values in (rows, preview.probability, preview.log_density, preview.trust):
+    for values in (preview.probability, preview.log_density, preview.trust):
         if values is not None and (values.shape != (n,) or values.dtype.kind not in "if"):
             raise ValueError("not a number for each point")
     if features is not None and (features.ndim, len(features), features.dtype.kind) != (2, n, "f"):
         raise ValueError(f"features {features.shape}")
+
+
+def _are_indices(values: np.ndarray, n: int, end: int) -> bool:
+    """Whether these are `n` whole numbers from 0 to below `end`."""
+    is_whole = values.shape == (n,) and values.dtype.kind == "i"
+    return is_whole and bool(((values >= 0) & (values < end)).all())
 
 
 def _existing(files: RunDirectory, file: Path) -> Path:
