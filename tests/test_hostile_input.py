@@ -264,7 +264,6 @@ def test_names_that_lead_to_nothing_or_to_something_else_are_refused(run, argume
         ("x.npy", lambda: Path("x.npy").write_bytes(npy_head((-1, 2)) + bytes(64)), "claims"),
         ("x.npy", lambda: np.save("x.npy", np.zeros((1000, 600, 1))), "x.npy: 4.8 MB, more than"),
         ("x.npy", lambda: np.save("x.npy", np.zeros((3000, 1000), np.uint8)), "uint8 (3000, 1000)"),
-        ("x.csv", lambda: Path("x.csv").write_text("1,2,3,4,5\n" * 110_000), "x.csv: 110"),
         (
             "x.parquet",
             lambda: pd.DataFrame({"a": np.zeros(600_000, np.int8)}).to_parquet("x.parquet"),
@@ -334,16 +333,12 @@ def test_only_regular_files_of_a_bounded_size_are_read(read):
     [
         (io.read_yaml, "\n".join(["a0: &a0 [x]", *ALIASES]), "alias"),
         (io.read_yaml, "{a: " * 400, "nested deeper"),
-        (io.read_yaml, "[" + "0," * 300 + "]", "more than 200 values"),
         (io.read_yaml, "1" + ":1" * 900, "a number of more than 1000 characters"),
         (io.read_yaml, "a: 1\n" * 500, "more than the 2000 bytes"),
         (io.read_yaml, "!!python/name:os.system ''", "python/name"),
         (io.read_yaml, "!!int ''", "is damaged"),
         (io.read_json, "[" * 9_000, "nested too deep"),
         (io.read_json, "\udcff", "not UTF-8 text"),
-        (io.read_json, "[" + "[]," * 6_000, "12001 values, more than the 10000"),
-        (io.read_json_lines, "{}\n" * 300, "300 lines, more than the 200"),
-        (io.read_json_lines, ("[" + "[]," * 60 + "\n") * 100, "12100 values, more than"),
     ],
 )
 def test_text_that_stands_for_more_than_it_says_is_refused(read, content, words, monkeypatch):
@@ -419,7 +414,7 @@ def test_tensors_are_those_that_safetensors_reads_and_others_are_refused_unread(
         ("training.maxiter=3", "did you mean 'training.max_iter'?"),
         ("seed=3", "did you mean 'training.seed'?"),
         ("sampler=3", "unknown setting 'sampler'"),
-        ("training.max_iter", "write it as NAME=VALUE"),
+        ("training.max_iter", "write it as name=value"),
         ("training.max_iter=many", "training.max_iter='many'"),
         ("training.max_iter=0", "training.max_iter=0"),
         ("training.max_iter=[1", "not valid YAML"),
@@ -522,7 +517,6 @@ def with_config(run: Path, path: tuple[str, ...], value: Any) -> Path:
         put("settings", "network", "hidden", value=[7]),
         put("settings", "network", "hidden", value=[10**12, 10**12]),
         put("settings", "training", "n_init", value=3),
-        put("settings", "training", "max_iter", value=10),
     ],
 )  # fmt: skip
 def test_a_config_that_the_checkpoint_cannot_have_is_refused(copied, path, value):

@@ -95,17 +95,17 @@ def folder(tmp_path, monkeypatch, images):
 
 
 def test_the_command_writes_vectors_and_the_paths_beside_them(folder, images):
-    gedi("features", "pictures", "--out", "f.npy", "--cache", "kept")
+    gedi("data", "features", "pictures", "--out", "f.npy", "--cache", "kept")
     vectors = np.load("f.npy")
     assert vectors.shape == (3, 1280)
     np.testing.assert_allclose(vectors, features(images[:3]), atol=1e-5)
-    gedi("features", "pictures", "--out", "f.csv", "--cache", "kept", "--quiet")
+    gedi("data", "features", "pictures", "--out", "f.csv", "--cache", "kept", "--quiet")
     lines = (folder / "f.csv").read_text().splitlines()
     assert lines[0].startswith("path,f1,f2,") and lines[1].startswith("0.png,")
 
 
 def test_the_command_refuses_what_is_no_image(folder):
     np.save("x.npy", np.zeros((4, 3)))
-    assert "not images" in gedi("features", "x.npy", "--out", "f.npy", code=2).stderr
-    refused = gedi("features", "pictures", "--out", "f.npy", "--cache", "x.npy", code=2)
-    assert "is not a folder" in refused.stderr
+    assert "not images" in gedi("data", "features", "x.npy", "--out", "f.npy", code=2).stderr
+    refused = gedi("data", "features", "pictures", "--out", "f.npy", "--cache", "x.npy", code=2)
+    assert "is a file" in refused.stderr

@@ -65,7 +65,7 @@ def test_both_pictures_share_a_model(tmp_path):
         (("images", "--data", "digits", "--ood", "noise"), "noise: no such file"),
         (("images", "--data", "digits", "--ood", "toys=moons"), "vectors, not images"),
         (("images", "--data", "digits", "--set", "weights.inw=1"), "did you mean 'weights.inv'"),
-        (("images", "--data", "digits", "--set", "weights.inv"), "write it as NAME=VALUE"),
+        (("images", "--data", "digits", "--set", "weights.inv"), "write it as name=value"),
         (("toy", "--preset", "paper/toi"), "did you mean 'paper/toy'"),
         (("labels", "--data", "moonz"), "did you mean 'moons'"),
     ],

@@ -39,7 +39,7 @@ def test_effective_weights_and_the_level_are_those_of_their_formulas() -> None:
 def test_weights_that_are_healthy_are_those_that_were_asked_for_to_the_bit() -> None:
     x = np.random.default_rng(0).normal(size=(200, 2)) ** 3
     (auto, found), (asked, same) = (
-        fitted(x, estimator=name, iterations=40) for name in ("auto", "importance")
+        fitted(x, estimator=name, iterations=60) for name in ("auto", "importance")
     )
     assert torch.equal(
         auto.log_density(torch.from_numpy(x)), asked.log_density(torch.from_numpy(x))
