@@ -126,7 +126,7 @@ def uniform(
     box: Box,
     n_members: int,
     n_chains: int,
-    calm: float,
+    damping: float,
     generator: Generator,
 ) -> UniformSampler:
     return UniformSampler(box, n_members, generator)

@@ -31,8 +31,7 @@ from gedilearn.io import RESTORE, is_first_process, reading
 from gedilearn.presets import preset as preset_values
 from gedilearn.progress import Progress, shown
 from gedilearn.sampling.langevin import Box
-from gedilearn.settings import Settings, assign, flat, resolve
-from gedilearn.settings import Table as TableOptions
+from gedilearn.settings import Settings, TableOptions, assign, flat, resolve
 from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis

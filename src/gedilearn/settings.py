@@ -368,7 +368,7 @@ class Density(Section):
 Kind = Literal["number", "boolean", "date", "time", "category", "id", "drop"]
 
 
-class Table(Section):
+class TableOptions(Section):
     """How the columns of a table are read: docs/tables.md."""
 
     columns: tuple[str, ...] | None = Field(
@@ -411,7 +411,7 @@ class Settings(Section):
         description="'standard': columns to mean 0 and deviation 1, images to [-1, 1]; 'none': "
         "data as it comes.",
     )
-    table: Table = Table()
+    table: TableOptions = TableOptions()
     network: Network = Network()
     views: Views = Views()
     weights: Weights = Weights()

@@ -25,7 +25,7 @@ from gedilearn.data.metric import TWO_VALUED, distance_points
 from gedilearn.data.tables import OTHERS, Columns, as_frame, kind_of, typed, written
 from gedilearn.errors import InputError
 from gedilearn.estimator import LeftOut
-from gedilearn.settings import Table as Options
+from gedilearn.settings import TableOptions as Options
 from gedilearn.starts.choose import choose_start
 from helpers import gedi
 

@@ -21,7 +21,7 @@ Rng = np.random.Generator
 
 def checked(x: Array, n_clusters: int, seed: int = 0) -> Structure:
     """As in training: standardised."""
-    return structure.test_structure((x - x.mean(axis=0)) / x.std(axis=0), n_clusters, seed)
+    return structure.examine_structure((x - x.mean(axis=0)) / x.std(axis=0), n_clusters, seed)
 
 
 def category(rng: Rng, levels: int) -> Array:
@@ -72,14 +72,14 @@ def test_the_step_is_the_ratio_of_two_dense_eigenvalues_and_large_at_the_right_n
     x = (x - x.mean(axis=0)) / x.std(axis=0)
     weights = neighbour_graph(distance_points(x), 10)[0].toarray()
     speeds = 1 - np.sort(np.linalg.eigvals(weights / weights.sum(axis=1)[:, None]).real)[::-1]
-    steps = [structure.test_structure(x, n_clusters).step for n_clusters in (3, 4)]
+    steps = [structure.examine_structure(x, n_clusters).step for n_clusters in (3, 4)]
     assert steps == pytest.approx([speeds[3] / speeds[2], speeds[4] / speeds[3]], rel=1e-4)
     assert steps[0] > 3 * steps[1]
 
 
 def test_about_one_in_a_hundred_structureless_sets_passes_for_structured() -> None:
     draws = [np.random.default_rng(100 + seed).normal(size=(60, 2)) for seed in range(20)]
-    found = sum(structure.test_structure(x, 2, seed).found for seed, x in enumerate(draws))
+    found = sum(structure.examine_structure(x, 2, seed).found for seed, x in enumerate(draws))
     assert found <= 2
 
 
@@ -102,13 +102,13 @@ def test_of_many_points_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(structure, "log_speeds", counted)
     rng = np.random.default_rng(0)
-    structure.test_structure(rng.normal(size=(5000, 2)), 2)
+    structure.examine_structure(rng.normal(size=(5000, 2)), 2)
     assert set(seen) == {(600, 2)} and len(seen) == 1 + 3 * 8
     seen.clear()
-    structure.test_structure(rng.normal(size=(5000, 2)), 50)
+    structure.examine_structure(rng.normal(size=(5000, 2)), 50)
     assert set(seen) == {(1000, 2)}
     seen.clear()
-    structure.test_structure(rng.normal(size=(200, 70)), 2)
+    structure.examine_structure(rng.normal(size=(200, 70)), 2)
     assert set(seen) == {(200, 50)}  # the leading principal directions
 
 
@@ -153,7 +153,7 @@ def test_many_columns_beside_a_category_are_looked_at_by_their_leading_direction
         return speeds(points, modes)
 
     monkeypatch.setattr(structure, "log_speeds", look)
-    structure.test_structure(x, 3)
+    structure.examine_structure(x, 3)
     assert {points.shape for points in seen} == {(150, structure.MOST_COLUMNS + 3)}
     category = distance_points(x)[:, 200:203]
     np.testing.assert_array_equal(seen[0][:, -3:], category)

@@ -31,7 +31,7 @@ from gedilearn.data.metric import TWO_VALUED
 from gedilearn.errors import InputError, suggestion
 from gedilearn.io import check_file, check_size
 from gedilearn.settings import Kind
-from gedilearn.settings import Table as Options
+from gedilearn.settings import TableOptions as Options
 
 if TYPE_CHECKING:
     import pandas as pd

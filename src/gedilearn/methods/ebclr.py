@@ -79,7 +79,7 @@ class EBCLR(Method):
     """Views of a point are close to each other, and likely under their joint density.
 
     `chains` draw x~, `n_chains` on each rank and in each iteration; None where lambda is 0.
-    `extra` is added to the weight of "length": the calm after a divergence.
+    `extra` is added to the weight of "length": the damping after a divergence.
     """
 
     two_views = True

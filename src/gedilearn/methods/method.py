@@ -33,7 +33,7 @@ class Context:
     factors: dict[str, Tensor]  # (members,) each: multiples of weights
     generator: Generator  # of what is drawn while it is made, on the device
     start: Tensor | None = None  # (members, n): the clusters that training begins with
-    calm: float = 1.0  # below 1 after a divergence: multiplies the step of chains
+    damping: float = 1.0  # below 1 after a divergence: multiplies the step of chains
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ def make_chains(context: Context) -> tuple[Sampler, int]:
     n_chains = min(context.batch_size, settings.chains or context.batch_size)
     n_chains = max(n_chains // n_ranks(), 1)
     make, size = SAMPLERS[settings.kind], (context.n_members, n_chains)
-    return make(settings, context.box, *size, context.calm, context.generator), n_chains
+    return make(settings, context.box, *size, context.damping, context.generator), n_chains
 
 
 def share(x: Tensor, model: EnergyModel) -> Tensor:

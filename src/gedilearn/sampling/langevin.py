@@ -71,10 +71,10 @@ class Kernel(NamedTuple):
     box: Box | None = None  # chains are clamped to it
 
     @classmethod
-    def of(cls, settings: SamplerSettings, box: Box, calm: float = 1.0) -> Kernel:
-        """The settings' step; `calm` multiplies it, and its root the noise."""
+    def of(cls, settings: SamplerSettings, box: Box, damping: float = 1.0) -> Kernel:
+        """The settings' step; `damping` multiplies it, and its root the noise."""
         inside = box if settings.clamp else None
-        step, noise = settings.step_size * calm, settings.noise * calm**0.5
+        step, noise = settings.step_size * damping, settings.noise * damping**0.5
         return cls(step, noise, settings.max_move, inside)
 
 
@@ -142,8 +142,8 @@ def value_and_gradient(log_density: LogDensity, x: Tensor) -> tuple[Tensor, Tens
 class Sampler(Protocol):
     """What draws x~ for GEN.
 
-    `registry.SAMPLERS` holds functions (settings, box, n_members, n_chains, calm, generator) that
-    make one. What it draws, it draws from the generator that it is given. One whose chains differ
+    `registry.SAMPLERS` holds functions (settings, box, n_members, n_chains, damping, generator)
+    that make one. It draws from the generator that it is given. One whose chains differ
     by age also remembers `ages`.
     """
 
@@ -223,7 +223,7 @@ def persistent_chains(
     box: Box,
     n_members: int,
     n_chains: int,
-    calm: float,
+    damping: float,
     generator: Generator,
 ) -> PersistentChains:
     """This rank's share of the chains of the settings, all fresh; `n_chains` of them move in each
@@ -233,8 +233,8 @@ def persistent_chains(
     buffer = ReplayBuffer(n_members, size, settings.restart, box.uniform, generator)
     stages = None
     if settings.first_noise is not None:
-        stages = Stages(settings.first_noise * calm**0.5, settings.stages)
-    return PersistentChains(buffer, Kernel.of(settings, box, calm), settings.steps, stages)
+        stages = Stages(settings.first_noise * damping**0.5, settings.stages)
+    return PersistentChains(buffer, Kernel.of(settings, box, damping), settings.steps, stages)
 
 
 class ReplayBuffer:

@@ -63,7 +63,7 @@ class Structure(NamedTuple):
         return (self.t > self.threshold and self.factor > FACTOR) or self.factor > APART
 
 
-def test_structure(
+def examine_structure(
     x: Floats, n_clusters: int, random_state: int = 0, progress: Progress = SILENT
 ) -> Structure:
     """Hold points x (n, d), standardised, against structureless references.

@@ -104,7 +104,7 @@ def step(setup: Setup, state: TrainState) -> dict[str, Tensor]:
     model, method = state.model, state.method
     batch, data = state.next_batch(setup)
     for group in state.optimizer.param_groups:
-        group["lr"] = state.stage.rate(state.iteration) * state.calm.factor
+        group["lr"] = state.stage.rate(state.iteration) * state.damping.factor
     method.begin(model, state.optimizer, data, batch)
     with setup.fabric.autocast():
         terms = method.terms(state.forward, model, batch)
@@ -248,8 +248,8 @@ def go_back(
             back,
             "recovered",
             f"{trouble}; back to iteration {back.iteration} with new chains, learning rate and "
-            f"Langevin step times {back.calm.factor:g}, energy penalty plus "
-            f"{back.calm.extra_energy:g}",
+            f"Langevin step times {back.damping.factor:g}, energy penalty plus "
+            f"{back.damping.extra_energy:g}",
             diverged_at=state.iteration,
             recovery=back.recoveries,
         )

@@ -30,7 +30,7 @@ from gedilearn.registry import METHODS
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import Settings, Weights
 from gedilearn.starts.choose import Start, choose_start
-from gedilearn.starts.structure import test_structure
+from gedilearn.starts.structure import examine_structure
 from gedilearn.training.environment import data_type
 from gedilearn.training.monitor import Evidence
 
@@ -148,7 +148,7 @@ def n_contenders(settings: Settings, stage: Stage) -> int:
 
 
 @dataclass(frozen=True)
-class Calm:
+class Damping:
     """How much more calmly training goes on after a number of recoveries from divergence."""
 
     recoveries: int = 0
@@ -273,7 +273,7 @@ class Setup:
         seed, clusters = self.settings.training.seed, self.settings.n_clusters
         x = self.seen_by([result])[0][0].cpu().numpy()
         progress.phase("structure")
-        tested = test_structure(x, clusters, seed, progress)
+        tested = examine_structure(x, clusters, seed, progress)
         return Evidence(
             method=start.method,
             stability=start.stability,
@@ -323,13 +323,13 @@ class Setup:
         stage: Stage,
         results: Sequence[int],
         prior: Prior,
-        calm: Calm,
+        damping: Damping,
         generator: Generator,
     ) -> Method:
         """The method of a stage with fresh chains and nothing remembered."""
         settings = self.settings
         weights = stage.weights.model_copy(
-            update={"energy": raised(stage.weights.energy, calm.extra_energy)}
+            update={"energy": raised(stage.weights.energy, damping.extra_energy)}
         )
         each = n_contenders(settings, stage)
         factors = {
@@ -348,7 +348,7 @@ class Setup:
             factors=factors,
             generator=generator,
             start=self.start_labels(results, each) if stage.name == "clusters" else None,
-            calm=calm.factor,
+            damping=damping.factor,
         )
         made: Method = METHODS[settings.method].make(context)
         return made

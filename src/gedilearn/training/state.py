@@ -22,7 +22,7 @@ from gedilearn.methods.priors import Prior, fixed
 from gedilearn.models.energy import EnergyModel
 from gedilearn.training.environment import Generators
 from gedilearn.training.setup import (
-    Calm,
+    Damping,
     Setup,
     Stage,
     density_stage,
@@ -118,8 +118,8 @@ class TrainState:
     trouble: str | None = None  # what ended it, if it diverged
 
     @property
-    def calm(self) -> Calm:
-        return Calm(self.recoveries)
+    def damping(self) -> Damping:
+        return Damping(self.recoveries)
 
     def contenders(self, result: int) -> list[int]:
         """The members that compete for a result."""
@@ -178,8 +178,8 @@ class TrainState:
             model.to(setup.data).load_members([one.state for one in kept])
             prior = fixed([one.target for one in kept], setup.settings.n_clusters)
         forward, optimizer = setup.optimised(model, stage)
-        calm = Calm(more.get("recoveries", 0))
-        method = setup.method(stage, results, prior, calm, generators.device)
+        damping = Damping(more.get("recoveries", 0))
+        method = setup.method(stage, results, prior, damping, generators.device)
         trained = (model, forward, optimizer, prior, method, batches, kept, generators)
         return cls(stage, results, *trained, **more)
 
@@ -190,7 +190,7 @@ class TrainState:
         return self._fresh(setup, stage, *same, **more)
 
     def recover(self, setup: Setup, good: Tree | None) -> TrainState:
-        """The last good state, or the beginning, with new random numbers, new chains and more calm.
+        """The last good state, or the beginning, with new random numbers, chains and more damping.
 
         The same random numbers would lead to the same divergence.
         """
@@ -202,8 +202,8 @@ class TrainState:
             return self._fresh(setup, *same, recoveries=recoveries)
         back = self.load(setup, copy.deepcopy(good), self.generators)
         self.generators.seed(seed)
-        calm, generator = Calm(recoveries), self.generators.device
-        method = setup.method(back.stage, back.results, back.prior, calm, generator)
+        damping, generator = Damping(recoveries), self.generators.device
+        method = setup.method(back.stage, back.results, back.prior, damping, generator)
         method.load_state(copy.deepcopy(good["shared"]["method"]), back.model)
         return replace(back, method=method, recoveries=recoveries)
 
