@@ -37,9 +37,7 @@ ROOMS = [
     "ranks",
     "progress",
     "settings",
-    "methods.options",
     "registry",
-    "fields",
     "io",
     "errors",
 ]

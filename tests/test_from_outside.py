@@ -19,13 +19,12 @@ from torch import Generator, Tensor
 from gedilearn import GEDI, settings
 from gedilearn.data.views import CallableViews, Views
 from gedilearn.errors import InputError
-from gedilearn.fields import MethodSettings
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.models.energy import EnergyModel
 from gedilearn.registry import METHODS, OPTIONS, SAMPLERS, VIEWS, Registry
 from gedilearn.sampling.langevin import Box, LogDensity
-from gedilearn.settings import known_paths
+from gedilearn.settings import MethodSettings, known_paths
 from helpers import gedi
 
 X, Y = make_blobs(150, centers=[[0, 0], [5, 5]], cluster_std=0.5, random_state=0)

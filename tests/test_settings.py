@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from gedilearn.errors import InputError
-from gedilearn.fields import value_at
 from gedilearn.presets import PRESETS, preset
 from gedilearn.settings import (
     IMAGES,
@@ -14,6 +13,7 @@ from gedilearn.settings import (
     nested,
     resolve,
     settings_type,
+    value_at,
 )
 
 

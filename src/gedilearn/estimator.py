@@ -26,12 +26,11 @@ from gedilearn.data.dataset import fingerprint
 from gedilearn.data.tables import Columns, Meaning, as_frame, frame_of_rows, numbers
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
-from gedilearn.fields import Schedule
 from gedilearn.io import RESTORE, is_first_process, reading
 from gedilearn.presets import preset as preset_values
 from gedilearn.progress import Progress, shown
 from gedilearn.sampling.langevin import Box
-from gedilearn.settings import Settings, TableOptions, assign, flat, resolve
+from gedilearn.settings import Schedule, Settings, TableOptions, assign, flat, resolve
 from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis

@@ -70,19 +70,19 @@ METHODS = Registry(
     deepcluster="gedilearn.methods.deepcluster:DeepCluster",
     ebclr="gedilearn.methods.ebclr:EBCLR",
 )
-# The settings and facts of each method: subclasses of `fields.MethodSettings`, under its name.
+# The settings and facts of each method: subclasses of `settings.MethodSettings`, under its name.
 OPTIONS = Registry(
     "method",
-    gedi="gedilearn.methods.options:GEDI",
-    no_gen="gedilearn.methods.options:NoGen",
-    no_inv="gedilearn.methods.options:NoInv",
-    no_unif="gedilearn.methods.options:NoUnif",
-    jem="gedilearn.methods.options:JEM",
-    swav="gedilearn.methods.options:SwAV",
-    barlow="gedilearn.methods.options:Barlow",
-    dino="gedilearn.methods.options:Dino",
-    deepcluster="gedilearn.methods.options:DeepCluster",
-    ebclr="gedilearn.methods.options:Ebclr",
+    gedi="gedilearn.settings:GEDI",
+    no_gen="gedilearn.settings:NoGen",
+    no_inv="gedilearn.settings:NoInv",
+    no_unif="gedilearn.settings:NoUnif",
+    jem="gedilearn.settings:JEM",
+    swav="gedilearn.settings:SwAV",
+    barlow="gedilearn.settings:Barlow",
+    dino="gedilearn.settings:Dino",
+    deepcluster="gedilearn.settings:DeepCluster",
+    ebclr="gedilearn.settings:Ebclr",
 )
 # Functions (settings, data, n_clusters, seed) -> `data.views.Views`.
 VIEWS = Registry(

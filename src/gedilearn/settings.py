@@ -2,64 +2,148 @@
 
 `Settings` is what a run directory keeps as `config.yaml`, what a preset fills, what `gedi fit --set
 section.name=value` changes and what `GEDI(settings={"section.name": value})` takes. Each setting is
-stated once, in its section, with default, meaning and symbol in the paper; methods state their own
-in `methods/options.py`. `resolve` makes the settings for data of a given shape: the one place where
-'auto' and None get their values.
+stated once, in its section, with default, meaning and symbol in the paper; a method may have a
+section of its own. `resolve` makes the settings for data of a given shape: the one place where
+'auto' and None get their values. No torch here: `gedi settings` lists all of it without.
 """
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from numbers import Real
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import Field, ValidationError, create_model, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 
 from gedilearn.errors import InputError, closest
-from gedilearn.fields import (
-    AUTO,
-    LARGE,
-    Many,
-    MethodSettings,
-    Schedule,
-    Section,
-    Share,
-    Width,
-    is_images,
-)
 from gedilearn.registry import METHODS, OPTIONS, SAMPLERS, VIEWS
 
-# --- sections ------------------------------------------------------------------------------------
+# --- kinds of values ------------------------------------------------------------------------------
+
+# Images with a shorter side above this are averaged down before the first convolution, by a whole
+# factor: what tells pictures apart is mostly still there, and one of 64x64 costs a quarter.
+LARGE = 48
+
+
+def is_images(shape: tuple[int, ...]) -> bool:
+    """Whether data of this shape is images (n, channels, height, width), not vectors (n, d)."""
+    return len(shape) == 4
+
+
+def _schedule(value: Any) -> Any:
+    """A number, or (progress, value) points as a tuple; anything else is refused."""
+    constant = isinstance(value, Real | str)  # YAML reads 1e-3 as text
+    points = [(0.0, value)] if constant else value
+    try:
+        pairs = [(float(progress), float(level)) for progress, level in points]
+    except (TypeError, ValueError, OverflowError):
+        pairs = []
+    moments = [progress for progress, _ in pairs]
+    in_order = moments == sorted(moments) and all(0 <= progress <= 1 for progress in moments)
+    if not pairs or not in_order:
+        raise ValueError("give a number, or (progress, value) points, progress from 0 to 1")
+    if not all(0 <= level < math.inf for _, level in pairs):
+        raise ValueError("values must be finite, 0 or more")
+    return pairs[0][1] if constant else tuple(pairs)
+
+
+# A number, or (progress, value) points joined by lines.
+Schedule = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_schedule)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+# The width of a layer, and a number of chains or past points: what is larger fits no machine.
+Width = Annotated[int, Field(ge=1, le=1_000_000)]
+MOST = 100_000_000
+Many = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Ranks = Annotated[int, Field(ge=1, le=1024)]
+SMALLEST, LARGEST = 1e-30, 1e30  # numbers whose products single precision mostly holds
+
+
+def value_at(schedule: float | tuple[tuple[float, float], ...], progress: float) -> float:
+    """The value at `progress` in [0, 1]: linear between the points of a schedule, flat outside."""
+    if not isinstance(schedule, tuple):
+        return float(schedule)
+    before = schedule[0]
+    for point in schedule:
+        if progress < point[0]:
+            share = (progress - before[0]) / (point[0] - before[0]) if point != before else 0.0
+            return before[1] + share * (point[1] - before[1])
+        before = point
+    return before[1]
+
+
+def raised(
+    schedule: float | tuple[tuple[float, float], ...], amount: float
+) -> float | tuple[tuple[float, float], ...]:
+    """The schedule with `amount` added throughout."""
+    if not isinstance(schedule, tuple):
+        return schedule + amount
+    return tuple((progress, value + amount) for progress, value in schedule)
+
+
+# --- sections -------------------------------------------------------------------------------------
+
+Self = TypeVar("Self", bound="Section")
+AUTO = "auto"
+
+
+class Section(BaseModel):
+    """Settings that belong together; the text below each is what it means."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @field_validator("*")
+    @classmethod
+    def _in_single_precision(cls, value: Any) -> Any:
+        levels = value if isinstance(value, tuple) else (value,)
+        for level in levels:
+            number = level[-1] if isinstance(level, tuple) else level
+            if isinstance(number, float) and number and not SMALLEST <= abs(number) <= LARGEST:
+                raise ValueError(f"numbers are computed with from {SMALLEST:g} to {LARGEST:g}")
+        return value
+
+    def resolved(self: Self, settings: Any, shape: tuple[int, ...]) -> Self:
+        """The section for data of this shape, in these `Settings`: nothing is left open."""
+        return self
 
 
 class Network(Section):
     """The encoder enc and the head f."""
 
-    encoder: Literal["auto", "mlp", "conv", "resnet8"] = Field(
-        "auto",
-        description="Encoder of images: 'conv', four small convolutions, or 'resnet8', the "
-        "paper's; 'auto' is 'conv'. Vectors always have a perceptron, 'mlp'.",
-    )
-    width: Width | None = Field(
-        None,
-        description="Channels of that encoder, F of the paper; None is 32 for 'conv' and 128 for "
-        "'resnet8'.",
-    )
-    hidden: tuple[Width, ...] = Field(
-        (100, 100), description="Widths of the encoder's hidden layers, for vectors."
-    )
-    features: Width | None = Field(
-        None,
-        description="Width h of the representation enc(x), made by one more linear layer; None "
-        "takes the last hidden layer as the representation.",
-    )
-    head: tuple[Width, ...] = Field((), description="Widths of the hidden layers of the head f.")
-    activation: Literal["leaky_relu", "relu", "silu", "tanh"] = Field(
-        "leaky_relu", description="Activation between layers (slope 0.2 for leaky_relu)."
-    )
-    temperature: float = Field(
-        1.0, gt=0, description="The temperature tau that divides the logits."
-    )
+    encoder: Literal["auto", "mlp", "conv", "resnet8"] = "auto"
+    """Encoder of images: 'conv', four small convolutions, or 'resnet8', the paper's; 'auto' is
+    'conv'. Vectors always have a perceptron, 'mlp'."""
+    width: Width | None = None
+    """Channels of that encoder, F of the paper; None is 32 for 'conv' and 128 for 'resnet8'."""
+    hidden: tuple[Width, ...] = (100, 100)
+    """Widths of the encoder's hidden layers, for vectors."""
+    features: Width | None = None
+    """Width h of the representation enc(x), made by one more linear layer; None takes the last
+    hidden layer as the representation."""
+    head: tuple[Width, ...] = ()
+    """Widths of the hidden layers of the head f."""
+    activation: Literal["leaky_relu", "relu", "silu", "tanh"] = "leaky_relu"
+    """Activation between layers (slope 0.2 for leaky_relu)."""
+    temperature: Positive = 1.0
+    """The temperature tau that divides the logits."""
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Network:
         if not is_images(shape):
@@ -74,41 +158,28 @@ class Network(Section):
 class Views(Section):
     """The view distribution T(x'|x)."""
 
-    kind: str = Field(
-        "auto",
-        description="How a view x' is drawn from T(x'|x). 'noise': x plus Gaussian noise, as in "
-        "the paper's toys; 'walk': the end of a random walk on the nearest-neighbour graph, long "
-        "walks first; for images, each with noise: 'grey': small affine and elastic changes, "
-        "'colour': zooms and much change of colour, 'paper': the paper's crops and rare changes of "
-        "colour. 'auto': 'walk' for vectors, 'grey' for images of one channel, else 'colour'.",
-    )
-    flip: bool = Field(
-        True, description="Whether 'colour' and 'paper' views mirror images (the paper: not SVHN)."
-    )
-    noise: Schedule = Field(
-        0.03,
-        description="Standard deviation sigma of the Gaussian noise of all views but 'walk', in "
-        "the network's units; for 'noise' also (progress, sigma) points, the first of which holds "
-        "for the certificate.",
-    )
-    data_noise: float = Field(
-        0.0,
-        ge=0,
-        description="Standard deviation of Gaussian noise on the points themselves, in the "
-        "network's units, where a method trains on them beside their views, or on nothing else "
-        "(the paper: 0.03 for JEM on images).",
-    )
-    walk_noise: float = Field(
-        0.7,
-        ge=0,
-        description="Length of the noise of 'walk' views, in units of the end point's distance to "
-        "its last neighbour.",
-    )
-    n_neighbors: Many = Field(
-        10,
-        description="Neighbours of a point in the graph of 'walk'; fewer are taken where clusters "
-        "are then components of the graph.",
-    )
+    kind: str = "auto"
+    """How a view x' is drawn from T(x'|x). 'noise': x plus Gaussian noise, as in the paper's toys;
+    'walk': the end of a random walk on the nearest-neighbour graph, long walks first; for images,
+    each with noise: 'grey': small affine and elastic changes, 'colour': zooms and much change of
+    colour, 'paper': the paper's crops and rare changes of colour. 'auto': 'walk' for vectors,
+    'grey' for images of one channel, else 'colour'."""
+    flip: bool = True
+    """Whether 'colour' and 'paper' views mirror images (the paper: not SVHN)."""
+    noise: Schedule = 0.03
+    """Standard deviation sigma of the Gaussian noise of all views but 'walk', in the network's
+    units; for 'noise' also (progress, sigma) points, the first of which holds for the
+    certificate."""
+    data_noise: NonNegative = 0.0
+    """Standard deviation of Gaussian noise on the points themselves, in the network's units, where
+    a method trains on them beside their views, or on nothing else (the paper: 0.03 for JEM on
+    images)."""
+    walk_noise: NonNegative = 0.7
+    """Length of the noise of 'walk' views, in units of the end point's distance to its last
+    neighbour."""
+    n_neighbors: Many = 10
+    """Neighbours of a point in the graph of 'walk'; fewer are taken where clusters are then
+    components of the graph."""
 
     @field_validator("kind")
     @classmethod
@@ -126,100 +197,76 @@ class Views(Section):
 class Weights(Section):
     """What multiplies each term; a number, or (progress, weight) points joined by lines."""
 
-    gen: Schedule = Field(1.0, description="Weight of GEN, -L_GEN.")
-    inv: Schedule = Field(50.0, description="Weight of INV, -L_INV.")
-    symmetric: bool = Field(
-        False,
-        description="INV in both directions, averaged: CE(p(y|x'), p(y|x)) and CE(p(y|x), "
-        "p(y|x')); the paper has the first.",
-    )
-    prior: Schedule = Field(
-        ((0.0, 200.0), (0.25, 50.0), (1.0, 200.0)),
-        description="Weight of PRIOR, -L_PRIOR. A weight below that of INV makes the constant "
-        "prediction unstable towards collapse, hence the default.",
-    )
-    start: Schedule = Field(
-        50.0,
-        description="Weight of the cross-entropy with the labels of the start, where there is one "
-        "(not in the paper).",
-    )
-    energy: Schedule = Field(
-        0.01,
-        description="Weight of the mean squared log-density of data and samples, which keeps "
-        "energies from drifting (not in the paper; 0 turns it off).",
-    )
+    gen: Schedule = 1.0
+    """Weight of GEN, -L_GEN."""
+    inv: Schedule = 50.0
+    """Weight of INV, -L_INV."""
+    symmetric: bool = False
+    """INV in both directions, averaged: CE(p(y|x'), p(y|x)) and CE(p(y|x), p(y|x')); the paper has
+    the first."""
+    prior: Schedule = ((0.0, 200.0), (0.25, 50.0), (1.0, 200.0))
+    """Weight of PRIOR, -L_PRIOR. A weight below that of INV makes the constant prediction unstable
+    towards collapse, hence the default."""
+    start: Schedule = 50.0
+    """Weight of the cross-entropy with the labels of the start, where there is one (not in the
+    paper)."""
+    energy: Schedule = 0.01
+    """Weight of the mean squared log-density of data and samples, which keeps energies from
+    drifting (not in the paper; 0 turns it off)."""
 
 
 class Optimizer(Section):
     """Adam."""
 
-    learning_rate: float = Field(1e-3, gt=0, description="Adam's learning rate.")
-    schedule: Literal["constant", "cosine"] = Field(
-        "constant",
-        description="Course of the learning rate over the clusters' iterations: 'cosine' falls "
-        "to 0 along half a cosine.",
-    )
-    warmup: int = Field(
-        0,
-        ge=0,
-        le=100_000_000,
-        description="Iterations in which the learning rate rises from 0, at the start.",
-    )
-    betas: tuple[Share, Share] = Field((0.9, 0.999), description="Adam's beta_1 and beta_2.")
-    batch_size: Many = Field(400, ge=2, description="Points in a batch (all points if fewer).")
-    grad_clip: float | None = Field(
-        None, gt=0, description="Largest gradient norm of a member; longer ones are shortened."
-    )
+    learning_rate: Positive = 1e-3
+    """Adam's learning rate."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """Course of the learning rate over the clusters' iterations: 'cosine' falls to 0 along half a
+    cosine."""
+    warmup: Count = 0
+    """Iterations in which the learning rate rises from 0, at the start."""
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    """Adam's beta_1 and beta_2."""
+    batch_size: Annotated[Many, Field(ge=2)] = 400
+    """Points in a batch (all points if fewer)."""
+    grad_clip: Positive | None = None
+    """Largest gradient norm of a member; longer ones are shortened."""
 
 
 class Training(Section):
     """How long, how often, and when to stop."""
 
-    max_iter: Many = Field(2000, description="Most iterations (Iters of Algorithm 1).")
-    start: Literal["auto", "chosen", "random"] = Field(
-        "auto",
-        description="Where training begins. 'chosen': with the clusters that are best by evidence "
-        "without labels, of several that are found on the neighbour graph, by a tree and by "
-        "mixtures; 'random': with the network as it is initialised. 'auto': 'chosen' for vectors "
-        "with 'walk' views and methods that train the certificate's bound.",
-    )
-    n_init: Width = Field(
-        1,
-        description="Initialisations trained at once; the one with the smallest gap is kept.",
-    )
-    tol: float = Field(
-        0.002,
-        ge=0,
-        description="The result is certified when the gap to the optimum of Proposition 1 is "
-        "below this many nats.",
-    )
-    early_stopping: bool | None = Field(
-        None,
-        description="Whether a certificate ends the search for clusters. None: for methods that "
-        "train its bound, 'gedi' and 'no-gen'; all others train to the end.",
-    )
-    patience: Many = Field(
-        100,
-        description="Iterations in which the gap must fall by a fifth, where training begins with "
-        "clusters; else it ends, though not before a third of its iterations.",
-    )
-    check_every: Many = Field(50, description="Iterations between two measurements of the gap.")
-    checkpoint_every: float = Field(
-        20.0, ge=0, description="Seconds between two checkpoints of a run directory."
-    )
-    tensorboard: bool = Field(
-        False,
-        description="Also write the metrics of a run directory for TensorBoard (extra "
-        "'tensorboard').",
-    )
-    on_divergence: Literal["recover", "stop", "ignore"] = Field(
-        "recover",
-        description="If energies diverge, 'recover' returns to the last good state and halves the "
-        "learning rate, 'stop' ends with the best state so far, 'ignore' goes on; the verdict "
-        "says so.",
-    )
-    max_recoveries: int = Field(5, ge=0, le=100, description="Recoveries before training gives up.")
-    seed: int = Field(0, ge=0, lt=2**32, description="Seed of all randomness.")
+    max_iter: Many = 2000
+    """Most iterations (Iters of Algorithm 1)."""
+    start: Literal["auto", "chosen", "random"] = "auto"
+    """Where training begins. 'chosen': with the clusters that are best by evidence without labels,
+    of several that are found on the neighbour graph, by a tree and by mixtures; 'random': with the
+    network as it is initialised. 'auto': 'chosen' for vectors with 'walk' views and methods that
+    train the certificate's bound."""
+    n_init: Width = 1
+    """Initialisations trained at once; the one with the smallest gap is kept."""
+    tol: NonNegative = 0.002
+    """The result is certified when the gap to the optimum of Proposition 1 is below this many
+    nats."""
+    early_stopping: bool | None = None
+    """Whether a certificate ends the search for clusters. None: for methods that train its bound,
+    'gedi' and 'no-gen'; all others train to the end."""
+    patience: Many = 100
+    """Iterations in which the gap must fall by a fifth, where training begins with clusters; else
+    it ends, though not before a third of its iterations."""
+    check_every: Many = 50
+    """Iterations between two measurements of the gap."""
+    checkpoint_every: NonNegative = 20.0
+    """Seconds between two checkpoints of a run directory."""
+    tensorboard: bool = False
+    """Also write the metrics of a run directory for TensorBoard (extra 'tensorboard')."""
+    on_divergence: Literal["recover", "stop", "ignore"] = "recover"
+    """If energies diverge, 'recover' returns to the last good state and halves the learning rate,
+    'stop' ends with the best state so far, 'ignore' goes on; the verdict says so."""
+    max_recoveries: Annotated[int, Field(ge=0, le=100)] = 5
+    """Recoveries before training gives up."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Seed of all randomness."""
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Training:
         trains_bound = {"inv", "prior"} <= set(settings.own.weighted)
@@ -236,23 +283,17 @@ class Training(Section):
 class Device(Section):
     """Where and in what precision, in Lightning Fabric's words."""
 
-    accelerator: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        "auto", description="'auto', 'cpu', 'cuda' or 'mps'."
-    )
-    devices: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = Field(
-        1, description="Number of devices (ranks), or 'auto'."
-    )
-    num_nodes: int = Field(1, ge=1, le=1024, description="Number of machines.")
-    threads: int | None = Field(
-        None,
-        ge=1,
-        le=1024,
-        description="Processor threads of training; None is 1 for vectors, whose products are too "
-        "small to share, and torch's own number for images.",
-    )
-    precision: Literal["32-true", "64-true", "bf16-mixed"] = Field(
-        "32-true", description="'32-true', '64-true' or 'bf16-mixed'."
-    )
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """'auto', 'cpu', 'cuda' or 'mps'."""
+    devices: Ranks | Literal["auto"] = 1
+    """Number of devices (ranks), or 'auto'."""
+    num_nodes: Ranks = 1
+    """Number of machines."""
+    threads: Ranks | None = None
+    """Processor threads of training; None is 1 for vectors, whose products are too small to share,
+    and torch's own number for images."""
+    precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
+    """'32-true', '64-true' or 'bf16-mixed'."""
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Device:
         if self.threads is None and not is_images(shape):
@@ -371,46 +412,194 @@ Kind = Literal["number", "boolean", "date", "time", "category", "id", "drop"]
 class TableOptions(Section):
     """How the columns of a table are read: docs/tables.md."""
 
-    columns: tuple[str, ...] | None = Field(
-        None, description="Names of the columns to use; None: all useful ones."
-    )
-    kinds: dict[str, Kind] = Field(
-        {},
-        description="Kinds of columns, by name; others are detected. Kinds are "
-        "number, boolean, date, time, category, id (kept beside the clusters, not used) or drop.",
-    )
-    impute: Literal["median", "mean", "most_frequent"] = Field(
-        "median",
-        description="Replacement of missing numbers, dates and times. Missing categories and truth "
-        "values become their shares, or the most frequent with 'most_frequent'.",
-    )
+    columns: tuple[str, ...] | None = None
+    """Names of the columns to use; None: all useful ones."""
+    kinds: dict[str, Kind] = {}
+    """Kinds of columns, by name; others are detected. Kinds are number, boolean, date, time,
+    category, id (kept beside the clusters, not used) or drop."""
+    impute: Literal["median", "mean", "most_frequent"] = "median"
+    """Replacement of missing numbers, dates and times. Missing categories and truth values become
+    their shares, or the most frequent with 'most_frequent'."""
+
+
+# --- methods --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NetworkShape:
+    """What a method asks of the network beside the settings of the network."""
+
+    batch_norm: bool = False  # between layers
+    embedding: int | None = None  # width of the vectors that prototypes are compared with, if any
+    temperature: float | None = None  # None is that of the settings
+
+
+class MethodSettings(Section):
+    """The settings of a method, and the facts about it that need no torch."""
+
+    weighted: ClassVar[tuple[str, ...]] = ()  # which of GEN, INV and PRIOR it has
+
+    def network(self) -> NetworkShape:
+        """What the method asks of the network."""
+        return NetworkShape()
+
+
+# Iterations that a classifier needs at least to learn new labels.
+LEAST_PERIOD = 20
+
+
+class GEDI(MethodSettings):
+    """GEN + INV + PRIOR; its weights are in the section `weights`."""
+
+    weighted = ("gen", "inv", "prior")
+
+
+class NoGen(MethodSettings):
+    """GEDI without GEN."""
+
+    weighted = ("inv", "prior")
+
+
+class NoInv(MethodSettings):
+    """GEDI without INV."""
+
+    weighted = ("gen", "prior")
+
+
+class NoUnif(MethodSettings):
+    """GEDI without PRIOR."""
+
+    weighted = ("gen", "inv")
+
+
+class JEM(MethodSettings):
+    """GEN alone: the joint energy-based model (Grathwohl et al., 2020)."""
+
+    weighted = ("gen",)
+
+
+class SwAV(MethodSettings):
+    """The baseline SwAV; its head is a projector and normalised prototypes, one a cluster."""
+
+    epsilon: Positive = 0.05
+    """Smoothness of the assignments (entropy of Sinkhorn)."""
+    iterations: Many = 3
+    """Rounds of Sinkhorn-Knopp."""
+    temperature: Positive = 0.1
+    """Temperature of the predictions; it is the model's tau."""
+    queue: Count = 0
+    """Past embeddings that take part in the assignments."""
+    queue_from: Fraction = 0.15
+    """Share of the training after which the queue is used."""
+    freeze: Fraction = 0.0
+    """Share of the training with frozen prototypes."""
+    embedding: Width | None = None
+    """Width of the embedding; None is the number of clusters."""
+    batch_norm: bool = True
+    """Batch normalisation between layers."""
+
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> SwAV:
+        return self.model_copy(update={"embedding": self.embedding or settings.n_clusters})
+
+    def network(self) -> NetworkShape:
+        return NetworkShape(self.batch_norm, self.embedding, self.temperature)
+
+
+class Barlow(MethodSettings):
+    """The baseline Barlow Twins; its embedding has one coordinate a cluster."""
+
+    off_diagonal: NonNegative = 5e-3
+    """Weight lambda of the redundancy term."""
+    scale: Positive = 0.1
+    """Factor of the whole loss."""
+    assign: Literal["argmax", "kmeans"] = "argmax"
+    """Barlow Twins has no clusters of its own, and the paper does not say how it gets some:
+    'argmax' takes the largest coordinate of the embedding, 'kmeans' clusters it."""
+    batch_norm: bool = True
+    """Batch normalisation between layers."""
+
+    def network(self) -> NetworkShape:
+        return NetworkShape(self.batch_norm)
+
+
+class Dino(MethodSettings):
+    """The baseline DINO: a student learns the sharpened, centred output of its own average."""
+
+    student_temperature: Positive = 0.1
+    """Temperature of the student; it is the model's tau."""
+    teacher_temperature: Positive = 0.04
+    """Temperature of the teacher (sharpening)."""
+    momentum: Fraction = 0.996
+    """How slowly the teacher follows the student; rises to 1 along a cosine."""
+    centre_momentum: Share = 0.9
+    """Memory of the average teacher output (centring)."""
+    embedding: Width | None = None
+    """Width of the embedding; None is the number of clusters."""
+
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Dino:
+        return self.model_copy(update={"embedding": self.embedding or settings.n_clusters})
+
+    def network(self) -> NetworkShape:
+        return NetworkShape(embedding=self.embedding, temperature=self.student_temperature)
+
+
+class DeepCluster(MethodSettings):
+    """The baseline DeepCluster: k-means on the features gives the labels of the next period."""
+
+    period: Many | None = None
+    """Iterations between two rounds of k-means; None is one pass over the data, but at
+    least 20."""
+    components: Width = 256
+    """Principal components kept before k-means."""
+
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> DeepCluster:
+        passes = math.ceil(shape[0] / min(settings.optimizer.batch_size, shape[0]))
+        return self.model_copy(update={"period": self.period or max(passes, LEAST_PERIOD)})
+
+
+class Ebclr(MethodSettings):
+    """The baseline EBCLR: contrastive learning as a joint density of two views."""
+
+    temperature: Positive = 0.1
+    """Temperature tau that divides squared distances."""
+    generative: NonNegative = 0.1
+    """Weight lambda of the generative term log q(v); 0 draws no samples and leaves
+    contrastive learning alone."""
+    length: NonNegative = 0.128
+    """Weight, within the generative term, of the mean squared length of projections of data
+    and samples before they are normalised (0.001 a point in batches of 128 in the published
+    code)."""
+    embedding: Width | None = None
+    """Width of the embedding; None is the number of clusters, but at least 2 (the published
+    experiments: 128)."""
+
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Ebclr:
+        return self.model_copy(update={"embedding": self.embedding or max(settings.n_clusters, 2)})
+
+    def network(self) -> NetworkShape:
+        return NetworkShape(embedding=self.embedding, temperature=self.temperature / 2)
+
+
+# --- all of them ----------------------------------------------------------------------------------
 
 
 class Settings(Section):
     """All of it; `settings_type` adds the sections of methods."""
 
-    method: str = Field(
-        "gedi",
-        description="The objective. 'gedi': GEN + INV + PRIOR; 'no-gen', 'no-inv' and 'no-unif' "
-        "leave out one of these, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino', 'deepcluster' "
-        "and 'ebclr' are baselines with settings of their own.",
-    )
+    method: str = "gedi"
+    """The objective. 'gedi': GEN + INV + PRIOR; 'no-gen', 'no-inv' and 'no-unif' leave out one of
+    these, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino', 'deepcluster' and 'ebclr' are baselines
+    with settings of their own."""
 
-    n_clusters: Width = Field(
-        2,
-        description="Number of clusters c; 1 trains the density alone.",
-    )
-    prior: Literal["auto", "uniform"] | tuple[float, ...] = Field(
-        "auto",
-        description="The distribution p(y) over clusters, as proportions in any order; 'uniform' "
-        "is the paper's. 'auto' takes those of the start, or estimates them while training: "
-        "clusters of any size then count as right. For images, 'uniform' is the default.",
-    )
-    scaling: Literal["standard", "none"] = Field(
-        "standard",
-        description="'standard': columns to mean 0 and deviation 1, images to [-1, 1]; 'none': "
-        "data as it comes.",
-    )
+    n_clusters: Width = 2
+    """Number of clusters c; 1 trains the density alone."""
+    prior: Literal["auto", "uniform"] | tuple[float, ...] = "auto"
+    """The distribution p(y) over clusters, as proportions in any order; 'uniform' is the paper's.
+    'auto' takes those of the start, or estimates them while training: clusters of any size then
+    count as right. For images, 'uniform' is the default."""
+    scaling: Literal["standard", "none"] = "standard"
+    """'standard': columns to mean 0 and deviation 1, images to [-1, 1]; 'none': data as it
+    comes."""
     table: TableOptions = TableOptions()
     network: Network = Network()
     views: Views = Views()
@@ -444,9 +633,14 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        if isinstance(self.prior, tuple):
-            check_prior(self.prior, self.n_clusters)
-        check_noise(self.views)
+        prior, views = self.prior, self.views
+        if isinstance(prior, tuple):
+            if len(prior) != self.n_clusters:
+                raise ValueError(f"prior has {len(prior)} entries for n_clusters={self.n_clusters}")
+            if not all(p > 0 for p in prior) or abs(sum(prior) - 1) > 1e-6:
+                raise ValueError(f"prior={prior}: entries must be positive and sum to 1")
+        if isinstance(views.noise, tuple) and views.kind != "noise":
+            raise ValueError(f"views.noise={views.noise}: only views.kind='noise' takes a schedule")
         limits = {
             "optimizer.batch_size": self.optimizer.batch_size,
             "sampler.chains": self.sampler.chains or self.optimizer.batch_size,
@@ -523,20 +717,6 @@ def vector_defaults(shape: tuple[int, ...]) -> dict[str, Any]:
         return {}
     later = Density().iterations * WIDE // shape[-1]
     return {"density.iterations": max(later, LEAST_LATER)}
-
-
-def check_prior(prior: tuple[float, ...], n_clusters: int) -> None:
-    """Refuse what is not a distribution over the clusters."""
-    if len(prior) != n_clusters:
-        raise ValueError(f"prior has {len(prior)} entries for n_clusters={n_clusters}")
-    if not all(p > 0 for p in prior) or abs(sum(prior) - 1) > 1e-6:
-        raise ValueError(f"prior={prior}: entries must be positive and sum to 1")
-
-
-def check_noise(views: Views) -> None:
-    """Refuse a schedule where there is no progress."""
-    if isinstance(views.noise, tuple) and views.kind != "noise":
-        raise ValueError(f"views.noise={views.noise}: only views.kind='noise' takes a schedule")
 
 
 def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
@@ -630,15 +810,15 @@ def assign(values: dict[str, Any], path: str, value: Any) -> None:
 
 def known_paths() -> dict[str, str]:
     """Every setting's dotted name and what it means."""
-    paths = {}
+    paths: dict[str, FieldInfo] = {}
     for name, field in settings_type().model_fields.items():
         section = field.annotation
         if isinstance(section, type) and issubclass(section, Section):
             for inner, inner_field in section.model_fields.items():
-                paths[f"{name}.{inner}"] = inner_field.description or ""
+                paths[f"{name}.{inner}"] = inner_field
         else:
-            paths[name] = field.description or ""
-    return paths
+            paths[name] = field
+    return {path: " ".join((field.description or "").split()) for path, field in paths.items()}
 
 
 def _unknown(path: str) -> str:
@@ -653,27 +833,24 @@ def _unknown(path: str) -> str:
 def _one_line(error: ValidationError, values: dict[str, Any]) -> str:
     """The first setting that is wrong, its value, and what it should be."""
     known, found = known_paths(), error.errors()
-    dotted = [".".join(map(str, one["loc"])) for one in found]
     if found[0]["type"] == "extra_forbidden":
-        return _unknown(dotted[0])
-    where = [_setting(path, known) for path in dotted]
+        return _unknown(".".join(map(str, found[0]["loc"])))
+
+    def setting(place: tuple[int | str, ...]) -> str:
+        """'network.hidden' for its first entry, ('network', 'hidden', 0)."""
+        names = [str(part) for part in place]
+        dotted = ".".join(names[:2])
+        return dotted if dotted in known else "".join(names[:1])
+
+    where = setting(found[0]["loc"])
     reasons = [
         one["msg"].removeprefix("Value error, ").replace("Field required", "an entry is missing")
-        for one, path in zip(found, where, strict=True)
-        if path == where[0]
+        for one in found
+        if setting(one["loc"]) == where
     ]
-    if not where[0]:
+    if not where:
         return reasons[0]
-    words = " or ".join(
-        dict.fromkeys(reason.removeprefix("Input should be ") for reason in reasons)
-    )
-    value: Any = values
-    for part in where[0].split("."):
-        value = value.get(part, found[0]["input"]) if isinstance(value, dict) else value
-    return f"{where[0]}={value!r}: {'should be ' if reasons[0].startswith('Input') else ''}{words}"
-
-
-def _setting(path: str, known: dict[str, str]) -> str:
-    """The setting that the place of an error is in: 'network.hidden' for 'network.hidden.0'."""
-    parts = path.split(".")
-    return next((p for p in (".".join(parts[:2]), parts[0]) if p in known), parts[0])
+    value = flat(values).get(where, found[0]["input"])
+    expected = dict.fromkeys(reason.removeprefix("Input should be ") for reason in reasons)
+    begin = "should be " if reasons[0].startswith("Input") else ""
+    return f"{where}={value!r}: {begin}{' or '.join(expected)}"

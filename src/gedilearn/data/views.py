@@ -19,8 +19,8 @@ from gedilearn.data.image_views import colour_views, grey_views, paper_views
 from gedilearn.data.metric import distance_points
 from gedilearn.data.walks import Nodes, WalkTables, draw, landmark_tables, redrawn
 from gedilearn.errors import InputError
-from gedilearn.fields import Schedule, value_at
 from gedilearn.registry import VIEWS
+from gedilearn.settings import Schedule, value_at
 from gedilearn.settings import Views as ViewSettings
 
 

@@ -21,9 +21,8 @@ from gedilearn.density.amortised import Amortised
 from gedilearn.density.annealing import Path, move
 from gedilearn.density.density import Density
 from gedilearn.density.importance import copy_of
-from gedilearn.fields import value_at
 from gedilearn.sampling.langevin import LogDensity
-from gedilearn.settings import Settings
+from gedilearn.settings import Settings, value_at
 
 CHAINS = 1_000  # that are kept
 FIRST_LENGTH = 0.3

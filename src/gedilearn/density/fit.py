@@ -41,10 +41,9 @@ from gedilearn.density.importance import (
     learn_on_own_base,
 )
 from gedilearn.density.principal import Principal, fit_principal
-from gedilearn.fields import AUTO
 from gedilearn.ranks import ONE_AT_A_TIME
 from gedilearn.sampling.langevin import value_and_gradient
-from gedilearn.settings import Settings, has_base_in_columns
+from gedilearn.settings import AUTO, Settings, has_base_in_columns
 
 FOLDS = 3
 MOST_HELD_OUT = 1_000  # rows of a fold

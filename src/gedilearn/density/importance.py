@@ -20,8 +20,7 @@ from torch import Generator, Tensor, nn
 from gedilearn.density.annealing import effective_share, log_mean_exp
 from gedilearn.density.base import Candidate, Gaussians
 from gedilearn.density.density import Density, Energy
-from gedilearn.fields import AUTO
-from gedilearn.settings import Settings
+from gedilearn.settings import AUTO, Settings
 
 OnStep = Callable[[int, int], None]
 

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from gedilearn.methods.method import Batch, Forward, Method, share
-from gedilearn.methods.options import Barlow as Options
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.mlp import MLP
 from gedilearn.ranks import ONE_AT_A_TIME, gather
+from gedilearn.settings import Barlow as Options
 
 EPSILON = 1e-5  # added to variances, as batch normalisation does
 

@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.methods.method import Batch, Context, Forward, Method, share
-from gedilearn.methods.options import DeepCluster as Options
 from gedilearn.models.energy import EnergyModel, log_posterior
 from gedilearn.models.mlp import MLP
 from gedilearn.ranks import ONE_AT_A_TIME, gather
+from gedilearn.settings import DeepCluster as Options
 
 CHUNK = 2_000
 

@@ -37,13 +37,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gedilearn.fields import value_at
 from gedilearn.methods.method import Batch, Context, Forward, Method, make_chains, share
-from gedilearn.methods.options import Ebclr as Options
 from gedilearn.models.energy import EnergyModel, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import ONE_AT_A_TIME, gather
 from gedilearn.sampling.langevin import Sampler
+from gedilearn.settings import Ebclr as Options
+from gedilearn.settings import value_at
 
 CHUNK = 2_000
 ROUNDS = 100  # of k-means on the sphere, at most

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gedilearn.fields import value_at
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Context, Forward, Method, make_chains, share
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Reading, read
 from gedilearn.ranks import gather, n_ranks
 from gedilearn.sampling.langevin import Sampler
-from gedilearn.settings import Weights
+from gedilearn.settings import Weights, value_at
 
 
 class GEDI(Method):

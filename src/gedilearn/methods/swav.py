@@ -20,10 +20,10 @@ from torch import Tensor
 
 from gedilearn.errors import InputError
 from gedilearn.methods.method import Batch, Forward, Method, share
-from gedilearn.methods.options import SwAV as Options
 from gedilearn.models.energy import EnergyModel, log_posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
+from gedilearn.settings import SwAV as Options
 
 
 def sinkhorn(scores: Tensor, epsilon: float = 0.05, iterations: int = 3) -> Tensor:

@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.fields import LARGE
 from gedilearn.models.mlp import LEAK, Activation, activate
+from gedilearn.settings import LARGE
 
 # Images with a shorter side below this are not made smaller: there is nothing to spare.
 SMALLEST_POOLED = 6

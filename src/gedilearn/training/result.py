@@ -19,7 +19,6 @@ from gedilearn.density.findings import Findings
 from gedilearn.density.fit import fit_density
 from gedilearn.density.importance import CHECKED
 from gedilearn.errors import InputError
-from gedilearn.fields import AUTO
 from gedilearn.methods.method import learns_density
 from gedilearn.models.build import build_model, has_foreign_encoder
 from gedilearn.models.energy import (
@@ -33,7 +32,7 @@ from gedilearn.models.energy import (
     posterior,
 )
 from gedilearn.sampling.langevin import Box, Kernel, run
-from gedilearn.settings import Settings
+from gedilearn.settings import AUTO, Settings
 from gedilearn.training.certificate import examine, temperature
 from gedilearn.training.environment import Interrupt, check_memory, check_steps, drawing
 from gedilearn.training.journal import Journal

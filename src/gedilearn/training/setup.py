@@ -19,7 +19,6 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.data.metric import distance_points
 from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
-from gedilearn.fields import LARGE, is_images, raised
 from gedilearn.methods.method import Context, Forward, Method, learns_density
 from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
@@ -28,7 +27,7 @@ from gedilearn.models.image_encoders import averaged_down
 from gedilearn.progress import SILENT, Progress
 from gedilearn.registry import METHODS
 from gedilearn.sampling.langevin import Box
-from gedilearn.settings import Settings, Weights
+from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
 from gedilearn.starts.choose import Start, choose_start
 from gedilearn.starts.structure import examine_structure
 from gedilearn.training.environment import data_type
