@@ -32,8 +32,7 @@ from gedilearn import GEDI, io, progress
 from gedilearn.cli import app
 from gedilearn.data.load import load
 from gedilearn.errors import InputError, closest, suggestion
-from gedilearn.training import loop
-from gedilearn.training import run as files_of_runs
+from gedilearn.training import journal, loop
 from gedilearn.training.result import Result
 from gedilearn.training.run import RunDirectory
 from helpers import gedi, run_command
@@ -314,7 +313,7 @@ def test_a_limit_that_is_no_number_is_refused(text, monkeypatch):
 
 # --- text and tensors that are read -------------------------------------------------------------
 
-READERS = (io.read_bytes, io.read_json, io.read_yaml, io.TensorFile.open, io.read_json_lines)
+READERS = (io.read_bytes, io.read_json, io.read_yaml, io.read_tensors, io.read_json_lines)
 ALIASES = [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 10)]
 
 
@@ -332,7 +331,7 @@ def test_only_regular_files_of_a_bounded_size_are_read(read):
     ("read", "content", "words"),
     [
         (io.read_yaml, "\n".join(["a0: &a0 [x]", *ALIASES]), "alias"),
-        (io.read_yaml, "{a: " * 400, "nested deeper"),
+        (io.read_yaml, "{a: " * 400, "nested too deep"),
         (io.read_yaml, "1" + ":1" * 900, "a number of more than 1000 characters"),
         (io.read_yaml, "a: 1\n" * 500, "more than the 2000 bytes"),
         (io.read_yaml, "!!python/name:os.system ''", "python/name"),
@@ -383,26 +382,18 @@ TENSOR = '{"a": {"dtype": "F32", "shape": %s, "data_offsets": %s}}'
 )
 def test_a_header_of_tensors_that_cannot_be_is_damage(header):
     Path("t").write_bytes(len(header).to_bytes(8, "little") + header.encode())
-    assert "is damaged" in refused(io.TensorFile.open, Path("t"))
+    assert "is damaged" in refused(io.read_tensors, Path("t"))
 
 
-def test_tensors_are_those_that_safetensors_reads_and_others_are_refused_unread():
+def test_tensors_and_metadata_are_read_back_and_a_cut_file_is_damage():
     tensors = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.zeros(3, dtype=torch.bfloat16)}
     path = Path(os.fsdecode(b"\xff"))  # a name that is not UTF-8
-    path.write_bytes(b"")
     io.write_tensors(path, tensors, {"key": "value"})
-    file = io.TensorFile.open(path)
-    assert (file.metadata, file.forms) == ({"key": "value"}, io.forms(tensors))
-    assert all(torch.equal(file.read()[name], tensor) for name, tensor in tensors.items())
-    for expected, words in (
-        ({"a": file.forms["a"]}, "unknown tensor b"),
-        (file.forms | {"a": ("F32", (3, 2))}, "tensor a is"),
-        (file.forms | {"c": ("F32", ())}, "no tensor c"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            file.check(expected)
+    read, metadata = io.read_tensors(path)
+    assert metadata == {"key": "value"} and read.keys() == tensors.keys()
+    assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
     path.write_bytes(path.read_bytes()[:-1])
-    assert "is damaged" in refused(io.TensorFile.open, path)
+    assert "is damaged" in refused(io.read_tensors, path)
 
 
 # --- settings -----------------------------------------------------------------------------------
@@ -533,7 +524,7 @@ def test_a_damaged_config_is_refused_by_every_command_that_reads_it(run, text):
         assert "config.yaml is damaged" in refusal(*command)
 
 
-@pytest.mark.parametrize("ending", ["shared.json", "rank-0.json", "shared.safetensors"])
+@pytest.mark.parametrize("ending", ["shared.safetensors", "rank-0.safetensors"])
 def test_a_checkpoint_with_one_other_byte_is_refused(copied, ending):
     run = copied("clusters")
     (file,) = run.glob(f"checkpoint/step-*/{ending}")
@@ -543,7 +534,7 @@ def test_a_checkpoint_with_one_other_byte_is_refused(copied, ending):
     assert refused(GEDI.resume, run, X).startswith(f"{file} is damaged (its checksum")
 
 
-@pytest.mark.parametrize("name", ["shared.json", "rank-0.json", "shared.safetensors"])
+@pytest.mark.parametrize("name", ["shared.safetensors", "rank-0.safetensors"])
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"[" * 100_000, b'{"value": {}}', "pipe"])
 def test_other_content_in_a_checkpoint_is_refused(copied, name, content):
     run = copied("clusters")
@@ -564,25 +555,6 @@ def test_a_pointer_names_a_checkpoint_beside_it_and_nothing_else(copied, name):
     assert refused(GEDI.resume, Path("clusters"), X).startswith(f"{pointer} is damaged")
     pointer.write_text(json.dumps({"format": 99, "folder": name}))
     assert "format 99" in refused(GEDI.resume, Path("clusters"), X)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        *(("checkpoint", "file"), ("checkpoint", "link"), ("checkpoint/step-000000005", "file")),
-        *(("checkpoint/step-000000005/shared.json", "folder"), ("summary.json", "folder")),
-        *(("labels.csv", "folder"), ("events.jsonl", "folder"), ("events.jsonl", "pipe")),
-    ],
-)
-def test_a_place_that_a_fit_could_not_write_is_noticed_before_it_begins(copied, name, kind):
-    run = copied("clusters")
-    shutil.rmtree(run / "checkpoint")  # it would begin anew, and log anew
-    path = run / name
-    path.unlink(missing_ok=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    make = {"folder": path.mkdir, "file": path.touch, "pipe": lambda: os.mkfifo(path)}
-    make.get(kind, lambda: path.symlink_to("nowhere"))()
-    assert refused(GEDI.resume, run, X).startswith(str(path))
 
 
 def test_damaged_lines_of_a_log_are_dropped_alone(copied):
@@ -721,7 +693,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint_and_the_run_goes_on(fin
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (result.stdout, result.stderr.count("\n")) == ("", 1)
-    _, (shared,) = files_of_runs.load_checkpoint(Path("r/checkpoint"), "shared")
+    _, (shared,) = journal.load_checkpoint(Path("r/checkpoint"), journal.SHARED)
     assert shared["iteration"] == 10
     run_command("resume", "r", "--quiet")
     assert Path("r/labels.csv").read_text() == (finished / "run/labels.csv").read_text()
@@ -748,7 +720,7 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_the_old_file_readable(
             io.write_tensors(path, {"x": torch.ones(3)})
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    assert torch.equal(io.TensorFile.open(path).read()["x"], torch.zeros(3))
+    assert torch.equal(io.read_tensors(path)[0]["x"], torch.zeros(3))
     (leftover,) = (entry for entry in Path().iterdir() if entry != path)
     assert io.is_leftover(leftover, path.name) and not io.is_leftover(leftover, "other")
     io.remove_leftovers(Path())

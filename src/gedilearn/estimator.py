@@ -37,11 +37,11 @@ from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.result import Result, Score
 from gedilearn.training.run import (
     RunDirectory,
+    check_model,
     open_model,
     read_config,
-    read_tensors,
     save_model,
-    settings_in,
+    settings_in_file,
     settings_of,
 )
 
@@ -445,13 +445,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
         An encoder, or views given as a function, must be given again in `others`.
         """
-        file, header = open_model(Path(path))
-        settings = settings_in(file, header)
+        path = Path(path)
+        tensors, header = open_model(path)
+        with reading(path, RESTORE):
+            shape = (*tensors["labels"].shape, *tensors["box.low"].shape)
+        settings = settings_in_file(path, header.settings, shape)
         if "encoder" in header.objects and "encoder" not in others:
             raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
         model = cls.from_settings(settings, **others)
         encoder = model.encoder_object()
-        tensors = read_tensors(file, settings, encoder)
+        check_model(path, tensors, settings, encoder)
         with reading(path, RESTORE, ours=True):
             result = Result.read(settings, tensors, header.summary, encoder)
             scaling, names = Scaling.from_json(header.scaling), header.feature_names_in

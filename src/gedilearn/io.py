@@ -20,7 +20,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,6 @@ GIGABYTE = 10**9
 # its size ("[]," is three bytes and a list), and YAML is slow to read.
 TEXT, YAML = 1 / 100, 1 / 1000
 MAPPED = math.inf  # of a file that is not read but mapped
-DEEPEST = 50  # levels of YAML
 LONGEST_NUMBER = 1_000  # characters of a whole number in YAML
 
 RESTORE = "restore it, or fit anew"  # for files of a run
@@ -162,15 +160,10 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
-def read_text(path: Path, share: float = TEXT) -> str:
-    return read_bytes(path, share).decode("utf-8")
-
-
 def read_json(path: Path, remedy: str = RESTORE) -> Any:
     """The content of a JSON file, of any shape."""
     with reading(path, remedy):
-        content = read_bytes(path, TEXT)
-        return json.loads(content.decode("utf-8"))
+        return json.loads(read_bytes(path, TEXT).decode("utf-8"))
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -191,10 +184,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def read_yaml(path: Path, remedy: str = RESTORE) -> Any:
+def read_yaml(path: Path) -> Any:
     """The content of a YAML file, of any shape."""
-    with reading(path, remedy):
-        return yaml_value(read_text(path, YAML))
+    with reading(path, RESTORE):
+        return yaml_value(read_bytes(path, YAML).decode("utf-8"))
 
 
 def yaml_value(text: str) -> Any:
@@ -208,24 +201,12 @@ def yaml_value(text: str) -> Any:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Values that JSON has, and dates as text.
-
-    Without aliases, by which a few lines stand for gigabytes; not nested deeply.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.depth = 0
+    """Values that JSON has, and dates as text; no aliases, which may stand for gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("it has an alias, *name: write out what it stands for")
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise yaml.YAMLError(f"it is nested deeper than {DEEPEST} levels")
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+        return super().compose_node(parent, index)
 
     def construct_yaml_int(self, node: Any) -> int:
         # 1:30 is a number to the base 60, and long ones take very long.
@@ -248,74 +229,20 @@ _PlainLoader.yaml_implicit_resolvers = {
 
 # --- tensors ------------------------------------------------------------------------------------
 
-Form = tuple[str, tuple[int, ...]]  # of a tensor: its type as safetensors writes it, and its shape
 
+def read_tensors(path: Path, remedy: str = RESTORE) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a safetensors file by name, and its metadata."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
-# By the names of torch, which is not imported here.
-TYPES = {
-    "torch.bool": "BOOL",
-    "torch.bfloat16": "BF16",
-    "torch.complex64": "C64",
-    **{
-        f"torch.{kind}{bits}": f"{kind[0].upper()}{bits}"
-        for kind in ("float", "int", "uint")
-        for bits in (8, 16, 32, 64)
-    },
-}
-
-
-def forms(tensors: dict[str, Any]) -> dict[str, Form]:
-    """The forms of torch's tensors, which may be without content (on the device 'meta')."""
-    return {name: (TYPES[str(t.dtype)], tuple(t.shape)) for name, t in tensors.items()}
-
-
-@dataclass(frozen=True)
-class TensorFile:
-    """A safetensors file of which the header has been read.
-
-    Read through an open file and not by its name, which safetensors wants to be UTF-8.
-    """
-
-    path: Path
-    metadata: dict[str, str]
-    forms: dict[str, Form]  # of the tensors, by name
-
-    @classmethod
-    def open(cls, path: Path, remedy: str = RESTORE) -> TensorFile:
-        """Read the header alone, and hold the size of the file against it."""
-        with reading(path, remedy):
-            size = check_file(path)
-            with open(path, "rb") as file:
-                length = int.from_bytes(file.read(8), "little")
-                if size < 8 + length:
-                    raise ValueError("it is cut short, or no safetensors file")
-                check_size(length, path, TEXT)
-                described = file.read(length)
-            header = json.loads(described)
-            metadata = header.pop("__metadata__", {})
-            ends = [int(entry["data_offsets"][1]) for entry in header.values()]
-            if size != 8 + length + max(ends, default=0):
-                raise ValueError("its size is not what its header says")
-            if not all(isinstance(text, str) for text in metadata.values()):
-                raise ValueError("its metadata is no text")
-            forms = {k: (str(v["dtype"]), tuple(map(int, v["shape"]))) for k, v in header.items()}
-        return cls(path, metadata, forms)
-
-    def check(self, expected: dict[str, Form]) -> None:
-        """Refuse, before any tensor is read, names, types or shapes other than the expected."""
-        for name, form in expected.items():
-            if name not in self.forms:
-                raise ValueError(f"no tensor {name}")
-            if self.forms[name] != form:
-                raise ValueError(f"tensor {name} is {self.forms[name]}, expected {form}")
-        if unknown := self.forms.keys() - expected.keys():
-            raise ValueError(f"unknown tensor {min(unknown)}")
-
-    def read(self) -> dict[str, Any]:
-        """The tensors, in torch."""
-        from safetensors.torch import load
-
-        return load(read_bytes(self.path))
+    with reading(path, remedy):
+        content = read_bytes(path)
+        try:
+            tensors = load(content)
+        except SafetensorError as error:
+            raise ValueError(f"not a whole safetensors file: {error}") from None
+        end = 8 + int.from_bytes(content[:8], "little")  # of the header, now known to be one
+        return tensors, json.loads(content[8:end]).get("__metadata__", {})
 
 
 # --- writing -------------------------------------------------------------------------------------

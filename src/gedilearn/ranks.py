@@ -38,16 +38,15 @@ def gather(x: Tensor) -> Tensor:
     """Join all ranks' batches: (members, batch, ...) -> (members, ranks * batch, ...)."""
     if n_ranks() == 1:
         return x
-    joined: Tensor = _Gather.apply(x)  # type: ignore[no-untyped-call]
-    return joined
+    batch, begin = x.shape[1], own_rank() * x.shape[1]
+    joined = x.new_zeros(len(x), n_ranks() * batch, *x.shape[2:])
+    joined[:, begin : begin + batch] = x
+    return _rank_sum(joined)
 
 
 def rank_mean(x: Tensor) -> Tensor:
     """The mean over ranks of a tensor of any shape."""
-    if n_ranks() == 1:
-        return x
-    mean: Tensor = _Mean.apply(x)  # type: ignore[no-untyped-call]
-    return mean
+    return x if n_ranks() == 1 else _rank_sum(x) / n_ranks()
 
 
 def by_shares(
@@ -76,39 +75,23 @@ def _place() -> str:
     return "cuda" if dist.get_backend() == "nccl" else "cpu"
 
 
-def _joined(x: Tensor) -> list[Tensor]:
-    """A tensor of every rank, all of one shape."""
-    parts = [torch.empty_like(x) for _ in range(n_ranks())]
-    dist.all_gather(parts, x)
-    return parts
+def _rank_sum(x: Tensor) -> Tensor:
+    total: Tensor = _RankSum.apply(x)  # type: ignore[no-untyped-call]
+    return total
 
 
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.batch = x.shape[1]
-        return torch.cat(_joined(x.contiguous()), dim=1)
+class _RankSum(torch.autograd.Function):
+    """The sum over ranks, of values and of gradients."""
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        # A copy: the gradient given may also be another operation's.
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total.narrow(1, dist.get_rank() * ctx.batch, ctx.batch)
-
-
-class _Mean(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         total = x.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
-        return total / n_ranks()
+        return total
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total / n_ranks()
+        return _RankSum.forward(ctx, gradient)
 
 
 # --- threads --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from gedilearn import GEDI
 from gedilearn.errors import InputError
 from gedilearn.explanation.profiles import MOST_PREVIEWED, MOST_ROWS, Explanation, explain
-from gedilearn.io import TensorFile, plain
+from gedilearn.io import plain, read_tensors
 from gedilearn.training.run import RunDirectory
 from helpers import gedi
 
@@ -181,7 +181,7 @@ def test_a_run_keeps_its_profiles_and_the_rows_that_they_name(run, frame):
     model = GEDI.load(files.model)
     kept = Explanation.from_json(json.loads(files.profile.read_text()))
     assert str(kept) == str(model.explain(frame))
-    preview = {name: t.numpy() for name, t in TensorFile.open(files.preview).read().items()}
+    preview = {name: t.numpy() for name, t in read_tensors(files.preview)[0].items()}
     np.testing.assert_array_equal(preview["rows"], np.arange(90))
     np.testing.assert_array_equal(preview["points"], frame.to_numpy())
     np.testing.assert_array_equal(preview["labels"], model.labels_)
@@ -199,7 +199,7 @@ def test_of_many_rows_even_ones_and_the_named_ones_are_kept(tmp_path):
     x = np.random.default_rng(0).normal(size=(MOST_PREVIEWED + 2000, 2))
     gedi(2, run_dir=tmp_path / "run", **SMALL).fit(x)
     files = RunDirectory(tmp_path / "run")
-    rows = TensorFile.open(files.preview).read()["rows"].numpy()
+    rows = read_tensors(files.preview)[0]["rows"].numpy()
     named = Explanation.from_json(json.loads(files.profile.read_text())).rows
     assert set(named) <= set(rows.tolist())
     assert MOST_PREVIEWED <= len(rows) <= MOST_PREVIEWED + len(named)
@@ -209,7 +209,7 @@ def test_of_many_rows_even_ones_and_the_named_ones_are_kept(tmp_path):
 def test_pictures_of_bytes_are_kept_as_bytes(tmp_path):
     x = np.random.default_rng(2).integers(0, 256, (12, 1, 8, 8), dtype=np.uint8)
     model = gedi(2, run_dir=tmp_path / "run", **(SMALL | {"max_iter": 2})).fit(x)
-    points = TensorFile.open(RunDirectory(tmp_path / "run").preview).read()["points"].numpy()
+    points = read_tensors(RunDirectory(tmp_path / "run").preview)[0]["points"].numpy()
     assert points.dtype == np.uint8
     np.testing.assert_array_equal(points, x)
     profile = model.explain(x).clusters[0]

@@ -123,10 +123,10 @@ def test_a_fit_that_lost_a_rank_is_resumed(tmp_path: Path) -> None:
     for rank in straight:
         assert rank.wait(300) == 0, rank.communicate()[1]
     kept = {p.name for p in (tmp_path / "straight/checkpoint").glob("step-*/*")}
-    assert {"shared.json", "rank-0.safetensors", "rank-1.safetensors"} <= kept
+    assert {"shared.safetensors", "rank-0.safetensors", "rank-1.safetensors"} <= kept
     assert (tmp_path / "straight/metrics.jsonl").read_text().count("\n") == 4
     lost = start_ranks(tmp_path, "fit", *options, "--out", "run")
-    while not list((tmp_path / "run").glob("checkpoint/step-*/shared.json")):
+    while not list((tmp_path / "run").glob("checkpoint/step-*/shared.safetensors")):
         assert lost[0].poll() is None, lost[0].communicate()[1]
         time.sleep(0.01)
     lost[1].kill()

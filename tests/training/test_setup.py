@@ -42,17 +42,6 @@ def test_without_a_density_stage_all_terms_train_together(tmp_path: Path) -> Non
     assert all({"gen", "inv", "prior"} <= row.keys() for row in rows(tmp_path / "run"))
 
 
-def test_metrics_can_be_read_by_tensorboard(tmp_path: Path) -> None:
-    loading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    gedi(**SMALL, w_gen=0.0, run_dir=tmp_path / "run", **{"training.tensorboard": True}).fit(X)
-    events = loading.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
-    events.Reload()
-    shown = [(event.step, event.value) for event in events.Scalars("best_gap")]
-    assert shown == [
-        (row["iteration"], pytest.approx(row["best_gap"])) for row in rows(tmp_path / "run")
-    ]
-
-
 def test_the_learning_rate_of_the_density_falls_to_zero() -> None:
     values = {"base": "none", "iterations": 10, "learning_rate": 0.5}
     settings = resolve({"density": values}, X.shape)

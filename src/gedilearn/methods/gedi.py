@@ -1,6 +1,6 @@
 """GEDI: GEN + INV + PRIOR on one network (Eq. 5 of the paper).
 
-The ablations and JEM are the same class with other weights (`methods.options`): *no gen*, *no inv*
+The ablations and JEM are the same class with other weights (`settings`): *no gen*, *no inv*
 and *no unif* set one weight to 0, JEM keeps GEN alone. A term whose weight is 0 throughout is not
 computed.
 """

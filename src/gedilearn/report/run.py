@@ -14,7 +14,7 @@ import numpy as np
 
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, read_profile
-from gedilearn.io import RESTORE, TensorFile, damaged, read_json, read_json_lines, reading
+from gedilearn.io import RESTORE, damaged, read_json, read_json_lines, read_tensors, reading
 from gedilearn.report.numbers import number, one_line
 from gedilearn.training.run import Config, RunDirectory, Summary, read_config
 
@@ -92,7 +92,7 @@ class Run:
         """Some points with their clusters, for figures."""
         file = _existing(self.files, self.files.preview)
         with reading(file, RESTORE):
-            tensors = {name: t.numpy() for name, t in TensorFile.open(file).read().items()}
+            tensors = {name: t.numpy() for name, t in read_tensors(file)[0].items()}
             tensors["points"] = tensors["points"].astype(np.float64)
             known = {field.name for field in fields(Preview)}
             preview = Preview(**{k: v for k, v in tensors.items() if k in known})

@@ -1,26 +1,36 @@
-"""What a training leaves behind while it runs: checkpoints, metrics, events, its progress."""
+"""What a training leaves behind while it runs: checkpoints, metrics, events, its progress.
+
+A checkpoint is a folder `step-000000123` of safetensors files. `latest.json` names the newest whole
+one and the checksums of its files; it is replaced after all of them are on the disk. So a kill at
+any moment leaves a readable one, and a file that is not the one that was written is noticed before
+it is used.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, Field
 from torch import Tensor
 
-from gedilearn.io import RESTORE, reading
+from gedilearn import __version__
+from gedilearn.io import (
+    RESTORE,
+    read_json,
+    read_tensors,
+    reading,
+    sha256,
+    write_tensors,
+    write_text,
+)
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Training
 from gedilearn.training.monitor import Diagnosis
-from gedilearn.training.run import (
-    OWN,
-    SHARED,
-    RunDirectory,
-    load_checkpoint,
-    publish,
-    save_tree,
-    step_folder,
-)
+from gedilearn.training.run import RunDirectory, check_format
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState, Tree
 
@@ -114,13 +124,13 @@ class Journal:
         folder = step_folder(root, state.iteration)
         folder.mkdir(parents=True, exist_ok=True)
         own = OWN.format(self.fabric.global_rank)
-        save_tree(folder, own, tree["own"])
+        save_tree(folder / own, tree["own"])
         if self.first:
-            shared = tree["shared"] | {"seconds": self.seconds()}
-            save_tree(folder, SHARED, shared)
+            save_tree(folder / SHARED, tree["shared"] | {"seconds": self.seconds()})
         self.fabric.barrier()
         if self.first:
             publish(root, state.iteration)
+        self.fabric.barrier()  # the next checkpoint may be of the same step
         self.saved = time.perf_counter()
 
     # --- metrics and events ------------------------------------------------------------------
@@ -152,8 +162,6 @@ class Journal:
             row |= {"gap": gaps.tolist(), "kept": kept.member, "best_gap": kept.gap}
             row |= {f.name: f.value for f in diagnosis.findings}
             self.run.add_metrics(row)
-            if self.settings.tensorboard:
-                self.run.add_to_tensorboard(row)
             for finding in diagnosis.findings:
                 if finding.ok == (finding.name in state.reported):
                     kind = "mended" if finding.ok else "finding"
@@ -164,3 +172,78 @@ class Journal:
         """Write an event to the run directory."""
         if self.run is not None and self.first:
             self.run.add_event(kind, message, **({"iteration": state.iteration} | details))
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+CHECKPOINT_FORMAT = 4
+# Files of a checkpoint: what all ranks share, and what is a rank's own.
+SHARED, OWN = "shared.safetensors", "rank-{}.safetensors"
+TREE = "tree"  # in the metadata of a file: all that is no tensor
+TENSOR = "$tensor"  # in the tree: the name of the tensor that stands there
+
+
+class Latest(BaseModel):
+    """What `latest.json` holds."""
+
+    format: int = CHECKPOINT_FORMAT
+    version: str = __version__
+    folder: str = Field(pattern=r"^step-[0-9]+$")  # beside it
+    checksums: dict[str, str]  # SHA-256 of each file
+
+
+def step_folder(root: Path, step: int) -> Path:
+    return root / f"step-{step:09d}"
+
+
+def save_tree(file: Path, tree: Any) -> None:
+    """Write nested dicts and lists of tensors and plain values."""
+    tensors: dict[str, Tensor] = {}
+
+    def take_out(tensor: Tensor) -> dict[str, str]:
+        tensors[str(len(tensors))] = tensor
+        return {TENSOR: str(len(tensors) - 1)}
+
+    described = json.dumps(tree, default=take_out)
+    write_tensors(file, tensors, {TREE: described})
+
+
+def load_tree(file: Path) -> Any:
+    """What `save_tree` wrote; tuples come back as lists."""
+    tensors, metadata = read_tensors(file)
+
+    def put_back(entry: dict[str, Any]) -> Any:
+        if TENSOR in entry:
+            return tensors[entry[TENSOR]]
+        # JSON has made text of integers, which are keys of Adam's state.
+        return {int(key) if key.isdigit() else key: value for key, value in entry.items()}
+
+    return json.loads(metadata[TREE], object_hook=put_back)
+
+
+def publish(root: Path, step: int) -> None:
+    """Name `step` the newest checkpoint, then remove the older ones."""
+    folder = step_folder(root, step)
+    checksums = {file.name: sha256(file) for file in folder.glob("*.safetensors")}
+    latest = Latest(folder=folder.name, checksums=checksums)
+    write_text(root / "latest.json", latest.model_dump_json())
+    for other in root.glob("step-*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def load_checkpoint(root: Path, *names: str) -> tuple[Path, list[Any]] | None:
+    """The newest complete checkpoint, and what `save_tree` wrote to its files of these names."""
+    pointer = root / "latest.json"
+    if not pointer.exists():
+        return None
+    content = read_json(pointer)
+    with reading(pointer, RESTORE):
+        check_format(pointer, content, CHECKPOINT_FORMAT)
+        latest = Latest.model_validate(content)
+    files = [root / latest.folder / name for name in names]
+    for file in files:
+        with reading(file, RESTORE):
+            if sha256(file) != latest.checksums[file.name]:
+                raise ValueError("its checksum is another one")
+    return root / latest.folder, [load_tree(file) for file in files]

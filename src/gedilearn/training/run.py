@@ -11,21 +11,19 @@
     labels.csv           the cluster of each row and what names the row, written by `gedi fit`
     figures/, report.html               written by `gedi report`
     evaluation/                         written by `gedi evaluate`, see `EvaluationFolder`
-    tensorboard/                        the metrics once more, on request
     .lock                held by the process that trains
 
 All names are spelled here and nowhere else. It reads without this library. Appended lines are
 flushed one by one; a line cut by a crash or damaged is dropped on resume, together with those later
 than the checkpoint.
 
-Models and checkpoints are safetensors and JSON; nothing is pickled, so that a file from elsewhere
-cannot run code. What is read is held against a stated shape before it is used.
+Models are safetensors and JSON; nothing is pickled, so that a file from elsewhere cannot run code.
+What is read is held against a stated shape before it is used.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -54,19 +52,14 @@ from gedilearn.density.findings import Findings
 from gedilearn.errors import InputError
 from gedilearn.io import (
     RESTORE,
-    Form,
-    TensorFile,
-    damaged,
-    forms,
     is_first_process,
     is_leftover,
     json_text,
-    read_json,
     read_json_lines,
+    read_tensors,
     read_yaml,
     reading,
     remove_leftovers,
-    sha256,
     write_json,
     write_tensors,
     write_text,
@@ -100,7 +93,6 @@ class RunDirectory:
         self.report = self.path / "report.html"
         self.evaluation = self.path / "evaluation"
         self.lock = self.path / ".lock"
-        self._tensorboard: Any = None  # its writer, once it is wanted
 
     @classmethod
     @contextmanager
@@ -144,7 +136,6 @@ class RunDirectory:
         _RELEASED.append(lock)
         try:
             with lock:
-                self._refuse_misplaced()
                 self._tidy()
                 yield
         except Timeout:
@@ -153,32 +144,12 @@ class RunDirectory:
                 "another folder"
             ) from None
 
-    def _written(self) -> tuple[Path, ...]:
-        """The files that a fit writes, but for those of its checkpoints."""
-        logs = (self.config, self.metrics, self.events)
-        return (*logs, self.model, self.profile, self.preview, self.summary, self.labels)
-
-    def _checkpoint_folders(self) -> tuple[Path, ...]:
-        return (self.checkpoints, *self.checkpoints.glob("step-*"))
-
-    def _refuse_misplaced(self) -> None:
-        """Refuse a folder in the place of a file, or a file in that of a folder.
-
-        A fit would find out in the end, when it has written all else.
-        """
-        for folder in self._checkpoint_folders():
-            if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
-                raise damaged(folder, "it is not a folder", RESTORE)
-        inside = (file for folder in self._checkpoint_folders() for file in folder.glob("*.*"))
-        for file in (*self._written(), *inside):
-            if file.is_dir():
-                raise damaged(file, "it is a folder", RESTORE)
-
     def _tidy(self) -> None:
         """Remove what a killed fit left behind in the middle of a write."""
-        for file in self._written():
+        logs = (self.config, self.metrics, self.events)
+        for file in (*logs, self.model, self.profile, self.preview, self.summary, self.labels):
             remove_leftovers(self.path, file.name)
-        for folder in self._checkpoint_folders():
+        for folder in (self.checkpoints, *self.checkpoints.glob("step-*")):
             remove_leftovers(folder)
 
     def refuse_used(self) -> None:
@@ -200,24 +171,6 @@ class RunDirectory:
         """Append a line to the metrics."""
         _append(self.metrics, row)
 
-    def add_to_tensorboard(self, row: dict[str, Any]) -> None:
-        """Write a row's numbers to `tensorboard/`; what members differ in, member by member."""
-        if self._tensorboard is None:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError:
-                raise InputError(
-                    'TensorBoard is not installed: pip install "gedi-learn[tensorboard]"'
-                ) from None
-            self._tensorboard = SummaryWriter(str(self.path / "tensorboard"))
-        for name, value in row.items():
-            if isinstance(value, list):
-                members = {str(k): v for k, v in enumerate(value)}
-                self._tensorboard.add_scalars(name, members, row["iteration"])
-            elif isinstance(value, int | float) and name != "iteration":
-                self._tensorboard.add_scalar(name, value, row["iteration"])
-        self._tensorboard.flush()
-
     def add_event(self, kind: str, message: str, **details: Any) -> None:
         """Append a line to the events."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -233,8 +186,6 @@ class RunDirectory:
 
     def write_preview(self, arrays: dict[str, np.ndarray]) -> None:
         """Keep some of the points, in the data's units, with what was found of them."""
-        import torch  # not at the top: folders are looked at before it is there
-
         kept = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
         write_tensors(self.preview, kept)
 
@@ -319,13 +270,18 @@ def read_config(path: str | Path) -> Config:
         raise InputError(f"{path} is not a run directory: it has no {file.name}")
     content = read_yaml(file)
     with reading(file, RESTORE):
-        form, version = int(content["format"]), str(content.get("version", "unknown"))
-        if form != RUN_FORMAT:
-            raise InputError(
-                f"{path} was written in format {form} by version {version[:20]}; version "
-                f"{__version__} reads format {RUN_FORMAT}"
-            )
+        check_format(path, content, RUN_FORMAT)
         return Config.model_validate(content)
+
+
+def check_format(path: Path, content: dict[str, Any], known: int) -> None:
+    """Refuse content in another format than the known one."""
+    found, version = int(content["format"]), str(content.get("version", "unknown"))
+    if found != known:
+        raise InputError(
+            f"{path} has format {found}, written by version {version[:20]} of gedi-learn: use that "
+            f"one; version {__version__} reads format {known}"
+        )
 
 
 def settings_of(run: str | Path, config: Config, shape: tuple[int, ...]) -> Settings:
@@ -339,109 +295,12 @@ def settings_in_file(file: Path, values: dict[str, Any], shape: tuple[int, ...])
         return resolve(values, shape)
 
 
-# --- checkpoints ----------------------------------------------------------------------------------
-#
-# Safetensors and JSON, written so that a kill at any moment leaves a readable one.
-#
-# A checkpoint is a folder `step-000000123` of files. `latest.json` names the newest whole one and
-# the checksums of its files; it is replaced after all of them are on the disk. A file that is not
-# the one that was written is noticed before it is used.
-
-
-CHECKPOINT_FORMAT = 3
-
-
-# Files of a checkpoint, without their endings: what all ranks share, and what is a rank's own.
-SHARED, OWN = "shared", "rank-{}"
-
-
-class Latest(BaseModel):
-    """What `latest.json` holds."""
-
-    format: Literal[3]
-    folder: str = Field(pattern=r"^step-[0-9]+$")  # beside it
-    checksums: dict[str, str]  # SHA-256 of each file
-
-
-def save_tree(folder: Path, name: str, tree: Any) -> None:
-    """Write nested dicts and lists: tensors to `name`.safetensors, the rest to `name`.json."""
-    tensors: dict[str, torch.Tensor] = {}
-    described = _take_out(tree, "", tensors)
-    write_tensors(folder / f"{name}.safetensors", tensors)
-    write_text(folder / f"{name}.json", json.dumps(described))
-
-
-def publish(root: Path, step: int) -> None:
-    """Name `step` the newest checkpoint, then remove the older ones."""
-    folder = step_folder(root, step)
-    checksums = {file.name: sha256(file) for file in folder.iterdir()}
-    content = Latest(format=CHECKPOINT_FORMAT, folder=folder.name, checksums=checksums)
-    write_text(root / "latest.json", content.model_dump_json())
-    for other in root.glob("step-*"):
-        if other != folder:
-            shutil.rmtree(other, ignore_errors=True)
-
-
-def step_folder(root: Path, step: int) -> Path:
-    return root / f"step-{step:09d}"
-
-
-def load_checkpoint(root: Path, *names: str) -> tuple[Path, list[Any]] | None:
-    """The newest complete checkpoint, and what `save_tree` wrote there under these names."""
-    pointer = root / "latest.json"
-    if not pointer.exists():
-        return None
-    content = read_json(pointer)
-    with reading(pointer, RESTORE):
-        if content["format"] != CHECKPOINT_FORMAT:
-            raise InputError(
-                f"{pointer} has format {content['format']}, this version reads "
-                f"{CHECKPOINT_FORMAT}: resume with the version of gedi-learn that wrote it"
-            )
-        found = Latest.model_validate(content)
-    folder = root / found.folder
-    for file in (folder / f"{name}.{kind}" for name in names for kind in ("json", "safetensors")):
-        with reading(file, RESTORE):
-            if sha256(file) != found.checksums[file.name]:
-                raise ValueError("its checksum is another one")
-    return folder, [_load_tree(folder, name) for name in names]
-
-
-def _load_tree(folder: Path, name: str) -> Any:
-    tensors = TensorFile.open(folder / f"{name}.safetensors").read()
-    return _put_back(read_json(folder / f"{name}.json"), tensors)
-
-
-def _take_out(tree: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
-    if isinstance(tree, torch.Tensor):
-        tensors[path] = tree
-        return {"tensor": path}
-    if isinstance(tree, dict):
-        # Keys may be integers (Adam's state), which JSON would turn into text.
-        items = [[k, _take_out(v, f"{path}/{k}", tensors)] for k, v in tree.items()]
-        return {"dict": items}
-    if isinstance(tree, list | tuple):
-        return {"list": [_take_out(v, f"{path}/{i}", tensors) for i, v in enumerate(tree)]}
-    return {"value": tree}
-
-
-def _put_back(described: Any, tensors: dict[str, torch.Tensor]) -> Any:
-    ((kind, content),) = described.items()
-    if kind == "tensor":
-        return tensors[content]
-    if kind == "dict":
-        return {k: _put_back(v, tensors) for k, v in content}
-    if kind == "list":
-        return [_put_back(v, tensors) for v in content]
-    return content
-
-
 # --- model file -----------------------------------------------------------------------------------
 #
 # The file of a fitted model: safetensors whose header holds all that is no tensor.
 #
 # It may come from anywhere. Its header is held against a stated shape, and its tensors against the
-# network that the header describes, before that network is built and before a tensor is read.
+# network that the header describes, before that network is built.
 
 
 MODEL_FORMAT = 1
@@ -491,47 +350,36 @@ def save_model(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -
     write_tensors(path, tensors, {KEY: described})
 
 
-def open_model(path: Path) -> tuple[TensorFile, Header]:
-    """The header, and the tensors still unread, or one line that says what is wrong."""
+def open_model(path: Path) -> tuple[dict[str, Tensor], Header]:
+    """The tensors, not yet checked, and the header, or one line that says what is wrong."""
     if not path.exists():
         raise InputError(f"{path}: no such file; a model is written by GEDI.save or gedi fit")
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the model file in it, e.g. model.safetensors")
-    file = TensorFile.open(path)
-    if KEY not in file.metadata:
+    tensors, metadata = read_tensors(path)
+    if KEY not in metadata:
         raise InputError(f"{path} is a safetensors file, but not a model of gedi-learn")
     with reading(path, RESTORE):
-        header = json.loads(file.metadata[KEY])
-        form, version = int(header["format"]), str(header.get("version", "unknown"))
-        if form != MODEL_FORMAT:
-            raise InputError(
-                f"{path} has format {form}, written by version {version[:20]}; version "
-                f"{__version__} reads format {MODEL_FORMAT}"
-            )
-        return file, Header.model_validate(header)
+        header = json.loads(metadata[KEY])
+        check_format(path, header, MODEL_FORMAT)
+        return tensors, Header.model_validate(header)
 
 
-def settings_in(file: TensorFile, header: Header) -> Settings:
-    """The settings of the model, for points of its shape."""
-    with reading(file.path, RESTORE):
-        shape = (*file.forms["labels"][1], *file.forms["box.low"][1])
-    return settings_in_file(file.path, header.settings, shape)
-
-
-def read_tensors(
-    file: TensorFile, settings: Settings, encoder: nn.Module | None
-) -> dict[str, Tensor]:
-    """The tensors, if they are those of the network that the settings describe, and finite."""
+def check_model(
+    path: Path, tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | None
+) -> None:
+    """Refuse tensors that are not those of the network in the settings, or not finite."""
     remedy = RESTORE if encoder is None else "restore it, or give the encoder of the fit"
-    with reading(file.path, remedy, ours=True):
-        file.check(_expected(file, settings, encoder))
-    with reading(file.path, remedy):
-        tensors = file.read()
+    with reading(path, remedy, ours=True):
+        expected = _expected(tensors, settings, encoder)
+        if different := _forms(tensors) ^ _forms(expected):
+            raise ValueError(f"tensor {min(different)[0]} is not that of the settings")
+    with reading(path, remedy):
         for name, tensor in tensors.items():
             if not tensor.isfinite().all():
                 raise InputError(
-                    f"{file.path}: {name} is not finite: training diverged, or the file is "
-                    "damaged; fit anew"
+                    f"{path}: {name} is not finite: training diverged, or the file is damaged; fit "
+                    "anew"
                 )
         counted = {"labels": settings.n_clusters, USED: tensors["box.low"].numel()}
         for name, most in counted.items():
@@ -539,7 +387,6 @@ def read_tensors(
                 raise ValueError(f"{name} is not from 0 to {most - 1}")
         if (tensors["box.low"] > tensors["box.high"]).any():
             raise ValueError("box.low above box.high")
-    return tensors
 
 
 def read_density(tensors: dict[str, Tensor]) -> Density | None:
@@ -553,32 +400,34 @@ def read_density(tensors: dict[str, Tensor]) -> Density | None:
     return density.eval()
 
 
-def _expected(file: TensorFile, settings: Settings, encoder: nn.Module | None) -> dict[str, Form]:
-    """The forms of all tensors of a model with these settings; nothing large is built."""
-    kind, points = file.forms["box.low"]
-    (n_labels,) = file.forms["labels"][1]
-    if kind not in ("F32", "F64"):
-        raise ValueError(f"tensor box.low is {kind}")
-    if len(settings.network.hidden) + len(settings.network.head) > len(file.forms):
+def _expected(
+    tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | None
+) -> dict[str, Tensor]:
+    """Tensors without content as a model with these settings has them; nothing large is built."""
+    low, labels = tensors["box.low"], tensors["labels"]
+    if low.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"box.low is {low.dtype}")
+    if len(settings.network.hidden) + len(settings.network.head) > len(tensors):
         raise ValueError("it has fewer tensors than layers")
-    with torch.device("meta"):
-        network = build_model(settings, points, 1, encoder, generator=None)
-    network.to(torch.float32 if kind == "F32" else torch.float64)
-    expected = {f"{MODEL}{name}": form for name, form in forms(network.state_dict()).items()}
+    point = tuple(low.shape)
     shapes = {
-        name.removeprefix(DENSITY): shape
-        for name, (_, shape) in file.forms.items()
+        name.removeprefix(DENSITY): tuple(tensor.shape)
+        for name, tensor in tensors.items()
         if name.startswith(DENSITY)
     }
-    if shapes:
-        with torch.device("meta"):
-            density = Density(Sizes.of(points, shapes))
-        expected |= {f"{DENSITY}{name}": form for name, form in forms(density.state_dict()).items()}
-    optional = {"trust": ("F64", (n_labels, 2)), "levels": ("F64", (LEVELS,))}
-    expected |= {name: form for name, form in optional.items() if name in file.forms}
-    return expected | {
-        "box.low": (kind, points),
-        "box.high": (kind, points),
-        "prior": ("F64", (settings.n_clusters,)),
-        "labels": ("I64", (n_labels,)),
-    }
+    with torch.device("meta"):
+        network = build_model(settings, point, 1, encoder, generator=None).to(low.dtype)
+        expected = {f"{MODEL}{name}": tensor for name, tensor in network.state_dict().items()}
+        if shapes:
+            own = Density(Sizes.of(point, shapes)).state_dict()
+            expected |= {f"{DENSITY}{name}": tensor for name, tensor in own.items()}
+        numbers: dict[str, tuple[int, ...]] = {"prior": (settings.n_clusters,)}
+        optional = {"trust": (len(labels), 2), "levels": (LEVELS,)}
+        numbers |= {name: shape for name, shape in optional.items() if name in tensors}
+        expected |= {n: torch.empty(shape, dtype=torch.float64) for n, shape in numbers.items()}
+        expected["labels"] = torch.empty(len(labels), dtype=torch.int64)
+    return expected | {"box.low": low, "box.high": low}
+
+
+def _forms(tensors: dict[str, Tensor]) -> set[tuple[str, str, tuple[int, ...]]]:
+    return {(name, str(t.dtype), tuple(t.shape)) for name, t in tensors.items()}
