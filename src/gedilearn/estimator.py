@@ -30,7 +30,7 @@ from gedilearn.io import RESTORE, is_first_process, reading
 from gedilearn.presets import preset as preset_values
 from gedilearn.progress import Progress, shown
 from gedilearn.sampling.langevin import Box
-from gedilearn.settings import Schedule, Settings, TableOptions, assign, flat, resolve
+from gedilearn.settings import Schedule, Settings, assign, checked, flat, resolve
 from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
@@ -244,12 +244,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         for name in config.objects:
             if name not in others:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
-        model = cls.from_settings(settings_of(run_dir, config, config.data.shape))
+        settings = settings_of(run_dir, config, config.data.shape)
+        model = cls.from_settings(settings, run_dir=run_dir, **others)
         data = model.validate(X, reset=True)
-        settings = settings_of(run_dir, config, data.shape)
-        fitted_as = cls.from_settings(settings, run_dir=run_dir, **others)
-        model.set_params(**fitted_as.get_params(deep=False))
-        if config.data.fingerprint != fingerprint(data):
+        if (config.data.shape, config.data.fingerprint) != (data.shape, fingerprint(data)):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
         run = RunDirectory(run_dir)
         check_machine(settings, data.shape[1:])
@@ -279,7 +277,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             return self._train(data, settings, None, progress)
         config = {
             "settings": json.loads(settings.model_dump_json()),
-            "objects": self.objects(),
+            "objects": list(self.objects()),
             "data": (source or {"source": None})
             | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
         }
@@ -291,7 +289,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     ) -> Self:
         scaling = self.scaling(data, settings.scaling)
         x = torch.from_numpy(scaling.apply(data))
-        own: Any = {"encoder": self.encoder_object(), "view_function": self.view_function()}
+        own = {"view_function" if k == "views" else k: v for k, v in self.objects().items()}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
             (result,) = train(x, settings, run=directory, progress=progress, **own)
             self.adopt(result, scaling, result.training_labels)
@@ -399,7 +397,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
         x = self.prepare(X)
-        return self.result_.diagnose(x, self.view_function())
+        return self.result_.diagnose(x, self.objects().get("views"))
 
     def explain(self, X: Any, names: Sequence[str] | None = None) -> Explanation:
         """Why each cluster is one: what sets it apart, its typical, doubtful and unusual rows.
@@ -430,10 +428,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         tensors = self.result_.tensors() | {"labels": torch.from_numpy(self.labels_)}
         header = {
             "settings": json.loads(self.settings_.model_dump_json()),
-            "objects": self.objects(),
+            "objects": list(self.objects()),
             "scaling": self.scaling_.to_json(),
             "columns": self.columns_ and self.columns_.to_json(),
-            "n_features_in": self.n_features_in_,
             "feature_names_in": self.feature_names() or [],
             "summary": self.summary(),
         }
@@ -453,7 +450,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if "encoder" in header.objects and "encoder" not in others:
             raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
         model = cls.from_settings(settings, **others)
-        encoder = model.encoder_object()
+        encoder = model.objects().get("encoder")
         check_model(path, tensors, settings, encoder)
         with reading(path, RESTORE, ours=True):
             result = Result.read(settings, tensors, header.summary, encoder)
@@ -462,13 +459,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             width = len(columns.all) if columns else len(result.box.low)
             if columns and (columns.width,) != tuple(result.box.low.shape):
                 raise ValueError("columns of other data")
-            if header.n_features_in != width or len(names) not in (0, width):
-                raise ValueError("n_features_in or feature_names_in of other data")
+            if len(names) not in (0, width):
+                raise ValueError("feature_names_in of other data")
             if scaling.offset.shape != Scaling.shape(tuple(result.box.low.shape)):
                 raise ValueError("scaling of other data")
         model.adopt(result, scaling, tensors["labels"].numpy())
         model.columns_ = columns or None
-        model.n_features_in_ = header.n_features_in
+        model.n_features_in_ = width
         if names:
             model.feature_names_in_ = np.array(names, dtype=object)
         return model
@@ -499,54 +496,28 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def resolve(self, shape: tuple[int, ...]) -> Settings:
         """All settings for data of this shape: the preset, changed by `settings` and arguments."""
-        values, given = self._values()
-        if self.random_state is not None or "training.seed" not in given:
+        values = self._values()
+        if self.random_state is not None or "seed" not in values.get("training", {}):
             assign(values, "training.seed", seed_of(self.random_state))
-        return self._resolved(values, shape)
+        return resolve(values, shape)
 
-    def table_options(self, shape: tuple[int, ...]) -> TableOptions:
-        """How the columns of a table are to be read; draws no seed."""
-        return self._resolved(self._values()[0], shape).table
-
-    def _values(self) -> tuple[dict[str, Any], set[str]]:
-        """Nested values without a seed, and the dotted names of those that were given."""
+    def _values(self) -> dict[str, Any]:
+        """The settings that are given, nested; draws no seed."""
         settings = self.settings or {}
         if not isinstance(settings, Mapping):
             raise InputError(f"settings={settings!r}: give a mapping of dotted names to values")
-        given = dict(settings) | {path: getattr(self, name) for path, name in self._named().items()}
+        own = self.objects()
+        named = {path: getattr(self, name) for name, path in NAMED.items() if name not in own}
+        given = dict(settings) | {path: value for path, value in named.items() if value is not None}
         values = preset_values(self.preset, given.get("method")) if self.preset else {}
         for path, value in given.items():
             assign(values, path, value)
-        return values, set(given)
+        return values
 
-    def _named(self) -> dict[str, str]:
-        """The arguments that are given and stand for settings, by the names of these."""
-        return {
-            path: name
-            for name, path in NAMED.items()
-            if getattr(self, name) is not None and not _is_object(name, getattr(self, name))
-        }
-
-    def _resolved(self, values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
-        try:
-            return resolve(values, shape)
-        except InputError as error:
-            message = str(error)
-            for path, name in self._named().items():  # the caller's w_gen, not weights.gen
-                message = message.replace(f"{path}=", f"{name}=")
-            raise InputError(message) from None
-
-    def objects(self) -> list[str]:
-        """The arguments that no file can hold."""
-        return [name for name in NAMED if _is_object(name, getattr(self, name))]
-
-    def encoder_object(self) -> nn.Module | None:
-        """The user's own, if there is one."""
-        return None if isinstance(self.encoder, str) else self.encoder
-
-    def view_function(self) -> Callable[..., Tensor] | None:
-        """The user's own, if there is one."""
-        return self.views if callable(self.views) else None
+    def objects(self) -> dict[str, Any]:
+        """An encoder and views of the user's own, which no file can hold."""
+        given = {"encoder": self.encoder, "views": self.views}
+        return {name: value for name, value in given.items() if callable(value)}
 
     # --- data ------------------------------------------------------------------------------------
 
@@ -564,7 +535,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if reset:
             self.columns_ = columns
             if columns is None and frame is not None and len(frame):
-                self.columns_ = Columns.of(frame, self.table_options(frame.shape))
+                self.columns_ = Columns.of(frame, checked(self._values()).table)
         if self.columns_ is not None:
             return self._encoded(X, frame, self.columns_, reset)
         if frame is None or _is_numeric(X):
@@ -654,10 +625,3 @@ def _is_numeric(X: Any) -> bool:
     """Whether all columns of a frame are of NumPy's numbers."""
     kinds = [getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", ())]
     return bool(kinds) and all(isinstance(kind, str) and kind in "biuf" for kind in kinds)
-
-
-def _is_object(name: str, value: Any) -> bool:
-    """Whether an argument is an encoder or views of the user's own, which no file can hold."""
-    if name == "encoder":
-        return value is not None and not isinstance(value, str)
-    return name == "views" and callable(value)

@@ -17,6 +17,7 @@ from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -584,7 +585,7 @@ class Ebclr(MethodSettings):
 class Settings(Section):
     """All of it; `settings_type` adds the sections of methods."""
 
-    method: str = "gedi"
+    method: Annotated[str, AfterValidator(METHODS.check)] = "gedi"
     """The objective. 'gedi': GEN + INV + PRIOR; 'no-gen', 'no-inv' and 'no-unif' leave out one of
     these, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino', 'deepcluster' and 'ebclr' are baselines
     with settings of their own."""
@@ -618,16 +619,6 @@ class Settings(Section):
         if self.method not in OPTIONS:  # one from outside, which states none
             return MethodSettings()
         return getattr(self, self.method, None) or OPTIONS[self.method]()
-
-    @field_validator("prior", mode="before")
-    @classmethod
-    def _none_is_uniform(cls, prior: Any) -> Any:
-        return "uniform" if prior is None else prior
-
-    @field_validator("method")
-    @classmethod
-    def _known(cls, method: str) -> str:
-        return METHODS.check(method)
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import math
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch import Generator
+from torch import Generator, nn
 
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model
@@ -33,13 +32,10 @@ def launch(device: Device) -> Fabric:
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
     precision = _precision(device.precision)
-    devices, num_nodes = _ranks(device)
+    devices, nodes = _ranks(device)
     try:
         fabric = Fabric(
-            accelerator=device.accelerator,
-            devices=devices,
-            num_nodes=num_nodes,
-            plugins=precision,
+            accelerator=device.accelerator, devices=devices, num_nodes=nodes, plugins=precision
         )
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
@@ -59,14 +55,11 @@ def _precision(name: str) -> Any:
     Double precision there makes float64 torch's default type during every forward pass. Mixed
     precision has every backward pass checked against one flag. Neither is needed here.
     """
-    from lightning_fabric.plugins.precision import DoublePrecision, MixedPrecision, Precision
+    from lightning_fabric.plugins.precision import MixedPrecision, Precision
 
-    class Double(DoublePrecision):
-        def tensor_init_context(self) -> contextlib.AbstractContextManager[None]:
-            return contextlib.nullcontext()
-
-        def convert_output(self, data: Any) -> Any:
-            return data
+    class Double(Precision):
+        def convert_module(self, module: nn.Module) -> nn.Module:
+            return module.double()
 
     class Mixed(MixedPrecision):
         backward = Precision.backward
@@ -97,21 +90,9 @@ def _ranks(device: Device) -> tuple[int | str, int]:
 
 def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
     """Refuse what this machine does not have, before anything is written."""
-    device = settings.device
-    present: dict[str, Callable[[], bool]] = {
-        "cuda": torch.cuda.is_available,
-        "mps": torch.backends.mps.is_available,
-    }
-    name, ranks = device.accelerator, device.devices
-    if name in present and not present[name]():
-        raise InputError(f"device {name!r} is not available on this machine: use 'cpu' or 'auto'")
-    most = max(8, os.cpu_count() or 1)
+    ranks, most = settings.device.devices, max(8, os.cpu_count() or 1)
     if isinstance(ranks, int) and ranks > most:
         raise InputError(f"device.devices={ranks}: at most {most} are started on this machine")
-    _check_training(settings, point_shape)
-
-
-def _check_training(settings: Settings, point_shape: tuple[int, ...]) -> None:
     with torch.device("meta"):  # shapes without values
         model = build_model(settings, point_shape, 1, generator=None)
     size, members = data_type(settings.device).itemsize, settings.training.n_init
@@ -155,7 +136,7 @@ def _leave() -> None:
     gc.collect()
 
 
-@contextlib.contextmanager
+@contextmanager
 def others_alive(fabric: Fabric) -> Iterator[None]:
     """Say it in one line when another rank has ended, as the backend finds out by its silence."""
     try:
@@ -170,7 +151,7 @@ def others_alive(fabric: Fabric) -> Iterator[None]:
         ) from None
 
 
-@contextlib.contextmanager
+@contextmanager
 def working(threads: int | None, interruptible: bool) -> Iterator[Interrupt]:
     """What training changes in its thread, put back as it was at the end.
 
@@ -193,7 +174,7 @@ class Interrupt:
         self.asked = True
 
 
-@contextlib.contextmanager
+@contextmanager
 def deferred_signals(active: bool) -> Iterator[Interrupt]:
     """Let signals end a run between two iterations, where a checkpoint is whole."""
     interrupt = Interrupt()
@@ -209,7 +190,7 @@ def deferred_signals(active: bool) -> Iterator[Interrupt]:
             signal.signal(name, handler)
 
 
-@contextlib.contextmanager
+@contextmanager
 def limited_threads(number: int | None) -> Iterator[None]:
     """Let torch compute with this many threads for the calling one; None changes nothing.
 
@@ -240,7 +221,7 @@ def _set_own_threads(number: int | None) -> int:
     return before
 
 
-@contextlib.contextmanager
+@contextmanager
 def flushed_denormals() -> Iterator[None]:
     """Take numbers next to zero, below 1e-38, for zero, where the processor can.
 

@@ -339,7 +339,6 @@ class Header(BaseModel):
     objects: list[str]  # arguments of the fit that no file can hold
     scaling: str
     columns: str | None = None  # how those of a table are encoded
-    n_features_in: PositiveInt
     feature_names_in: list[str]
     summary: Summary
 
