@@ -147,12 +147,10 @@ def _reason(error: Exception | str) -> str:
 
 
 def read_bytes(path: Path, share: float = 1.0) -> bytes:
-    """The content of a regular file; no more is read of one that grows meanwhile."""
+    """The content of a regular file."""
     check_file(path, share)
     with open(path, "rb") as file:
-        content = file.read(int(most_bytes(share)) + 1)
-    check_size(len(content), path, share)
-    return content
+        return file.read()
 
 
 def sha256(path: Path) -> str:
@@ -194,14 +192,14 @@ def yaml_value(text: str) -> Any:
     """What a text in YAML says, plain values alone; what is wrong is a `YAMLError`."""
     try:
         return yaml.load(text, _PlainLoader)
-    except (yaml.YAMLError, InputError):
+    except yaml.YAMLError:
         raise
     except Exception as error:  # a tag that its value does not fit
         raise yaml.YAMLError(_reason(error)) from None
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Values that JSON has, and dates as text; no aliases, which may stand for gigabytes."""
+    """The safe loader, with dates as text and without aliases, which may stand for gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -215,14 +213,9 @@ class _PlainLoader(yaml.SafeLoader):
         return super().construct_yaml_int(node)
 
 
-_TAGS = "tag:yaml.org,2002:"
-_PlainLoader.yaml_constructors = {
-    tag: construct
-    for tag, construct in yaml.SafeLoader.yaml_constructors.items()
-    if tag is None or tag.removeprefix(_TAGS) in ("null", "bool", "float", "str", "seq", "map")
-} | {f"{_TAGS}int": _PlainLoader.construct_yaml_int}
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yaml_int)
 _PlainLoader.yaml_implicit_resolvers = {
-    first: [each for each in found if each[0] != f"{_TAGS}timestamp"]
+    first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
