@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gedilearn.data.image_folder import SkippedImages, read_images
-from gedilearn.data.load import load
+from gedilearn.data.load import SkippedImages, load, read_images
 from gedilearn.errors import InputError
 
 RNG = np.random.default_rng(0)
