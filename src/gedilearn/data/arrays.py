@@ -171,19 +171,15 @@ def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
         raise InputError(f"{where}: labels are Python objects; save them as integers or text")
     if y.dtype.kind == "S":
         y = np.char.decode(y, "utf-8")
-    numbers = y
     if y.dtype.kind == "U":
         try:
             numbers = y.astype(np.float64)
         except ValueError:
             return y
-        if not np.isfinite(numbers).all():
-            return y
-    check_finite(numbers, f"{where}: labels")
-    if numbers.dtype.kind not in "bf":
-        return numbers
-    whole = np.all(numbers == np.round(numbers)) and np.all(np.abs(numbers) < 2**53)
-    return numbers.astype(np.int64) if whole else numbers
+        y = numbers if np.isfinite(numbers).all() else y
+    check_finite(y, f"{where}: labels")
+    whole = y.dtype.kind in "bf" and np.all(y == np.round(y)) and np.all(np.abs(y) < 2**53)
+    return y.astype(np.int64) if whole else y
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,9 +39,10 @@ USUAL = {".csv": ",", ".tsv": "\t", ".txt": "\t"}  # separator of a file, by how
 TABLE_SUFFIXES = (*USUAL, ".parquet")
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 DECIMALS = {"point": ".", "comma": ","}
-# Those that pandas knows, the mark of the UCI repository, and errors of Excel.
+# Those that pandas knows, the mark of the UCI repository, dashes, and errors of Excel.
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NaT", "NULL", "null"]
-MISSING += ["None", "?", "#DIV/0!", "#NAME?", "#NUM!", "#REF!", "#VALUE!"]
+MISSING += ["None", "n.a.", "N.A.", "?", ".", "-", "--", "\u2013", "\u2014"]
+MISSING += ["#DIV/0!", "#NAME?", "#NUM!", "#REF!", "#VALUE!"]
 
 _CELL, _COLUMN = 8, 20_000  # bytes that count for the limit: a cell, and a column in a network
 _FIRST = 200  # rows that show how a file is written
@@ -118,8 +119,6 @@ def _read_text(
         raise InputError(f"{path}: {reason}; mend the quotes") from None
     if frame.iloc[:, -1].isna().any():
         _check_rows(path, encoding, separator)
-    if decimal == ",":  # in columns that have words among the numbers
-        frame = frame.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
     if len(names) > 1:  # a spreadsheet may add empty rows
         frame = frame.loc[: frame.last_valid_index()]
     return frame, named and len(set(own)) == len(own)
@@ -297,9 +296,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 def _vectors(cells: pd.Series) -> np.ndarray | None:
     """(n, length) of cells that are vectors of numbers, all of one length; else None."""
-    if cells.dtype.kind != "O" or not len(cells):
-        return None
-    if not isinstance(cells.iloc[0], list | tuple | np.ndarray):
+    if not len(cells) or not isinstance(cells.iloc[0], list | tuple | np.ndarray):
         return None
     try:
         found = np.array([np.asarray(cell) for cell in cells])
@@ -357,8 +354,6 @@ Meaning = Literal["share", "date", "time"]
 _MEANINGS: dict[str, Meaning] = {"category": "share", "boolean": "share"}
 _MEANINGS |= {"date": "date", "time": "time"}
 DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
-# May be a category, but stands for a missing cell among numbers, truth values, dates or times.
-NO_VALUE = ["-", "--", "\u2013", "\u2014", ".", "n.a.", "none", "missing", "unknown"]
 TRUTH = (("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"), ("0", "1"))
 _DATE = re.compile(
     r"\d{4}[-/.]\d|\d{1,2}[-/. ]\s?(\d{1,2}[-/.]|[A-Za-z]{3})|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}"
@@ -389,10 +384,9 @@ def typed(cells: pd.Series) -> pd.Series:
     """Text that is all numbers, truth values, dates or times of day as such; others as they are."""
     if not _is_text(cells):
         return cells
-    present = _present(cells)
-    for kind in _WANTED if present.notna().any() else ():
-        values = _read(present, kind)
-        if not (values.isna() & present.notna()).any():
+    for kind in _WANTED if cells.notna().any() else ():
+        values = _read(cells, kind)
+        if values.count() == cells.count():
             return values
     return cells
 
@@ -407,7 +401,7 @@ def as_kind(cells: pd.Series, kind: str, where: str, days_first: bool | None = N
         return as_text(cells)
     given, own = cells, kind_of(cells)
     if own == "category":
-        given = _present(as_text(cells))
+        given = as_text(cells)
         cells = _read(given, kind, days_first)
         wrong = cells.isna() & given.notna()
     else:
@@ -457,10 +451,6 @@ def _floats(cells: pd.Series) -> pd.Series:
     if cells.dtype.kind == "M":
         return (cells - np.datetime64(0, "s")) / np.timedelta64(1, "D")
     return cells.astype("float64")
-
-
-def _present(text: pd.Series) -> pd.Series:
-    return text.mask(text.str.lower().isin(NO_VALUE))
 
 
 def _read(text: pd.Series, kind: str, days_first: bool | None = None) -> pd.Series:
@@ -581,11 +571,10 @@ def _looks_like_id(name: str, cells: pd.Series) -> bool:
 
 def _refuse_bad_numbers(values: pd.Series, where: str) -> None:
     """Refuse a few words among numbers, and numbers with units or marks that are not read."""
-    present = _present(values).dropna()
-    is_number = _read(present, "number").notna()
-    looks_so = is_number | present.str.fullmatch(_MEASURE).astype(bool)
-    bad = present[~is_number]
-    if len(bad) and looks_so.sum() > len(present) / 2:
+    is_number = _read(values, "number").notna()
+    looks_so = is_number | values.str.fullmatch(_MEASURE).astype(bool)
+    bad = values[~is_number]
+    if len(bad) and looks_so.sum() > len(values) / 2:
         raise InputError(
             f"{where}: column {values.name!r}: {bad.iloc[0][:40]!r} in row {bad.index[0]} (counted "
             "from 0) is not a number: write numbers without units and marks of thousands, name the "
