@@ -160,7 +160,9 @@ def test_a_damaged_set_is_said_and_what_is_not_whole_is_made_anew(tiny, folder, 
     else:
         path.write_bytes(whole[:-1] if damage == "cut" else b"\xff" + whole[1:])
     if damage == "content":
-        assert f"{path}: 9219 bytes that are not records" in refusal(load, "tiny")
+        words = refusal(load, "tiny")
+        assert f"{root / 'tiny'} is damaged ({path}: 9219 bytes that are not records" in words
+        assert words.endswith("remove it, then gedi data get tiny")
         return
     assert not is_cached("tiny")
     assert "tiny is not on this machine: gedi data get tiny" in refusal(load, "tiny")

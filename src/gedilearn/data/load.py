@@ -226,19 +226,17 @@ def read_images(
     between 0 and 255: the same units, with the finer steps kept. Grey images are one channel; where
     some are in colour, all are. Transparency is dropped and EXIF orientation applied. Images of
     different sizes are refused, unless `size` (height, width) is given, to which all are resized,
-    their proportions aside. A file that is no sound image is refused, or with ``broken="skip"``
-    left out and named in a warning, `SkippedImages`. Links that lead nowhere, pipes and devices are
-    always left out and named so.
+    their proportions aside. A file that is no sound image, a link that leads nowhere too, is
+    refused, or with ``broken="skip"`` left out and named in a warning, `SkippedImages`.
     """
     if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
         raise InputError(f"size={size}: give (height, width), each from 1 to 4096 pixels")
     if broken not in ("refuse", "skip"):
         raise InputError(f"broken={broken!r}: give 'refuse' or 'skip'")
-    named = list(_named_as_images(folder))
-    paths = [path for path in named if path.is_file()]
+    paths = list(_named_as_images(folder))
+    inside = [path.relative_to(folder) for path in paths]
     if not paths:
         raise InputError(f"{folder}: a folder without images ({', '.join(IMAGE_SUFFIXES)})")
-    skipped = [path.relative_to(folder) for path in named if not path.is_file()]
     images: dict[int, np.ndarray] = {}  # by their number among `paths`
     total = 0
     for i, path in enumerate(paths):
@@ -248,7 +246,6 @@ def read_images(
             if broken == "refuse":
                 way_out = "or leave such files out with broken='skip' (--skip-broken)"
                 raise InputError(f"{error}; {way_out}") from error
-            skipped.append(path.relative_to(folder))
             continue
         images[i] = pixels
         first = next(iter(images))
@@ -262,11 +259,10 @@ def read_images(
         check_size(total, f"{folder}: the first {len(images)} of {len(paths)} images")
     if not images:
         raise InputError(f"{folder}: none of the {len(paths)} images can be read; save them again")
-    if skipped:
-        counts = f"left out {len(skipped)} of {len(named)} images that cannot be read"
+    if skipped := [path for i, path in enumerate(inside) if i not in images]:
+        counts = f"left out {len(skipped)} of {len(paths)} images that cannot be read"
         message = f"{folder}: {counts}: {listing(skipped, 10)}"
         warnings.warn(message, SkippedImages, stacklevel=2)
-    inside = [path.relative_to(folder) for path in paths]
     has_classes = all(len(path.parts) > 1 for path in inside)
     classes = [inside[i].parts[0] for i in images]
     y = as_labels(classes, str(folder)) if has_classes else None

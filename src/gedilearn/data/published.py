@@ -138,7 +138,9 @@ def open_set(name: str, split: str) -> Dataset:
     """A cached set: `x` is uint8 (n, c, h, w), `y` int64 (n,)."""
     if not is_cached(name):
         raise InputError(f"{name} is not on this machine: gedi data get {name}")
-    x, y = _read_split(find(name), split, cache_root() / name)
+    folder = cache_root() / name
+    with reading(folder, f"remove it, then gedi data get {name}", ours=True):
+        x, y = _read_split(find(name), split, folder)
     title = name if split == "train" else f"{name}-{split}"
     return Dataset(title, x, y, None, f"{name}:{split}")
 
