@@ -87,6 +87,8 @@ def test_the_decimal_mark_is_the_one_that_is_named(write):
     assert frame["a"].dropna().tolist() == [1.5, 2.25, 3.5, 3.5, 3.5]
     assert load(write("a;b\n1,5;2\n3;4,25\n"), decimal=",").x.tolist() == [[1.5, 2], [3, 4.25]]
     assert load(write("a\n1,5\n2\n"), decimal="comma").x.tolist() == [[1.5], [2]]
+    with pytest.raises(InputError, match="'oops' in row 1"):
+        load(write("a;b\n1,5;2\noops;4,25\n"), decimal=",")
     with pytest.raises(InputError, match=r"column 'a': '1,5' in row 0 .* say --decimal comma"):
         load(write("a;b\n1,5;2\n3;4,25\n"))
 

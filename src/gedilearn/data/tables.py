@@ -119,6 +119,8 @@ def _read_text(
         raise InputError(f"{path}: {reason}; mend the quotes") from None
     if frame.iloc[:, -1].isna().any():
         _check_rows(path, encoding, separator)
+    if decimal == ",":  # in columns that have words among the numbers
+        frame = frame.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
     if len(names) > 1:  # a spreadsheet may add empty rows
         frame = frame.loc[: frame.last_valid_index()]
     return frame, named and len(set(own)) == len(own)
