@@ -14,7 +14,7 @@ from PIL import Image
 
 from gedilearn import GEDI
 from gedilearn.cli.data import reading_options, run_folder
-from gedilearn.data.image_folder import read_images
+from gedilearn.data.load import read_images
 from gedilearn.errors import InputError
 from gedilearn.training.run import RunDirectory
 from helpers import run_command as gedi

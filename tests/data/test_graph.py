@@ -221,27 +221,10 @@ def test_all_points_identical_or_fewer_points_than_neighbours_still_work() -> No
     np.testing.assert_allclose(few.radius.numpy(), [3.0, 2.0, 3.0])
 
 
-@pytest.mark.parametrize(
-    ("x", "options", "named"),
-    [
-        (np.zeros(5), {}, "shape"),
-        (np.zeros((1, 2)), {}, "shape"),
-        (np.eye(4), {"n_neighbors": 0}, "n_neighbors=0"),
-        (np.eye(4), {"width": 1}, "width=1"),
-        (np.eye(4), {"max_levels": 0}, "max_levels=0"),
-        (np.eye(4), {"n_clusters": 0}, "n_clusters=0"),
-    ],
-)
-def test_bad_input_is_named(x: Array, options: dict[str, int], named: str) -> None:
-    with pytest.raises(InputError, match=named):
-        walk_tables(x, **{"n_clusters": 2, **options})
-
-
-@pytest.mark.parametrize("steps", [-1, 16])
-def test_more_steps_than_the_tables_hold_are_refused(steps: int) -> None:
-    tables = walk_tables(ring(80), 1, n_neighbors=5, max_levels=4)
-    with pytest.raises(InputError, match=f"steps={steps}"):
-        draw(tables, torch.arange(3), steps, SEEDED)
+@pytest.mark.parametrize("shape", [(5,), (1, 2)])
+def test_points_that_have_no_graph_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="shape"):
+        walk_tables(np.zeros(shape), 2)
 
 
 def test_strays_are_bridged_without_more_links_for_all() -> None:

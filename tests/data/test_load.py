@@ -46,20 +46,13 @@ def save(tmp_path):
 # --- paths --------------------------------------------------------------------------------------
 
 
-def test_a_missing_file_suggests_the_nearest_file_beside_it(write):
+def test_a_path_without_a_file_suggests_the_nearest_file_or_name(write, tmp_path, monkeypatch):
     path = write("1,2\n", "iris.csv")
     message = refusal(path.with_name("iris.cvs"))
-    assert "no such file" in message
-    assert f"did you mean {path}?" in message
-
-
-def test_a_misspelt_builtin_is_suggested(tmp_path, monkeypatch):
+    assert "no such file" in message and f"did you mean {path}?" in message
+    assert f"no folder {tmp_path / 'no'} either" in refusal(tmp_path / "no" / "x.csv")
     monkeypatch.chdir(tmp_path)
     assert "did you mean moons (built-in)?" in refusal("moon")
-
-
-def test_a_missing_folder_is_named(tmp_path):
-    assert f"no folder {tmp_path / 'no'} either" in refusal(tmp_path / "no" / "x.csv")
 
 
 def test_a_file_named_like_a_builtin_needs_a_dot_and_slash(tmp_path, monkeypatch):
@@ -71,17 +64,13 @@ def test_a_file_named_like_a_builtin_needs_a_dot_and_slash(tmp_path, monkeypatch
     assert load(Path("moons")).x.shape == (1, 1, 2, 2)
 
 
-def test_an_unknown_extension_lists_the_known(write):
-    message = refusal(write("1", "x.doc"))
-    assert "'.doc'" in message
-    assert known_formats() in message
-
-
 @pytest.mark.parametrize(
-    ("name", "way"), [("x.xlsx", "as .csv"), ("x.csv.gz", "unpack"), ("x.jsonl", "frame as .csv")]
+    ("name", "way"),
+    [("x.doc", "'.doc'"), ("x.xlsx", "as .csv"), ("x.csv.gz", "unpack"), ("x.jsonl", "as .csv")],
 )
-def test_what_others_write_is_refused_with_the_way_out(write, name, way):
-    assert way in refusal(write("1", name))
+def test_an_unknown_extension_is_refused_with_the_way_out_and_the_known(write, name, way):
+    message = refusal(write("1", name))
+    assert way in message and known_formats() in message
 
 
 @pytest.mark.parametrize(
@@ -93,12 +82,7 @@ def test_an_empty_file_is_called_empty(write, name):
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.parquet"])
-def test_random_bytes_are_called_corrupt(write, name):
-    assert "is damaged" in refusal(write(RNG.bytes(300), name))
-
-
-@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.parquet"])
-def test_a_file_cut_short_anywhere_is_refused(tmp_path, name):
+def test_random_bytes_and_a_file_cut_short_anywhere_are_refused(tmp_path, name):
     path = tmp_path / name
     x = RNG.normal(size=(20, 3))
     if name == "x.npy":
@@ -111,6 +95,8 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path, name):
     for length in (1, 5, 40, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
         assert str(path) in refusal(path)
+    path.write_bytes(RNG.bytes(300))
+    assert f"{path} is damaged" in refusal(path)
 
 
 def test_permission_denied_is_said(save, monkeypatch):
@@ -137,17 +123,13 @@ def test_a_label_column_is_for_tables_only(source):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", ">f8", "i8", "u1", "?"])
-def test_npy_gives_back_the_saved_numbers(save, dtype):
-    x = RNG.integers(0, 2, size=(6, 3)).astype(dtype)
+@pytest.mark.parametrize("order", "CF")
+def test_npy_gives_back_the_saved_numbers(save, dtype, order):
+    x = RNG.integers(0, 2, size=(6, 3)).astype(dtype, order)
     data = load(save(x))
     assert data.x.dtype.kind == "f"
     np.testing.assert_array_equal(data.x, x)
     assert (data.name, data.y, data.columns) == ("x", None, None)
-
-
-def test_npy_in_fortran_order_is_read_in_the_same_order(save):
-    x = np.asfortranarray(RNG.normal(size=(5, 4)))
-    np.testing.assert_array_equal(load(save(x)).x, x)
 
 
 def test_four_dimensions_are_channels_first_images(save, tmp_path):
@@ -171,12 +153,6 @@ def test_object_arrays_are_refused_without_unpickling(tmp_path):
     assert "pickle" in refusal(tmp_path / "x.npy")
     assert "x.npz[x]: " in refusal(tmp_path / "x.npz")
     assert not (tmp_path / "ran").exists()
-
-
-def test_nan_in_an_array_names_the_rows(save):
-    x = np.zeros((9, 2))
-    x[[1, 2, 5, 8], 1] = np.nan
-    assert "4 NaN or infinite values in rows 1, 2, 5 and 1 more" in refusal(save(x))
 
 
 @pytest.mark.parametrize(
@@ -224,22 +200,19 @@ def test_csv_detects_the_header(write, header, start, newline):
     assert (data.columns is None) == (header == "")
 
 
-def test_column_names_come_without_quotes_and_blanks(write):
-    assert load(write('"a, b", c ,\n1,2,3\n')).columns == ("a, b", "c", "column 3")
-
-
 def test_an_all_integer_first_row_is_a_point_not_a_header(write):
     assert load(write("0,1\n1,1\n")).x.tolist() == [[0, 1], [1, 1]]
     assert load(write("3,1\n0.5,1\n")).x.tolist() == [[3, 1], [0.5, 1]]
 
 
-def test_numbers_are_read_to_the_last_bit(tmp_path):
+def test_numbers_are_read_to_the_last_bit_and_names_without_quotes_and_blanks(tmp_path, write):
     x = RNG.normal(size=(50, 4)) * 10.0 ** RNG.integers(-9, 9, size=(50, 4))
     pd.DataFrame(x).to_csv(tmp_path / "t.csv", index=False)  # names 0, 1, 2, 3
     pd.DataFrame(x).to_csv(tmp_path / "t.tsv", index=False, header=list("abcd"), sep="\t")
     np.testing.assert_array_equal(load(tmp_path / "t.csv").x, x)
     np.testing.assert_array_equal(load(tmp_path / "t.tsv").x, x)
     assert load(tmp_path / "t.tsv").columns == ("a", "b", "c", "d")
+    assert load(write('"a, b", c ,\n1,2,3\n')).columns == ("a, b", "c", "column 3")
 
 
 def test_blank_lines_are_skipped_and_one_column_and_one_row_are_enough(write):
@@ -256,7 +229,7 @@ def test_blank_lines_are_skipped_and_one_column_and_one_row_are_enough(write):
         ("a,b\n1,2\n3,\n5,6\n", "column 'b': missing in row 1 (counted from 0); drop"),
         ("a,b\n1,2\n3,1e999\n5,6\n", "column 'b': infinite in row 1"),
         ("a,b\n1,2\n3\n5,6\n", "line 3 has 1 cells, the first row 2"),
-        ("a,b\n1,2\nNA,NA\n", "column 'a': missing in row 1"),
+        ("a,b\nNA,NA\n1,2\n", "column 'a': missing in row 0"),
         ("a,b\n1,2,3\n4,5,6\n", "has 3 cells, the first row 2"),
         ("a,b\n", "zero rows"),
         ("\n\n", "blank lines"),
@@ -289,7 +262,7 @@ def test_columns_are_found_by_their_names_or_in_their_order(write):
 
 def test_text_that_is_not_utf8_is_said(write):
     late = b"a,b\n" + b"1,2\n" * 50_000 + b"\x81,1\n"
-    assert "not UTF-8" in refusal(write(late))
+    assert "neither UTF-8 nor Windows-1252" in refusal(write(late))
 
 
 def test_parquet_columns_of_every_number_type_are_read_without_the_index(tmp_path):
@@ -307,135 +280,3 @@ def test_parquet_columns_of_every_number_type_are_read_without_the_index(tmp_pat
 def test_without_pyarrow_the_extra_is_named(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert 'pip install "gedi-learn[parquet]"' in refusal(write("PAR1", "t.parquet"))
-
-
-# --- folders of images --------------------------------------------------------------------------
-
-
-def picture(path: Path, mode: str = "RGB", size: tuple[int, int] = (4, 3), **options) -> np.ndarray:
-    channels = len(Image.new(mode, (1, 1)).getbands())
-    pixels = RNG.integers(0, 256, size=(size[1], size[0], channels)).astype(np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels.squeeze(2) if channels == 1 else pixels, mode).save(path, **options)
-    return pixels
-
-
-@pytest.mark.parametrize("suffix", ["png", "bmp", "webp", "PNG"])
-def test_a_flat_folder_of_colour_images_is_read_in_order(tmp_path, suffix):
-    options = {"lossless": True} if suffix == "webp" else {}
-    b = picture(tmp_path / f"b.{suffix}", **options)
-    a = picture(tmp_path / f"a.{suffix}", **options)
-    (tmp_path / "notes.txt").write_text("not an image")
-    (tmp_path / ".hidden.png").write_text("not an image")
-    data = load(tmp_path)
-    assert data.x.dtype == np.uint8
-    assert data.y is None
-    np.testing.assert_array_equal(data.x, np.stack([a, b]).transpose(0, 3, 1, 2))
-
-
-@pytest.mark.parametrize("suffix", ["jpg", "jpeg", "gif"])
-def test_lossy_and_palette_images_keep_a_plain_colour(tmp_path, suffix):
-    Image.new("RGB", (8, 8), (200, 100, 50)).save(tmp_path / f"a.{suffix}")
-    x = load(tmp_path).x
-    assert x.shape == (1, 3, 8, 8)
-    np.testing.assert_allclose(x[0, :, 4, 4].astype(float), [200, 100, 50], atol=3)
-
-
-def test_only_the_first_frame_of_a_gif_is_read(tmp_path):
-    frames = [Image.new("RGB", (2, 2), colour) for colour in ("red", "blue")]
-    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    np.testing.assert_allclose(load(tmp_path).x[0, :, 0, 0], [255, 0, 0])
-
-
-def test_grey_images_have_one_channel_until_one_is_in_colour(tmp_path):
-    grey = picture(tmp_path / "a.png", "L")
-    picture(tmp_path / "b.png", "LA")
-    Image.new("1", (4, 3), 1).save(tmp_path / "c.png")
-    x = load(tmp_path).x
-    assert x.shape == (3, 1, 3, 4)
-    assert (x[2] == 255).all()
-    picture(tmp_path / "d.png", "RGBA")
-    x = load(tmp_path).x
-    assert x.shape == (4, 3, 3, 4)
-    np.testing.assert_array_equal(x[0], np.repeat(grey.transpose(2, 0, 1), 3, axis=0))
-
-
-def test_sixteen_bit_grey_is_scaled_to_the_units_of_bytes_not_clipped(tmp_path):
-    pixels = np.array([[0, 300], [40000, 65535]], dtype=np.uint16)
-    Image.fromarray(pixels).save(tmp_path / "a.png")
-    x = load(tmp_path).x
-    assert x.dtype == np.float32
-    np.testing.assert_allclose(x[0, 0], pixels / 65535 * 255, rtol=1e-6)
-
-
-def test_a_palette_with_transparency_is_read_as_colour(tmp_path):
-    image = Image.new("P", (2, 2), 1)
-    image.putpalette([0, 0, 0, 255, 0, 255])
-    image.save(tmp_path / "a.png", transparency=b"\x00\xff")
-    np.testing.assert_allclose(load(tmp_path).x[0, :, 0, 0], [255, 0, 255])
-
-
-def test_exif_orientation_is_applied(tmp_path):
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned: show rotated clockwise
-    pixels = picture(tmp_path / "a.png", size=(4, 3), exif=exif)
-    x = load(tmp_path).x
-    np.testing.assert_allclose(x[0], np.rot90(pixels, -1).transpose(2, 0, 1))
-
-
-def test_sub_folders_are_classes(tmp_path):
-    for name in ("dog/1.png", "cat/2.png", "cat/1.png"):
-        picture(tmp_path / name)
-    (tmp_path / "empty").mkdir()
-    data = load(tmp_path)
-    assert data.y.tolist() == ["cat", "cat", "dog"]
-    assert data.x.shape == (3, 3, 3, 4)
-    (tmp_path / "cat").rename(tmp_path / "0")
-    (tmp_path / "dog").rename(tmp_path / "1")
-    assert load(tmp_path).y.tolist() == [0, 0, 1]
-
-
-def test_folders_are_read_to_any_depth_and_classes_are_those_at_the_top(tmp_path):
-    assert "without images" in refusal(tmp_path)
-    picture(tmp_path / "cat" / "deep" / "a.png")
-    assert load(tmp_path).y.tolist() == ["cat"]
-    picture(tmp_path / "cat" / "a.png")
-    picture(tmp_path / "dog" / "a.png")
-    (tmp_path / "cat" / "loop").symlink_to(tmp_path, target_is_directory=True)
-    data = load(tmp_path)
-    assert data.y.tolist() == ["cat", "cat", "dog"]
-    assert data.paths == ("cat/a.png", "cat/deep/a.png", "dog/a.png")
-    picture(tmp_path / "a.png")
-    assert load(tmp_path).y is None
-
-
-def test_the_first_two_images_of_different_size_are_named(tmp_path):
-    picture(tmp_path / "a.png", size=(4, 3))
-    picture(tmp_path / "b.png", size=(4, 3))
-    picture(tmp_path / "c.png", size=(5, 3))
-    message = refusal(tmp_path)
-    assert "c.png: 5x3 pixels" in message
-    assert "a.png has 4x3" in message
-    assert "resize" in message
-
-
-@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp"])
-def test_a_broken_image_is_named(tmp_path, suffix):
-    picture(tmp_path / "a.png", size=(40, 30))
-    path = tmp_path / f"b.{suffix}"
-    picture(path, size=(40, 30))
-    whole = path.read_bytes()
-    for content in (b"", b"junk", whole[: len(whole) // 2]):
-        path.write_bytes(content)
-        assert str(path) in refusal(tmp_path)
-
-
-def test_an_image_in_another_format_is_not_opened_by_its_name(tmp_path):
-    Image.new("RGB", (2, 2)).save(tmp_path / "a.tiff")
-    (tmp_path / "a.tiff").rename(tmp_path / "a.png")
-    assert "a.png" in refusal(tmp_path)
-
-
-def test_a_single_image_is_sent_to_its_folder(tmp_path):
-    picture(tmp_path / "a.png")
-    assert "give the folder" in refusal(tmp_path / "a.png")

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 from sklearn.datasets import make_blobs, make_moons
 
-from gedilearn.data.graph import neighbour_graph
-from gedilearn.data.metric import distance_points
+from gedilearn.data.graph import distance_points, neighbour_graph
 from gedilearn.starts import structure
 from gedilearn.starts.structure import Structure, unimodal
 

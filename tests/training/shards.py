@@ -20,7 +20,7 @@ import torch
 
 from gedilearn import GEDI
 from gedilearn.cli import main as command
-from gedilearn.data import arrays, metric
+from gedilearn.data import arrays, graph
 from gedilearn.data import walks as landmarks
 from gedilearn.data.views import WalkViews
 from gedilearn.training import loop
@@ -34,7 +34,7 @@ made: list[Setup] = []
 def lower_limits() -> None:
     """As if 4,000 points were very many."""
     landmarks.MOST_NODES, landmarks.NODES_EACH, landmarks.ALL_PAIRS = 300, 20, 1
-    metric.SINGLE, arrays._CHUNK_VALUES = 8_000, 5_000
+    graph.SINGLE, arrays._CHUNK_VALUES = 8_000, 5_000
 
 
 def keep_what_is_made() -> None:

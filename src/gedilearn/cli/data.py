@@ -102,11 +102,9 @@ def reading_options(
 def read(data: str, screen: Screen, **options: Any) -> Dataset:
     """`load`, with remarks on stderr.
 
-    They tell of images that were left out, of the way in which a table is written if it is unusual,
-    and of a file that the name does not mean.
+    They tell of images that were left out, and of a file that the name does not mean.
     """
-    from gedilearn.data.image_folder import SkippedImages
-    from gedilearn.data.load import is_name, load
+    from gedilearn.data.load import SkippedImages, is_name, load
 
     if is_name(data) and Path(data).exists():
         screen.message(f"{data}: the built-in or fetched set; what lies here is ./{data}")
@@ -116,8 +114,6 @@ def read(data: str, screen: Screen, **options: Any) -> Dataset:
         dataset = load(data, **options)
     for warning in caught:
         screen.message(" ".join(str(warning.message).split()))
-    if dataset.dialect:
-        screen.message(f"{data}: {dataset.dialect}")
     return dataset
 
 

@@ -14,6 +14,9 @@ from gedilearn.errors import InputError
 from gedilearn.io import check_size
 
 CHANNELS = (1, 3, 4)
+# The largest deviation of a column of two values, where that of others is 1. A category of m levels
+# comes as m such columns: at this one it weighs about as much as one number.
+TWO_VALUED = 0.5
 LARGEST = 1e300  # twice this is still finite, so differences of two values never overflow
 PYTHON_OBJECTS = (
     "holds Python objects, which only pickle can read, and pickle can run code; save plain "
@@ -90,10 +93,8 @@ def as_numbers(x: np.ndarray, where: str) -> np.ndarray:
     kind = x.dtype.kind
     if kind == "O":
         raise InputError(f"{where}: {PYTHON_OBJECTS}")
-    if kind == "c":
-        raise InputError(f"{where}: complex numbers; give real and imaginary part as columns")
     if kind not in "biuf":
-        raise InputError(f"{where}: dtype {x.dtype} is not numbers; encode it as numbers")
+        raise InputError(f"{where}: dtype {x.dtype} is not numbers; encode it as real numbers")
     _check_shape(x.shape, where)
     if _is_bytes(x):
         return np.ascontiguousarray(x)
@@ -120,11 +121,8 @@ def _is_bytes(x: np.ndarray) -> bool:
 
 
 def _check_shape(shape: tuple[int, ...], where: str) -> None:
-    hints = {
-        1: "for one column use x.reshape(-1, 1)",
-        3: "for grey images (n, h, w) use x[:, None], for sequences x.reshape(len(x), -1)",
-    }
     if len(shape) not in (2, 4):
+        hints = {1: "for one column use x.reshape(-1, 1)", 3: "for grey images use x[:, None]"}
         hint = hints.get(len(shape), "reshape it")
         raise InputError(
             f"{where}: shape {shape}, expected vectors (n, d) or images (n, c, h, w); {hint}"
@@ -133,11 +131,9 @@ def _check_shape(shape: tuple[int, ...], where: str) -> None:
         what = "rows" if shape[0] == 0 else "columns" if len(shape) == 2 else "pixels"
         raise InputError(f"{where}: shape {shape} has no {what}; give at least one")
     if len(shape) == 4 and shape[1] not in CHANNELS:
-        last = shape[3] in CHANNELS
         raise InputError(
             f"{where}: shape {shape} read as (n, c, h, w) has {shape[1]} channels, expected 1, 3 "
-            f"or 4; {'channels are last: ' if last else 'if channels are last, '}"
-            "use x.transpose(0, 3, 1, 2)"
+            "or 4; if channels are last, use x.transpose(0, 3, 1, 2)"
         )
 
 
@@ -175,19 +171,15 @@ def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
         raise InputError(f"{where}: labels are Python objects; save them as integers or text")
     if y.dtype.kind == "S":
         y = np.char.decode(y, "utf-8")
-    numbers = y
     if y.dtype.kind == "U":
         try:
             numbers = y.astype(np.float64)
         except ValueError:
             return y
-        if not np.isfinite(numbers).all():
-            return y
-    check_finite(numbers, f"{where}: labels")
-    if numbers.dtype.kind not in "bf":
-        return numbers
-    whole = np.all(numbers == np.round(numbers)) and np.all(np.abs(numbers) < 2**53)
-    return numbers.astype(np.int64) if whole else numbers
+        y = numbers if np.isfinite(numbers).all() else y
+    check_finite(y, f"{where}: labels")
+    whole = y.dtype.kind in "bf" and np.all(y == np.round(y)) and np.all(np.abs(y) < 2**53)
+    return y.astype(np.int64) if whole else y
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +258,6 @@ class Scaling:
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """From the user's units to the network's, float32; any leading axes."""
-        self._check_fits(x)
         rows = x if x.ndim > self.offset.ndim else x[None]  # one vector or image is one row
         z = np.empty(rows.shape, dtype=np.float32)
         limit = float(np.finfo(np.float32).max)
@@ -285,7 +276,6 @@ class Scaling:
 
     def undo(self, z: np.ndarray) -> np.ndarray:
         """From the network's units back to the user's, float64; any leading axes."""
-        self._check_fits(z)
         x = z.astype(np.float64)
         x *= self.scale
         x += self.offset
@@ -309,12 +299,3 @@ class Scaling:
         if offset.shape != scale.shape or offset.ndim not in (1, 3) or not sound:
             raise InputError("scaling: offset and scale must match, be finite, and scale positive")
         return cls(offset, scale)
-
-    def _check_fits(self, x: np.ndarray) -> None:
-        if self.offset.ndim == 3:
-            if x.ndim < 3:
-                raise InputError(f"x: shape {x.shape}, but the scaling was fitted to images")
-        elif x.ndim == 0 or x.shape[-1] != len(self.offset):
-            raise InputError(
-                f"x: shape {x.shape}, but the scaling was fitted to {len(self.offset)} columns"
-            )

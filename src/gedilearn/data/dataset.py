@@ -37,7 +37,6 @@ class Dataset:
     source: the path as given, or ``built-in``
     paths, rows: of images in a folder, where each lies in it, and its number among all that are
         there, also those that cannot be read
-    dialect: how a table of text was written, in words, where that is not as usual
     frame: a table with all its columns, labels too
     """
 
@@ -48,7 +47,6 @@ class Dataset:
     source: str
     paths: tuple[str, ...] | None = None
     rows: np.ndarray | None = None
-    dialect: str = ""
     frame: Any = None
 
     @classmethod

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from gedilearn.data import published, tables
 from gedilearn.data.arrays import CHANNELS, as_labels, listing
 from gedilearn.data.dataset import Dataset, npz_keys, read_npy, read_npz
-from gedilearn.data.image_folder import IMAGE_SUFFIXES, Broken, read_images
 from gedilearn.data.published import SOURCES
 from gedilearn.data.tables import TABLE_SUFFIXES
 from gedilearn.errors import InputError, closest
-from gedilearn.io import MAPPED, as_path, check_file, reading
+from gedilearn.io import MAPPED, as_path, check_file, check_size, reading
 from gedilearn.registry import DATA_SETS
 
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+_DECODERS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # no others: a name is no proof of content
+MOST_PIXELS = 50_000_000  # of one image; a small file may claim any number
+Broken = Literal["refuse", "skip"]
 _SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
+
+
+class SkippedImages(UserWarning):
+    """Names the files that were left out; the command line says it on stderr."""
 
 
 def known_formats() -> str:
@@ -63,7 +71,7 @@ def load(
 
     A string that is the name of a set means that set; write ``./moons`` for a file called so.
     Names are those of `registry.DATA_SETS` and of the published sets (`data.published`).
-    Images stored as bytes stay uint8 (n, c, h, w): published sets, those by name memory-mapped,
+    Images stored as bytes stay uint8 (n, c, h, w): published sets,
     folders, and arrays of four axes. Everything else is floating point.
     ``label_column`` names the column of a table that becomes ``y`` and is not a feature.
     ``columns`` names the columns of a table that are the features, in this order; others are not
@@ -71,7 +79,7 @@ def load(
     ``text``: the columns of a table whose cells are kept as they are written, 01 as 01. If it is
     given, columns may be of any type, and ``x`` is a data frame.
     ``size`` (height, width) is what the images of a folder are resized to; ``broken="skip"`` leaves
-    out those that cannot be read, see `image_folder.read_images`.
+    out those that cannot be read, see `read_images`.
     ``separator`` (comma, semicolon, tab, bar, or the mark itself) is that of a table of text, where
     its first lines do not tell; ``decimal`` (point, comma) its decimal mark, a point if not given.
     """
@@ -114,21 +122,19 @@ def _read_table(
     separator = separator and tables.mark(separator, tables.SEPARATORS, "separator")
     decimal = decimal and tables.mark(decimal, tables.DECIMALS, "decimal")
     labels = [] if label_column is None else [label_column]
-    table = tables.read_table(path, separator, decimal, text, {*(columns or ()), *labels})
-    frame, y = table.frame, None
-    if label_column is not None:
-        _check_columns(path, labels, frame)
-        y = _labels(path, frame[label_column])
-        frame = frame.drop(columns=label_column)
+    whole, named = tables.read_table(path, separator, decimal, text, {*(columns or ()), *labels})
+    _check_columns(path, labels, whole)
+    y = None if label_column is None else _labels(path, whole[label_column])
+    frame = whole.drop(columns=labels)
     if not frame.shape[1]:
         raise InputError(f"{path}: zero columns beside the labels; give at least one")
     if columns is not None:
-        if not table.named and len(columns) == frame.shape[1]:
+        if not named and len(columns) == frame.shape[1]:
             frame = frame.set_axis(list(columns), axis=1)
         _check_columns(path, columns, frame)
         frame = frame[list(columns)]
-    found = tuple(frame.columns) if table.named or columns is not None else None
-    return Dataset(path.stem, frame, y, found, str(path), dialect=table.dialect, frame=table.frame)
+    names = tuple(frame.columns) if named or columns is not None else None
+    return Dataset(path.stem, frame, y, names, str(path), frame=whole)
 
 
 def _check_columns(path: Path, names: Sequence[str], frame: Any) -> None:
@@ -181,7 +187,7 @@ def _suggestion(path: Path) -> str:
 
 def _read_published(path: Path) -> Dataset:
     """One file of CIFAR, SVHN or an MNIST-like set; the latter's labels lie in a file beside it."""
-    x, y = published.read_published(path, published.labels_beside(path))
+    x, y = published.read_published(path)
     name = path.name.removesuffix(".gz").removesuffix("-idx3-ubyte").removesuffix(path.suffix)
     return Dataset(name, x, y, None, str(path))
 
@@ -205,3 +211,107 @@ def _read_npz(path: Path) -> Dataset:
     if y.size != len(data.x) or y.ndim == 0:
         raise InputError(f"{where}: shape {y.shape} for {len(data.x)} rows; one label per row")
     return replace(data, y=as_labels(y.reshape(-1), where))
+
+
+# --- folders of images --------------------------------------------------------------------------
+
+
+def read_images(
+    folder: Path, *, size: tuple[int, int] | None = None, broken: Broken = "refuse"
+) -> Dataset:
+    """Pixels from 0 to 255, (n, c, h, w); of all images in the folder and the folders in it.
+
+    Where all lie in sub-folders, the names of these are the labels, however deep an image lies.
+    They are bytes, the units of the published sets. Where an image has 16 bits, all are float32
+    between 0 and 255: the same units, with the finer steps kept. Grey images are one channel; where
+    some are in colour, all are. Transparency is dropped and EXIF orientation applied. Images of
+    different sizes are refused, unless `size` (height, width) is given, to which all are resized,
+    their proportions aside. A file that is no sound image, a link that leads nowhere too, is
+    refused, or with ``broken="skip"`` left out and named in a warning, `SkippedImages`.
+    """
+    if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
+        raise InputError(f"size={size}: give (height, width), each from 1 to 4096 pixels")
+    if broken not in ("refuse", "skip"):
+        raise InputError(f"broken={broken!r}: give 'refuse' or 'skip'")
+    paths = list(_named_as_images(folder))
+    inside = [path.relative_to(folder) for path in paths]
+    if not paths:
+        raise InputError(f"{folder}: a folder without images ({', '.join(IMAGE_SUFFIXES)})")
+    images: dict[int, np.ndarray] = {}  # by their number among `paths`
+    total = 0
+    for i, path in enumerate(paths):
+        try:
+            pixels = _decode(path, size)
+        except InputError as error:
+            if broken == "refuse":
+                way_out = "or leave such files out with broken='skip' (--skip-broken)"
+                raise InputError(f"{error}; {way_out}") from error
+            continue
+        images[i] = pixels
+        first = next(iter(images))
+        (height, width), (high, wide) = pixels.shape[:2], images[first].shape[:2]
+        if (height, width) != (high, wide):
+            raise InputError(
+                f"{path}: {width}x{height} pixels, but {paths[first]} has {wide}x{high}; resize "
+                "all images to one size with size=(height, width) (--size WxH)"
+            )
+        total += pixels.nbytes
+        check_size(total, f"{folder}: the first {len(images)} of {len(paths)} images")
+    if not images:
+        raise InputError(f"{folder}: none of the {len(paths)} images can be read; save them again")
+    if skipped := [path for i, path in enumerate(inside) if i not in images]:
+        counts = f"left out {len(skipped)} of {len(paths)} images that cannot be read"
+        message = f"{folder}: {counts}: {listing(skipped, 10)}"
+        warnings.warn(message, SkippedImages, stacklevel=2)
+    has_classes = all(len(path.parts) > 1 for path in inside)
+    classes = [inside[i].parts[0] for i in images]
+    y = as_labels(classes, str(folder)) if has_classes else None
+    data = Dataset.checked(folder, _stack([*images.values()]), y)
+    return replace(
+        data, paths=tuple(inside[i].as_posix() for i in images), rows=np.array([*images])
+    )
+
+
+def _named_as_images(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """Of a folder, then of the folders in it; links back up are not followed."""
+    above |= {folder.resolve()}
+    entries = sorted(entry for entry in folder.iterdir() if entry.name[0] != ".")
+    yield from (e for e in entries if e.suffix.lower() in IMAGE_SUFFIXES and not e.is_dir())
+    for entry in entries:
+        if entry.is_dir() and entry.resolve() not in above:
+            yield from _named_as_images(entry, above)
+
+
+def _stack(images: Sequence[np.ndarray]) -> np.ndarray:
+    """One array of all, with as many channels as the most colourful; bytes if all are."""
+    channels = max(pixels.shape[2] for pixels in images)
+    dtype = np.result_type(*{pixels.dtype for pixels in images})
+    x = np.empty((len(images), channels, *images[0].shape[:2]), dtype)
+    for row, pixels in zip(x, images, strict=True):
+        row[:] = pixels.transpose(2, 0, 1)
+    return x
+
+
+def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
+    """Upright pixels (h, w, 1) or (h, w, 3), bytes or float32; transparency is dropped."""
+    from PIL import Image, ImageOps
+
+    with reading(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow, about many pixels and palettes
+        check_file(path)
+        with Image.open(path, formats=_DECODERS) as opened:
+            if opened.width * opened.height > MOST_PIXELS:  # before a single one is decoded
+                raise InputError(
+                    f"{path}: more than {MOST_PIXELS} pixels; make it smaller, or take it out"
+                )
+            image = ImageOps.exif_transpose(opened)
+            is_fine = image.mode.startswith("I")  # 16-bit grey, which convert("L") would clip
+            if is_fine:
+                image = Image.fromarray(np.asarray(image).astype(np.float32))
+            else:
+                image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
+            if size is not None and image.size != size[::-1]:  # averages where it makes smaller
+                image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+            pixels = np.asarray(image)
+            pixels = np.rint(pixels) / 257 if is_fine else pixels  # 257 steps are one of a byte
+            return pixels if pixels.ndim == 3 else pixels[:, :, None]

@@ -1,13 +1,8 @@
-"""Published image sets: their files, how these are fetched and read, and the cache of arrays.
+"""Published image sets: their files, how these are fetched, kept and read.
 
-    CACHE/NAME/train-x.npy   uint8 (n, channels, height, width)
-    CACHE/NAME/train-y.npy   uint8 (n,)
-    CACHE/NAME/test-x.npy, test-y.npy
-    CACHE/NAME/set.json      name, source, checksums of the files that were read, counts
-
-CACHE is $GEDI_CACHE, or else $XDG_CACHE_HOME/gedi-learn, or else ~/.cache/gedi-learn. A folder gets
-its name when everything in it is written, so a set is there as a whole or not at all. Pooch
-downloads and compares checksums. The sets and their files are listed in `published.json`.
+The files of a set are kept as published in the folder CACHE/NAME; CACHE is $GEDI_CACHE, or else
+$XDG_CACHE_HOME/gedi-learn, or else ~/.cache/gedi-learn. Pooch downloads them and compares their
+checksums. The sets and their files are listed in `published.json`.
 """
 
 from __future__ import annotations
@@ -20,19 +15,16 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
-from filelock import FileLock
 from pydantic import TypeAdapter
 
 from gedilearn.data.arrays import listing
-from gedilearn.data.dataset import Dataset, npz_keys, read_npy, read_npz
+from gedilearn.data.dataset import Dataset, npz_keys, read_npz
 from gedilearn.errors import InputError, suggestion
-from gedilearn.io import as_path, check_file, check_size, read_bytes, reading, replacing, write_json
+from gedilearn.io import as_path, check_file, check_size, read_bytes, reading, replacing
 
 SPLITS = ("train", "test")
-BYTES = np.dtype(np.uint8)
 AGAIN = "fetch it again"
 Tell = Callable[[str], None]
 Part = tuple[np.ndarray, np.ndarray | None]  # images (n, c, h, w) uint8; labels (n,) or None
@@ -134,109 +126,69 @@ def cache_root() -> Path:
 
 
 def is_cached(name: str) -> bool:
-    """Whether a set is there, whole."""
-    try:
-        return all(_open(find(name), split) for split in find(name).splits)
-    except (InputError, OSError):
-        return False
+    """Whether all files of a set are there, each with its size; or NAME.npz."""
+    source, folder = find(name), cache_root() / name
+    if (folder / f"{name}.npz").is_file():
+        return True
+    paths = {folder / source.folder / file.name: file.size for file in source.files}
+    return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
 
 def open_set(name: str, split: str) -> Dataset:
-    """A cached set: `x` is uint8 (n, c, h, w), memory-mapped if it is large; `y` int64 (n,)."""
-    x, y = _open(find(name), split)
+    """A cached set: `x` is uint8 (n, c, h, w), `y` int64 (n,)."""
+    if not is_cached(name):
+        raise InputError(f"{name} is not on this machine: gedi data get {name}")
+    folder = cache_root() / name
+    with reading(folder, f"remove it, then gedi data get {name}", ours=True):
+        x, y = _read_split(find(name), split, folder)
     title = name if split == "train" else f"{name}-{split}"
-    return Dataset(title, x, y.astype(np.int64), None, f"{name}:{split}")
+    return Dataset(title, x, y, None, f"{name}:{split}")
 
 
 def get(name: str, directory: str | Path | None = None, tell: Tell = lambda line: None) -> Path:
     """Make a set ready for `open_set` and return its folder; one that is there stays as it is.
 
-    The files come from their official site, or from the folder `directory` (see `_find_files`).
+    The files come from their official site, or from the folder `directory` (see `_import`).
     `tell` is given lines on how it goes.
     """
-    source, root = find(name), cache_root()
+    source, folder = find(name), cache_root() / name
     if is_cached(name):
-        tell(f"{name} is there already: {root / name}")
-        return root / name
+        tell(f"{name} is there already: {folder}")
+        return folder
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f".{name}.lock"):  # it ends with the process, however that ends
-            if not is_cached(name):  # made by the process that had the lock
-                _make(source, directory, root, tell)
+        if directory is None:
+            _download(source, folder, tell)
+        else:
+            _import(source, as_path(directory), folder)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(
-            f"{error.filename or root}: {reason}; make room or make it writable, or set GEDI_CACHE "
-            "to another folder"
+            f"{error.filename or folder}: {reason}; make room or make it writable, or set "
+            "GEDI_CACHE to another folder"
         ) from error
-    tell(f"{name} is ready: {root / name}")
-    return root / name
-
-
-def _make(source: Source, directory: str | Path | None, root: Path, tell: Tell) -> None:
-    place, downloads = root / source.name, root / "downloads" / source.name
-    prefix = f".building.{source.name}."
-    for leftover in root.glob(f"{prefix}*"):  # of killed processes
-        shutil.rmtree(leftover, ignore_errors=True)
-    with TemporaryDirectory(dir=root, prefix=prefix) as building:
-        if directory is None:
-            _download(source, downloads, tell)
-        folder = downloads if directory is None else as_path(directory)
-        files = _find_files(source, folder, Path(building))
-        made = _write(source, files, Path(building) / "set", str(directory or source.site))
-        if (place / "set.json").exists():
-            shutil.rmtree(place)  # a damaged set
-        os.rename(made, place)
-    shutil.rmtree(downloads, ignore_errors=True)
-
-
-def _open(source: Source, split: str) -> tuple[np.ndarray, np.ndarray]:
-    folder, count = cache_root() / source.name, source.splits[split].count
-    if not folder.exists():
-        raise InputError(f"{source.name} is not on this machine: gedi data get {source.name}")
-    with reading(folder, f"gedi data get {source.name} makes it anew"):
-        x, y = (read_npy(folder / f"{split}-{each}.npy") for each in "xy")
-        found = (x.dtype, x.shape, y.dtype, y.shape)
-        if found != (BYTES, (count, *source.shape), BYTES, (count,)):
-            raise ValueError(f"images and labels are {found}")
-    return x, y
-
-
-def _write(source: Source, files: dict[str, Path], folder: Path, origin: str) -> Path:
-    """The new folder, with the arrays and set.json."""
-    from pooch import file_hash
-
-    folder.mkdir()
-    for split in source.splits:
-        for name, array in zip("xy", _read_split(source, split, files), strict=True):
-            with replacing(folder / f"{split}-{name}.npy") as path, open(path, "wb") as file:
-                np.save(file, array, allow_pickle=False)
-    counts = {split: part.count for split, part in source.splits.items()}
-    checksums = {path.name: f"sha256:{file_hash(str(path))}" for path in files.values()}
-    described = {"name": source.name, "counts": counts, "source": origin, "checksums": checksums}
-    write_json(folder / "set.json", described, indent=1)
+    tell(f"{name} is ready: {folder}")
     return folder
 
 
-def _read_split(
-    source: Source, split: str, files: dict[str, Path]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The images and labels of a split, both as bytes."""
+def _read_split(source: Source, split: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     described = source.splits[split]
-    if npz := files.get(f"{source.name}.npz"):
+    if (npz := folder / f"{source.name}.npz").is_file():
         parts = [_read_npz(npz, split)]
     else:
-        labels = next((files[file.name] for file in described.labels), None)
-        parts = [read_published(files[f.name], labels, source.classes) for f in described.images]
-    x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        paths = (folder / source.folder / file.name for file in described.images)
+        parts = [read_published(path, source.classes) for path in paths]
+    x, y = (
+        np.concatenate(arrays) if len(parts) > 1 else arrays[0]
+        for arrays in zip(*parts, strict=True)
+    )
     shape = (described.count, *source.shape)
-    fits = (x.dtype, x.shape, y.shape) == (BYTES, shape, shape[:1])
+    fits = (x.dtype, x.shape, y.shape) == (np.uint8, shape, shape[:1])
     if not fits or not np.isin(y, np.arange(source.classes)).all():
         raise InputError(
             f"{source.name}: {split} is {x.dtype} images {x.shape} with labels {y.shape} from "
             f"{y.min()} to {y.max()}; expected uint8 {shape} and labels below {source.classes}"
         )
-    return x, y.astype(np.uint8)
+    return x, y.astype(np.int64)
 
 
 # --- the files ----------------------------------------------------------------------------------
@@ -265,37 +217,43 @@ def _download(source: Source, folder: Path, tell: Tell) -> None:
                 f"from {source.site} in another way into a folder DIR, then "
                 f"gedi data get {source.name} --from DIR"
             ) from error
+    if source.archive:
+        _unpack(folder / source.archive.name, source, folder)
+        (folder / source.archive.name).unlink()
 
 
-def _find_files(source: Source, folder: Path, scratch: Path) -> dict[str, Path]:
-    """Where `folder` holds the files of a set, by their published names, checked.
+def _import(source: Source, directory: Path, folder: Path) -> None:
+    """The files of a set, checked, from a folder of the user's.
 
-    These are the published files, plain or (for idx) gunzipped, in the folder or in the sub-folder
-    of their archive; or the archive, unpacked into `scratch`; or NAME.npz with x_train, y_train,
-    x_test and y_test.
+    These are the published files, in it or in the sub-folder of their archive; or the archive; or
+    NAME.npz with x_train, y_train, x_test and y_test.
     """
-    found = {file.name: path for file in source.files if (path := _find(folder, source, file))}
+    places = (directory, directory / source.folder)
+    paths = (place / file.name for place in places for file in source.files)
+    found = {path.name: path for path in paths if path.is_file()}
+    npz = directory / f"{source.name}.npz"
     if len(found) == len(source.files):
         for file in source.files:
-            if found[file.name].name == file.name:
-                _check(found[file.name], file)
-        return found
-    if source.archive and (archive := folder / source.archive.name).is_file():
+            _check(found[file.name], file)
+            _copy(found[file.name], folder / source.folder)
+    elif source.archive and (archive := directory / source.archive.name).is_file():
         _check(archive, source.archive)
-        return _unpack(archive, source, scratch)
-    if (npz := folder / f"{source.name}.npz").is_file():
-        return {npz.name: npz}
-    missing = listing([file.name for file in source.files if file.name not in found], 4)
-    other = source.archive.name if source.archive else npz.name
-    raise InputError(f"{folder}: a folder without {missing}; give one that holds them, or {other}")
+        _unpack(archive, source, folder)
+    elif npz.is_file():
+        for split in source.splits:
+            _read_split(source, split, directory)
+        _copy(npz, folder)
+    else:
+        missing = listing([file.name for file in source.files if file.name not in found], 4)
+        other = source.archive.name if source.archive else npz.name
+        words = f"a folder without {missing}; give one that holds them, or {other}"
+        raise InputError(f"{directory}: {words}")
 
 
-def _find(folder: Path, source: Source, file: File) -> Path | None:
-    plain = file.name.removesuffix(".gz")
-    names = (file.name, plain, plain.replace("-idx", ".idx"))
-    places = (folder, folder / source.folder, folder / source.name)
-    paths = (place / name for place in places for name in names)
-    return next((path for path in paths if path.is_file()), None)
+def _copy(path: Path, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / path.name) as copy:
+        shutil.copyfile(path, copy)
 
 
 def _check(path: Path, *files: File) -> None:
@@ -312,13 +270,12 @@ def _check(path: Path, *files: File) -> None:
     raise InputError(f"{path}: not {names} as published (its size or checksum differs); {AGAIN}")
 
 
-def _unpack(archive: Path, source: Source, folder: Path) -> dict[str, Path]:
+def _unpack(archive: Path, source: Source, folder: Path) -> None:
     """The files of a set, from an archive whose checksum is right; nothing else is unpacked."""
     sizes = {f"{source.folder}/{file.name}": file.size for file in source.files}
     with reading(archive, AGAIN), tarfile.open(archive) as tar:
         members = [m for m in tar if m.isreg() and sizes.get(m.name.removeprefix("./")) == m.size]
         tar.extractall(folder, members, filter="data")
-    return {file.name: folder / source.folder / file.name for file in source.files}
 
 
 def _read_npz(path: Path, split: str) -> Part:
@@ -337,23 +294,23 @@ def _read_npz(path: Path, split: str) -> Part:
 IDX_ENDINGS = ("idx3-ubyte", "idx3-ubyte.gz", "idx1-ubyte", "idx1-ubyte.gz")
 
 
-def read_published(path: Path, labels: Path | None = None, classes: int | None = None) -> Part:
+def read_published(path: Path, classes: int | None = None) -> Part:
     """The images and labels of one file; its name tells the format.
 
-    `labels` is the file with the labels of an idx file; `classes` is for CIFAR, see `read_cifar`.
+    The labels of an idx file lie beside it. `classes` is for CIFAR, see `read_cifar`.
     """
     if path.suffix.lower() == ".bin":
         return read_cifar(path, classes)
     if path.suffix.lower() == ".mat":
         return _read_svhn(path)
-    x = read_idx(path, 3)[:, None]
+    x, labels = read_idx(path, 3)[:, None], _labels_beside(path)
     y = None if labels is None else read_idx(labels, 1).astype(np.int64)
     if y is not None and len(y) != len(x):
         raise InputError(f"{labels}: {len(y)} labels for {len(x)} images; give files that match")
     return x, y
 
 
-def labels_beside(path: Path) -> Path | None:
+def _labels_beside(path: Path) -> Path | None:
     """``train-labels-idx1-ubyte`` beside ``train-images-idx3-ubyte``, gzipped or not."""
     name = path.name.replace("images", "labels").replace("idx3", "idx1")
     plain = name.removesuffix(".gz")

@@ -15,19 +15,16 @@ import sys
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, time, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
-from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter, model_validator
 
-from gedilearn.data.arrays import Scaling, listing, row_listing
-from gedilearn.data.metric import TWO_VALUED
+from gedilearn.data.arrays import TWO_VALUED, Scaling, listing, row_listing
 from gedilearn.errors import InputError, suggestion
 from gedilearn.io import check_file, check_size
 from gedilearn.settings import Kind
@@ -42,25 +39,13 @@ USUAL = {".csv": ",", ".tsv": "\t", ".txt": "\t"}  # separator of a file, by how
 TABLE_SUFFIXES = (*USUAL, ".parquet")
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 DECIMALS = {"point": ".", "comma": ","}
-# Those that pandas knows, the mark of the UCI repository, and errors of Excel.
+# Those that pandas knows, the mark of the UCI repository, dashes, and errors of Excel.
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NaT", "NULL", "null"]
-MISSING += ["None", "?", "#DIV/0!", "#NAME?", "#NUM!", "#REF!", "#VALUE!"]
+MISSING += ["None", "n.a.", "N.A.", "?", ".", "-", "--", "\u2013", "\u2014"]
+MISSING += ["#DIV/0!", "#NAME?", "#NUM!", "#REF!", "#VALUE!"]
 
 _CELL, _COLUMN = 8, 20_000  # bytes that count for the limit: a cell, and a column in a network
-_FIRST = 200  # lines that show how a file is written
-_ENCODINGS = {"cp1252": "Windows-1252", "utf-16": "UTF-16"}  # names of the unusual ones
-
-
-class TableFile(NamedTuple):
-    """A table from a file.
-
-    named: whether the file has names of columns, each once
-    dialect: how a text is written, in words, where that is not as usual
-    """
-
-    frame: pd.DataFrame
-    named: bool
-    dialect: str
+_FIRST = 200  # rows that show how a file is written
 
 
 def read_table(
@@ -69,29 +54,29 @@ def read_table(
     decimal: str | None = None,
     text: Collection[str] = (),
     expected: Collection[str] = (),
-) -> TableFile:
-    """A table with columns of any type.
+) -> tuple[pd.DataFrame, bool]:
+    """A table with columns of any type, and whether the file has names for them, each once.
 
-    separator: of a text; None: as its first lines show; decimal: its mark, None: a point
+    separator: of a text; None: as its first rows show; decimal: its mark, None: a point
     text: columns whose cells are kept as they are written, 01 as 01
-    expected: names that, if the first line has them all, make it a header
+    expected: names that, if the first row has them all, make it a header
     """
     if path.suffix.lower() == ".parquet":
-        found = TableFile(_read_parquet(path), True, "")
+        content, named = _read_parquet(path), True
     else:
-        found = _read_text(path, separator, decimal or ".", set(text), set(expected))
-    if not found.frame.size:
-        what = "rows" if found.frame.shape[1] else "columns"
+        content, named = _read_text(path, separator, decimal or ".", set(text), set(expected))
+    if not content.size:
+        what = "rows" if content.shape[1] else "columns"
         raise InputError(f"{path}: zero {what}; give at least one")
-    frame = as_frame(found.frame)
+    frame = as_frame(content)
     assert frame is not None
     frame.attrs["source"] = str(path)
-    return found._replace(frame=frame)
+    return frame, named
 
 
 def mark(given: str, known: dict[str, str], option: str) -> str:
     """A separator or decimal mark by its name, or as it is."""
-    found = known.get(given, "\t" if given == r"\t" else given)
+    found = known.get(given, given)
     if found not in known.values():
         raise InputError(f"--{option} {given!r}: give one of {', '.join(known)}")
     return found
@@ -99,128 +84,102 @@ def mark(given: str, known: dict[str, str], option: str) -> str:
 
 def _read_text(
     path: Path, separator: str | None, decimal: str, text: set[str], expected: set[str]
-) -> TableFile:
-    """UTF-16 if its mark is at the start, UTF-8, or else Windows-1252, which includes Latin-1."""
-    with path.open("rb") as file:
-        is_wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    given = (path, separator, decimal, text, expected)
-    try:
-        return _read_encoded("utf-16" if is_wide else "utf-8-sig", *given)
-    except UnicodeDecodeError as error:
-        with contextlib.suppress(UnicodeDecodeError):
-            if not is_wide:
-                return _read_encoded("cp1252", *given)
-        raise error
-
-
-def _read_encoded(
-    encoding: str,
-    path: Path,
-    separator: str | None,
-    decimal: str,
-    text: set[str],
-    expected: set[str],
-) -> TableFile:
-    sign, head = _first_records(path, encoding, separator, decimal)
-    first = [cell.strip() for cell in head[0]]
-    named = _is_header(first, head[1:], expected)
-    own = first if named else [""] * len(first)
-    names = distinct([name or f"column {k + 1}" for k, name in enumerate(own)])
-    coded = {names[k] for row in head for k, cell in enumerate(row[: len(names)]) if _is_code(cell)}
-    frame = _parsed(
-        path,
-        header=0 if named else None,
-        names=names,
-        dtype=dict.fromkeys((text | coded) & set(names), str),
-        sep=sign,
-        decimal=decimal,
-        encoding=encoding,
-    )
-    dialect = _dialect(path, sign, decimal, encoding)
-    return TableFile(frame, named and len(set(own)) == len(own), dialect)
-
-
-def _parsed(path: Path, decimal: str, **how: Any) -> pd.DataFrame:
-    """The cells below the header, without empty rows at the end."""
+) -> tuple[pd.DataFrame, bool]:
     import pandas as pd
 
-    how |= {"decimal": decimal, "na_values": MISSING, "skipinitialspace": True}
+    encoding = _encoding(path)
+    separator = separator or _separator(path, encoding, decimal)
+    rows = _first_rows(path, encoding, separator)
+    first = [cell.strip() for cell in rows[0]]
+    check_size(len(first) * _COLUMN, f"{path}: {len(first)} columns")
+    named = _is_header(first, rows[1:], expected)
+    own = first if named else [""] * len(first)
+    names = distinct([name or f"column {k + 1}" for k, name in enumerate(own)])
+    text |= {name for row in rows for name, cell in zip(names, row, strict=False) if _is_code(cell)}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, index_col=False, low_memory=False, compression=None, **how)
+            frame = pd.read_csv(
+                path,
+                sep=separator,
+                decimal=decimal,
+                encoding=encoding,
+                header=0 if named else None,
+                names=names,
+                index_col=False,
+                dtype=dict.fromkeys(text & set(names), str),
+                na_values=MISSING,
+                skipinitialspace=True,
+                low_memory=False,
+                compression=None,
+            )
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        _empty_at_end(path, how["encoding"], how["sep"])
+        _check_rows(path, encoding, separator)
         reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
         raise InputError(f"{path}: {reason}; mend the quotes") from None
+    if frame.iloc[:, -1].isna().any():
+        _check_rows(path, encoding, separator)
     if decimal == ",":  # in columns that have words among the numbers
         frame = frame.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
-    if frame.iloc[:, -1].isna().any():  # such a row may be cut, or be empty
-        frame = frame.iloc[: len(frame) - _empty_at_end(path, how["encoding"], how["sep"])]
-    return frame
+    if len(names) > 1:  # a spreadsheet may add empty rows
+        frame = frame.loc[: frame.last_valid_index()]
+    return frame, named and len(set(own)) == len(own)
 
 
-def _empty_at_end(path: Path, encoding: str, separator: str) -> int:
-    """How many empty rows a spreadsheet added; refuses a row with too few or too many cells."""
-    width, empty = 0, 0
+def _encoding(path: Path) -> str:
+    """UTF-16 if its mark is at the start, UTF-8, or else Windows-1252, which includes Latin-1."""
+    check_file(path)
+    with path.open("rb") as file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+    for encoding in ("utf-8-sig", "cp1252"):
+        with contextlib.suppress(UnicodeDecodeError), path.open(encoding=encoding) as text:
+            while text.read(2**20):
+                pass
+            return encoding
+    raise InputError(f"{path}: neither UTF-8 nor Windows-1252 text; save it as UTF-8")
+
+
+def _first_rows(path: Path, encoding: str, separator: str) -> list[list[str]]:
+    with path.open(encoding=encoding, newline="") as file:
+        rows = csv.reader(file, delimiter=separator)
+        found = list(islice((row for row in rows if "".join(row).strip() or row[1:]), _FIRST))
+    if not found:
+        raise InputError(f"{path}: the file holds only blank lines; write it again")
+    return found
+
+
+def _separator(path: Path, encoding: str, decimal: str) -> str:
+    """The mark by which the first rows have the same number of cells, two or more.
+
+    If there is none, the only mark in the first row, or the usual one.
+    """
+    names = {sign: name for name, sign in SEPARATORS.items() if sign != decimal}
+    rows = {sign: _first_rows(path, encoding, sign) for sign in names}
+    present = [sign for sign in names if len(rows[sign][0]) > 1]
+    regular = [sign for sign in present if len({len(row) for row in rows[sign]}) == 1]
+    if len(regular) > 1:
+        choices = [names[sign] for sign in regular]
+        raise InputError(
+            f"{path}: its cells may be separated by {' or '.join(choices)}; say which, as in "
+            f"--separator {choices[0]}"
+        )
+    found, usual = regular or present, USUAL[path.suffix.lower()]
+    return found[0] if len(found) == 1 else usual if usual != decimal else ";"
+
+
+def _check_rows(path: Path, encoding: str, separator: str) -> None:
+    """Refuse a row with too few cells, which pandas would fill up, or with too many."""
+    width = 0
     with path.open(encoding=encoding, newline="") as file:
         reader = csv.reader(file, delimiter=separator)
-        for row in reader:
+        for row in filter(None, reader):
             width = width or len(row)
-            is_empty = width > 1 and not "".join(row).strip()
-            if row and len(row) != width and not is_empty:
+            if len(row) != width:
                 raise InputError(
                     f"{path}: line {reader.line_num} has {len(row)} cells, the first row {width}; "
                     "give every row the same number, or name the separator (--separator)"
                 )
-            empty = empty + (len(row) > 1) if is_empty else 0
-    return empty
-
-
-def _dialect(path: Path, separator: str, decimal: str, encoding: str) -> str:
-    names = {each: name for name, each in SEPARATORS.items()}
-    found = {
-        f"separated by {names[separator]}s": separator != USUAL[path.suffix.lower()],
-        "decimal commas": decimal == ",",
-        f"text in {_ENCODINGS.get(encoding)}": encoding in _ENCODINGS,
-    }
-    return ", ".join(words for words, is_so in found.items() if is_so)
-
-
-def _first_records(
-    path: Path, encoding: str, separator: str | None, decimal: str
-) -> tuple[str, list[list[str]]]:
-    """The separator and the first records."""
-    check_file(path)
-    with path.open(encoding=encoding, newline="") as file:
-        lines = list(islice(file, _FIRST))
-    if not "".join(lines).strip():
-        raise InputError(f"{path}: the file holds only blank lines; write it again")
-    found = {}
-    for each in [separator] if separator else {*SEPARATORS.values()} - {decimal}:
-        rows = [row for row in csv.reader(lines, delimiter=each) if "".join(row).strip() or row[1:]]
-        found[each] = rows[:-1] if len(lines) == _FIRST and len(rows) > 1 else rows
-    chosen = separator or _separator(path, found)
-    width = len(found[chosen][0])
-    check_size(width * _COLUMN, f"{path}: {width} columns")
-    return chosen, found[chosen]
-
-
-def _separator(path: Path, found: dict[str, list[list[str]]]) -> str:
-    """The mark by which the first records have the same number of cells, two or more.
-
-    If there is none, the only mark in the first record, or the usual one.
-    """
-    splits = {each: rows for each, rows in found.items() if len(rows[0]) > 1}
-    regular = [each for each, rows in splits.items() if len({len(row) for row in rows}) == 1]
-    if len(regular) > 1:
-        names = [name for name, each in SEPARATORS.items() if each in regular]
-        raise InputError(
-            f"{path}: its cells may be separated by {' or '.join(names)}; say which, as in "
-            f"--separator {names[0]}"
-        )
-    usual = USUAL.get(path.suffix.lower(), ",")
-    return next(iter(regular or splits)) if regular or len(splits) == 1 else usual
 
 
 def _is_number(cell: str) -> bool:
@@ -238,11 +197,9 @@ def _is_code(cell: str) -> bool:
 
 
 def _is_header(first: Sequence[str], below: Sequence[Sequence[str]], expected: set[str]) -> bool:
-    if expected and expected <= set(first):
-        return True
     filled = [cell for cell in first if cell]
-    if filled and not any(map(_is_number, filled)):
-        return True
+    if (expected and expected <= set(first)) or not any(map(_is_number, filled)):
+        return bool(filled)
     # A data frame without names writes its columns as 0, 1, 2, ...: a header, not a point.
     counting = len(first) > 1 and first[-len(filled) :] == [str(k) for k in range(len(filled))]
     others = below[0] if below else first
@@ -341,9 +298,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 def _vectors(cells: pd.Series) -> np.ndarray | None:
     """(n, length) of cells that are vectors of numbers, all of one length; else None."""
-    if cells.dtype.kind != "O" or not len(cells):
-        return None
-    if not isinstance(cells.iloc[0], list | tuple | np.ndarray):
+    if not len(cells) or not isinstance(cells.iloc[0], list | tuple | np.ndarray):
         return None
     try:
         found = np.array([np.asarray(cell) for cell in cells])
@@ -356,28 +311,25 @@ def _settled(cells: pd.Series) -> pd.Series:
     import pandas as pd
 
     kind = pd.api.types.infer_dtype(cells, skipna=True)
+    if cells.dtype.kind in "iuf":
+        return cells
     if kind == "categorical":
         return cells.cat.rename_categories([word(value) for value in cells.cat.categories])
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
         whole = kind == "integer" and not cells.isna().any()
-        if cells.dtype.kind in "iuf":
-            return cells
         return pd.to_numeric(cells).astype("int64" if whole else "float64")
     if kind == "boolean":
         return cells.astype("boolean")
-    if kind == "period":
-        return cells.dt.to_timestamp()
     if kind in ("datetime", "datetime64", "date"):
         return pd.to_datetime(cells, utc=True).dt.tz_localize(None)
     if kind in ("timedelta", "timedelta64"):
         return pd.to_timedelta(cells) / pd.Timedelta(days=1)
     if kind == "time":
         return pd.to_timedelta(cells.map(str, na_action="ignore"))
-    known = str | Real | UUID | pd.Interval
-    if kind == "string" or cells.dropna().map(lambda value: isinstance(value, known)).all():
-        text = as_text(cells).str.strip()
-        return text.mask(text.isin(MISSING))
-    return cells
+    if cells.map(pd.api.types.is_list_like).any():
+        return cells
+    text = as_text(cells).str.strip()
+    return text.mask(text.isin(MISSING))
 
 
 def word(value: Any) -> str:
@@ -393,10 +345,7 @@ def written(cells: pd.Series) -> np.ndarray:
     """As a file should have it: whole numbers without a point, None where missing."""
     if cells.dtype.kind == "M":
         return np.asarray(cells)
-    if cells.dtype.kind == "m":
-        cells = as_text(cells)
-    if cells.dtype.kind == "f" and (cells.dropna() % 1 == 0).all() and cells.abs().max() < 2**53:
-        cells = cells.astype("Int64")
+    cells = as_text(cells) if cells.dtype.kind == "m" else cells.convert_dtypes()
     return np.asarray(cells.astype(object).where(cells.notna(), None))
 
 
@@ -407,8 +356,6 @@ Meaning = Literal["share", "date", "time"]
 _MEANINGS: dict[str, Meaning] = {"category": "share", "boolean": "share"}
 _MEANINGS |= {"date": "date", "time": "time"}
 DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
-# May be a category, but stands for a missing cell among numbers, truth values, dates or times.
-NO_VALUE = ["-", "--", "\u2013", "\u2014", ".", "n.a.", "none", "missing", "unknown"]
 TRUTH = (("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"), ("0", "1"))
 _DATE = re.compile(
     r"\d{4}[-/.]\d|\d{1,2}[-/. ]\s?(\d{1,2}[-/.]|[A-Za-z]{3})|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}"
@@ -439,10 +386,9 @@ def typed(cells: pd.Series) -> pd.Series:
     """Text that is all numbers, truth values, dates or times of day as such; others as they are."""
     if not _is_text(cells):
         return cells
-    present = _present(cells)
-    for kind in _WANTED if present.notna().any() else ():
-        values = _read(present, kind)
-        if not (values.isna() & present.notna()).any():
+    for kind in _WANTED if cells.notna().any() else ():
+        values = _read(cells, kind)
+        if values.count() == cells.count():
             return values
     return cells
 
@@ -457,7 +403,7 @@ def as_kind(cells: pd.Series, kind: str, where: str, days_first: bool | None = N
         return as_text(cells)
     given, own = cells, kind_of(cells)
     if own == "category":
-        given = _present(as_text(cells))
+        given = as_text(cells)
         cells = _read(given, kind, days_first)
         wrong = cells.isna() & given.notna()
     else:
@@ -507,10 +453,6 @@ def _floats(cells: pd.Series) -> pd.Series:
     if cells.dtype.kind == "M":
         return (cells - np.datetime64(0, "s")) / np.timedelta64(1, "D")
     return cells.astype("float64")
-
-
-def _present(text: pd.Series) -> pd.Series:
-    return text.mask(text.str.lower().isin(NO_VALUE))
 
 
 def _read(text: pd.Series, kind: str, days_first: bool | None = None) -> pd.Series:
@@ -631,11 +573,10 @@ def _looks_like_id(name: str, cells: pd.Series) -> bool:
 
 def _refuse_bad_numbers(values: pd.Series, where: str) -> None:
     """Refuse a few words among numbers, and numbers with units or marks that are not read."""
-    present = _present(values).dropna()
-    is_number = _read(present, "number").notna()
-    looks_so = is_number | present.str.fullmatch(_MEASURE).astype(bool)
-    bad = present[~is_number]
-    if len(bad) and looks_so.sum() > len(present) / 2:
+    is_number = _read(values, "number").notna()
+    looks_so = is_number | values.str.fullmatch(_MEASURE).astype(bool)
+    bad = values[~is_number]
+    if len(bad) and looks_so.sum() > len(values) / 2:
         raise InputError(
             f"{where}: column {values.name!r}: {bad.iloc[0][:40]!r} in row {bad.index[0]} (counted "
             "from 0) is not a number: write numbers without units and marks of thousands, name the "
@@ -652,7 +593,6 @@ def _content(kind: str, cells: pd.Series) -> bytes:
 # --- encoding -----------------------------------------------------------------------------------
 
 OTHERS = "(other)"  # the name of all rare categories
-LEAST_GAP = 2.0  # hours without any time of day in which the day may begin
 
 
 class OneColumn(BaseModel):
@@ -661,7 +601,6 @@ class OneColumn(BaseModel):
     fill: what a missing cell becomes, in each of the columns that it is encoded as
     categories: those that have a column of their own; others: whether there is one for all others
     whole: whether all numbers were whole, all dates without a time of day, all times whole minutes
-    begins: the hour at which the day of a column of times begins
     words: for truth values that were text, the words for false and true
     days_first: whether 3/1/2024 was read as a day of January; None where no date was such text
     reason: why it is left out; missing: how many cells were; distinct: how many values there were
@@ -675,7 +614,6 @@ class OneColumn(BaseModel):
     categories: tuple[str, ...] = ()
     others: bool = False
     whole: bool = False
-    begins: FiniteFloat = 0.0
     words: tuple[str, str] | None = None
     days_first: bool | None = None
     reason: str = ""
@@ -730,8 +668,7 @@ class OneColumn(BaseModel):
             codes = codes.astype("float64").fillna(-1).to_numpy(dtype=int, copy=True)
             codes[(codes < 0) & cells.notna() & self.others] = len(self.categories)
             return np.asarray(np.vstack([np.eye(self.width), self.fill])[codes])
-        values = np.asarray(cells.fillna(self.fill[0]))[:, None]
-        return (values - self.begins) % 24 + self.begins if self.kind == "time" else values
+        return np.asarray(cells.fillna(self.fill[0]))[:, None]
 
     def decode(self, block: np.ndarray) -> Any:
         """The cells nearest to points (n, width)."""
@@ -743,7 +680,8 @@ class OneColumn(BaseModel):
             return words[(values >= 0.5).astype(int)]
         if self.kind == "time":
             hours = np.round(60 * values) / 60 if self.whole else values
-            return np.array([_clock(hour) for hour in hours], dtype=object)
+            moments = (datetime.min + timedelta(hours=hour % 24) for hour in hours)
+            return np.array([moment.time() for moment in moments], dtype=object)
         values = np.round(values) if self.whole else values
         if self.kind == "date":
             days = np.clip(values, *DAYS) * 86_400_000_000
@@ -756,20 +694,13 @@ def _measured(kind: Kind, cells: pd.Series, impute: str) -> dict[str, Any]:
     values = cells.dropna()
     if kind == "category":
         return _measured_category(values, math.ceil(RARE * len(cells)), impute)
-    found: dict[str, Any] = {}
-    if kind == "time":
-        found["begins"] = _begin_of_day(values.to_numpy())
-        values = (values - found["begins"]) % 24 + found["begins"]
-    if kind == "boolean":
-        found["words"] = cells.attrs.get("words")
-    else:
-        steps = np.round(60 * values, 6) if kind == "time" else values
-        found["whole"] = bool((steps % 1 == 0).all())
+    steps = np.round(60 * values, 6) if kind == "time" else values
+    found = {"whole": kind != "boolean" and bool((steps % 1 == 0).all())}
     if impute == "most_frequent":
         fill = values.mode().iloc[0]
     else:
         fill = values.median() if impute == "median" and kind != "boolean" else values.mean()
-    return found | {"fill": (float(fill),)}
+    return found | {"words": cells.attrs.get("words"), "fill": (float(fill),)}
 
 
 def _measured_category(values: pd.Series, least: int, impute: str) -> dict[str, Any]:
@@ -781,24 +712,6 @@ def _measured_category(values: pd.Series, least: int, impute: str) -> dict[str, 
     shares = np.array([*kept, *([len(values) - kept.sum()] if others else [])]) / len(values)
     fill = np.eye(len(shares))[shares.argmax()] if impute == "most_frequent" else shares
     return {"categories": tuple(kept.index), "others": others, "fill": tuple(fill.tolist())}
-
-
-def _clock(hours: float) -> time:
-    """The time of day so many hours after midnight, to the microsecond."""
-    return (datetime.min + timedelta(hours=hours % 24)).time()
-
-
-def _begin_of_day(hours: np.ndarray) -> float:
-    """Midnight, unless times lie on both sides of it and the widest gap between them is elsewhere.
-
-    Then the middle of that gap: a night from 22:00 to 4:00 is not cut in two.
-    """
-    at = np.unique(hours)
-    gaps = np.append(at[1:], at[0] + 24) - at  # the last one is that around midnight
-    widest = int(gaps.argmax())
-    if gaps[widest] < max(LEAST_GAP, gaps[-1] + 1e-9):
-        return 0.0
-    return float(at[widest] + gaps[widest] / 2)
 
 
 _KEPT = TypeAdapter(tuple[OneColumn, ...])
@@ -927,7 +840,7 @@ class Columns:
 
         Numbers, dates and times have the deviation 1. Categories and truth values have less, so
         that none of them decides alone: if all values of a category were equally frequent, each of
-        its columns would have the deviation `TWO_VALUED`, which `data.metric` gives columns of two
+        its columns would have the deviation `TWO_VALUED`, which `data.graph` gives columns of two
         values, or less, so that all of them together vary no more than one number. A rare value
         weighs no more than a frequent one.
         """

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import torch
 from torch import Generator, Tensor
 
+from gedilearn.data.graph import distance_points
 from gedilearn.data.image_views import colour_views, grey_views, paper_views
-from gedilearn.data.metric import distance_points
 from gedilearn.data.walks import Nodes, WalkTables, draw, landmark_tables, redrawn
 from gedilearn.errors import InputError
 from gedilearn.registry import VIEWS

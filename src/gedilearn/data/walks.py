@@ -17,29 +17,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from gedilearn.data.arrays import evenly_spaced, rows_at_once
 from gedilearn.data.graph import (
     LOW_DIMENSION,
     SHARED,
+    Floats,
+    Ints,
     Neighbours,
     as_points,
     find_neighbours,
     joined_graph,
+    own_stream,
     with_rests,
 )
-from gedilearn.data.metric import own_stream
-from gedilearn.errors import InputError
 from gedilearn.ranks import ONE_AT_A_TIME, by_shares
 
 if TYPE_CHECKING:
     import scipy.sparse
 
-
-Floats = npt.NDArray[Any]
-Ints = npt.NDArray[Any]
 
 # Walks up to 2**5 steps are walked step by step, each on its own; only longer ones are spliced
 # from shorter ones. Splicing one-step tables would be cheaper, but the same few sampled steps
@@ -125,12 +122,6 @@ def walk_tables(
     `known` are not sought again.
     """
     x = as_points(x)
-    if n_clusters < 1:
-        raise InputError(f"n_clusters={n_clusters}: the walks need at least 1 cluster")
-    if width < 2:
-        raise InputError(f"width={width}: splicing walks needs at least 2 end points a node")
-    if not 1 <= max_levels <= 31:
-        raise InputError(f"max_levels={max_levels}: give 1 to 31 (walks of 2**(levels-1) steps)")
     graph, radius, k, n_components = joined_graph(x, n_clusters, n_neighbors, random_state, known)
     graph = with_rests(graph, k)
 
@@ -206,11 +197,6 @@ def draw(
     level's table at the node it has reached. ``steps=0`` stays.
     """
     levels, _, width = tables.ends.shape
-    if not 0 <= steps < 1 << levels:
-        raise InputError(
-            f"steps={steps}: these tables of {levels} levels hold walks of 0 to "
-            f"{(1 << levels) - 1} steps; raise max_levels for longer ones"
-        )
     node = index.long() if tables.node is None else tables.node[index]
     for level in range(levels):
         if steps >> level & 1:

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.graph import SHARED, Neighbours, bridged, find_neighbours, neighbour_graph
-from gedilearn.data.metric import own_stream
+from gedilearn.data.graph import (
+    SHARED,
+    Neighbours,
+    bridged,
+    find_neighbours,
+    neighbour_graph,
+    own_stream,
+)
 from gedilearn.data.walks import nearest_of
 from gedilearn.progress import SILENT, Progress
 from gedilearn.ranks import ONE_AT_A_TIME

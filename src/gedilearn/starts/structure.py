@@ -21,8 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.graph import are_large, bridged, neighbour_graph
-from gedilearn.data.metric import distance_points, one_hot_blocks, own_stream
+from gedilearn.data.graph import (
+    are_large,
+    bridged,
+    distance_points,
+    neighbour_graph,
+    one_hot_blocks,
+    own_stream,
+)
 from gedilearn.progress import SILENT, Progress
 from gedilearn.starts.choose import NEIGHBOURS
 from gedilearn.starts.spectral import FLAT, slow_modes

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.data.metric import distance_points
+from gedilearn.data.graph import distance_points
 from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.methods.method import Context, Forward, Method, learns_density
 from gedilearn.methods.priors import Prior, make_prior

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, kurtosis
 
-from gedilearn.data.metric import (
-    TWO_VALUED,
-    distance_points,
-    limit_tails,
-    one_hot_blocks,
-    spread,
-)
+from gedilearn.data.arrays import TWO_VALUED
+from gedilearn.data.graph import distance_points, limit_tails, one_hot_blocks, spread
 
 
 def rng() -> np.random.Generator:
@@ -98,7 +93,7 @@ def test_very_many_points_are_the_same_in_single_precision(
     x[:, 2] **= 3
     x = (x - x.mean(axis=0)) / x.std(axis=0)
     expected = distance_points(x)
-    monkeypatch.setattr("gedilearn.data.metric.SINGLE", 1000)
+    monkeypatch.setattr("gedilearn.data.graph.SINGLE", 1000)
     got = distance_points(x)
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, expected, atol=1e-5)
