@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from safetensors.numpy import load_file
+from sklearn.datasets import load_sample_image
 from torch import nn
 
 from gedilearn import features, pretrained
 from gedilearn.errors import InputError
+from gedilearn.pretrained import EfficientNetLite0, SameConv, read_weights
 from helpers import run_command as gedi
 
 
@@ -109,3 +116,69 @@ def test_the_command_refuses_what_is_no_image(folder):
     assert "not images" in gedi("data", "features", "x.npy", "--out", "f.npy", code=2).stderr
     refused = gedi("data", "features", "pictures", "--out", "f.npy", "--cache", "x.npy", code=2)
     assert "is a file" in refused.stderr
+
+
+# --- networks with published weights --------------------------------------------------------------
+
+
+def test_other_files_are_refused_in_one_line(tmp_path):
+    path = tmp_path / EfficientNetLite0.published
+    for content in (None, b"", b"something else"):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(InputError) as error:
+            EfficientNetLite0.load(path)
+        assert str(path) in str(error.value) and "\n" not in str(error.value)
+        assert EfficientNetLite0.published in str(error.value).replace(str(path), "")
+
+
+class Bomb:
+    """What a malicious pickle looks like: it makes a folder when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_file_that_holds_code_is_refused_and_the_code_not_run(tmp_path):
+    path = tmp_path / "weights.pth"
+    for write in (lambda x: torch.save(x, path), lambda x: path.write_bytes(pickle.dumps(x))):
+        write({"weight": Bomb(tmp_path / "ran")})
+        with pytest.raises(InputError) as error:
+            read_weights(path, "0" * 64, "the file")
+        assert "SHA-256" in str(error.value)
+        # Not even with the right checksum.
+        with pytest.raises(InputError) as error:
+            read_weights(path, hashlib.sha256(path.read_bytes()).hexdigest(), "the file")
+        assert "\n" not in str(error.value) and not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 2), (1, 1)])
+def test_convolutions_pad_to_the_ratio_with_the_odd_pixel_behind(kernel, stride):
+    conv = SameConv(2, 4, kernel, stride, groups=2, bias=False)
+    x = torch.randn(1, 2, 6, 8)
+    found = conv(x)
+    assert found.shape[2:] == (6 // stride, 8 // stride)
+    total = kernel - stride
+    for i in range(found.shape[2]):
+        for j in range(found.shape[3]):
+            value = conv.weight.new_zeros(4)
+            for a in range(kernel):
+                for b in range(kernel):
+                    u, v = i * stride + a - total // 2, j * stride + b - total // 2
+                    if 0 <= u < 6 and 0 <= v < 8:
+                        value = value + conv.weight[:, 0, a, b] * x[0, [0, 0, 1, 1], u, v]
+            torch.testing.assert_close(found[0, :, i, j], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "label"), [("china.jpg", 698), ("flower.jpg", 985)])
+def test_efficientnet_recognises_a_palace_and_a_daisy(name, label):
+    """With wrong padding, normalisation or order of layers it recognises neither."""
+    network = EfficientNetLite0.installed()
+    picture = torch.from_numpy(load_sample_image(name).copy()).permute(2, 0, 1)
+    side, left = picture.shape[1], (picture.shape[2] - picture.shape[1]) // 2
+    with torch.no_grad():
+        found = network(picture[None, :, :, left : left + side])
+    assert network._fc(found).argmax().item() == label
