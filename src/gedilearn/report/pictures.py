@@ -63,7 +63,7 @@ def one_line(text: str, width: int = 90) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.3g}%"
+    return f"{100 * share:.1f}".removesuffix(".0") + "%"
 
 
 @dataclass(frozen=True, eq=False)
