@@ -141,13 +141,6 @@ def test_black_and_white_are_those_of_the_reference_or_else_of_the_real_images(r
         assert sorted(seen.flatten().tolist()) == sorted(expected.flatten().tolist())
 
 
-def test_images_that_are_not_finite_are_refused():
-    wrong = images(9)
-    wrong[3] = np.nan
-    with pytest.raises(InputError, match="images: 12 NaN"):
-        frechet.frechet(wrong, images(9), Flat(), reference=images(9))
-
-
 def test_too_few_images_are_refused():
     with pytest.raises(InputError, match="3 real and 9 generated images: give at least 4 and 2"):
         frechet.frechet(images(3), images(9), Flat())

@@ -99,10 +99,10 @@ def test_features_that_say_nothing_have_no_map(features: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    "x", [np.array([[1.0], [2.0], [3.0], [4.0]]), np.ones((4, 1)), np.ones((4, 5)), np.ones((1, 5))]
+    "x", [np.array([[1.0], [2.0], [3.0], [4.0]]), np.ones((4, 1)), np.ones((4, 5))]
 )
-def test_one_column_equal_points_and_a_single_row_are_drawn_too(x: np.ndarray) -> None:
-    labels = np.array([0, 1, 0, 1])[: len(x)]
+def test_one_column_and_equal_points_are_drawn_too(x: np.ndarray) -> None:
+    labels = np.array([0, 1, 0, 1])
     at, clusters = paths_of(maps_of(x, labels).data(None).svg())
     assert np.isfinite(at).all() and clusters.tolist() == sorted(labels.tolist())
 

@@ -185,9 +185,6 @@ class Maps:
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        if len(self.points) < 2:
-            self.place, self.titles, self.share = lambda x: np.zeros((len(x), 2)), ("", ""), 0.0
-            return
         found = PCA(2, random_state=0)
         scaled = make_pipeline(StandardScaler() if standardise else "passthrough", found)
         with np.errstate(invalid="ignore"):  # the shares of equal points

@@ -46,7 +46,7 @@ class Preview:
     def check(self, n_clusters: int, shape: tuple[int, ...]) -> None:
         """Refuse a preview of other clusters, or of data of another shape."""
         n, points = len(self.points), self.points
-        if not n or points.ndim not in (2, 4) or points.shape[1:] != shape[1:]:
+        if n < 2 or points.ndim not in (2, 4) or points.shape[1:] != shape[1:]:
             raise ValueError(f"points {points.shape} of data {shape}")
         vectors = (self.labels, self.rows, self.probability, self.log_density, self.trust)
         if any(v is not None and v.shape != (n,) for v in vectors):
