@@ -45,6 +45,7 @@ def paper_probe(
 
     The paper says "with momentum" and not how much; this is the usual value. Without scaling, the
     result depends on how large a method's features are: `fast_probe` does not.
+    Two classes have one output, and more of them an output each.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
