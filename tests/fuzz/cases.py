@@ -173,7 +173,7 @@ SETS = ["training.max_iter=1", "a", "=", "a=1", "training.max_iter=", "n_cluster
 VALUES = {
     **dict.fromkeys(("data", "--data", "--test", "--train", "--ood", "--from"), DATA),
     **dict.fromkeys(("run", "model"), RUNS),
-    **dict.fromkeys(("--out", "--inception", "--weights", "--cache"), OUTS),
+    **dict.fromkeys(("--out", "--inception", "--weights"), OUTS),
     **dict.fromkeys(("-n", "-k", "--seed", "--seeds", "--inits", "--steps", "--max"), NUMBERS),
     **dict.fromkeys(("--samples", "--iterations", "--cluster", "--workers"), NUMBERS),
     "--size": ["8", "8x8", "0", "x", "8x", "-1", "99999999", "٣x3"],

@@ -115,48 +115,50 @@ def test_the_verdict_comes_first(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("certified", "gap", "failed_modes", "head"),
+    ("gap", "failed_modes", "head"),
     [
-        (True, 0.001, [], "Certified"),
-        (True, 0.001, [None], "Certified, with remarks"),
-        (False, 0.5, [], "Not certified"),
-        (False, 0.5, ["cluster collapse"] * 2, "Not certified: cluster collapse"),
-        (False, "inf", [], "Not certified: training diverged"),
+        (0.001, [], "Certified"),
+        (0.001, [None], "Certified, with remarks"),
+        (0.5, [], "Doubtful"),
+        (0.5, ["cluster collapse"] * 2, "Not certified: cluster collapse"),
+        ("inf", [], "Not certified: training diverged"),
     ],
 )
 def test_the_verdict_is_in_plain_words(
-    run: Path, certified: bool, gap: object, failed_modes: list[str | None], head: str
+    run: Path, gap: object, failed_modes: list[str | None], head: str
 ) -> None:
     findings = [
         {"name": "n", "value": 1, "threshold": 2, "ok": False, "words": "w", "mode": mode}
         for mode in failed_modes
     ]
     diagnosis = {"findings": findings, "gap": gap, "tol": 0.01}
-    change_summary(run, certified=certified, gap=gap, diagnosis=diagnosis, grade="")
+    change_summary(run, gap=gap, diagnosis=diagnosis)
     html = write_report(run).read_text()
     assert f'<h2 id="verdict">{head}</h2>' in html
     assert ('class="verdict good"' in html) == (head == "Certified")
 
 
-@pytest.mark.parametrize("grade", ["supported", "doubtful", "no structure found"])
-def test_a_grade_is_the_head_of_what_is_not_certified(run: Path, grade: str) -> None:
-    findings = {"findings": [], "gap": 0.5, "tol": 0.01}
+@pytest.mark.parametrize(
+    ("structure", "stability", "grade"),
+    [
+        (True, 0.9375, "supported"),
+        (True, 0.1875, "doubtful"),
+        (False, 0.9375, "no structure found"),
+    ],
+)
+def test_a_grade_is_the_head_of_what_is_not_certified(
+    run: Path, structure: bool, stability: float, grade: str
+) -> None:
+    measured = dict.fromkeys(("cut", "slower", "t", "threshold", "step"), 1.0)
+    evidence = {"method": "m", "structure": structure, "stability": stability, "rivals": {}}
+    diagnosis = {"findings": [], "gap": 0.5, "tol": 0.01, "evidence": evidence | measured}
     figures = [{"cluster": k, "trust": 0.25 + k, "size": 1} for k in range(3)]
-    more = {"grade": grade, "stability": 0.8125, "clusters": figures}
-    change_summary(run, certified=False, gap=0.5, diagnosis=findings, **more)
+    change_summary(run, gap=0.5, diagnosis=diagnosis, clusters=figures)
     html = write_report(run).read_text()
     assert f'<h2 id="verdict">{grade.capitalize()}</h2>' in html
     assert ('class="verdict good"' in html) == (grade == "supported")
-    assert "0.812" in html
+    assert f"<b>{stability:.3g}</b>" in html
     assert all(f"Trust {0.25 + k}" in html for k in range(3))
-
-
-@pytest.mark.parametrize(
-    "odd", [{"grade": ["x"]}, {"clusters": 3}, {"clusters": [1, 2, 3]}, {"stability": None}]
-)
-def test_odd_figures_of_a_later_version_are_left_out(run: Path, odd: dict) -> None:
-    change_summary(run, **odd)
-    assert "Not certified" in write_report(run).read_text()
 
 
 def test_only_settings_that_differ_from_the_defaults_are_listed(run: Path) -> None:
@@ -263,15 +265,6 @@ def test_trust_stands_beside_the_probability_where_a_run_has_it(run: Path) -> No
     assert dict(told["columns"])["trust"] == pytest.approx(expected[told["row"]].tolist(), rel=1e-3)
 
 
-def test_a_run_of_an_earlier_version_has_a_page_without_profiles(run: Path) -> None:
-    (run / "profile.json").unlink()
-    tensors = load_file(run / "preview.safetensors")
-    save_file({k: tensors[k] for k in ("points", "labels")}, run / "preview.safetensors")
-    parsed = Parsed(write_report(run).read_text())
-    assert "earlier version" in parsed.text
-    assert all(f"{size} rows" in parsed.text for size in read_summary(run)["cluster_sizes"])
-
-
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -284,7 +277,7 @@ def test_a_run_of_an_earlier_version_has_a_page_without_profiles(run: Path) -> N
         ("metrics.jsonl", '{"iteration": 5, "inv": [1], "gap": [1], "kept": 7}\n'),
         ("summary.json", '{"verdict": "v", "cluster_sizes": ["1"]}'),
         *((file, None) for file in ("config.yaml", "metrics.jsonl", "preview.safetensors")),
-        *((file, None) for file in ("summary.json", "model.safetensors")),
+        *((file, None) for file in ("summary.json", "model.safetensors", "profile.json")),
     ],
 )
 def test_damage_is_named_in_one_line_and_nothing_is_written(

@@ -86,24 +86,9 @@ def test_a_sweep_gives_an_estimator_for_each_factor() -> None:
         assert model.predict_proba(SETS[0]).shape == (120, 2)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "factors", "sections", "message"),
-    [
-        ((120, 100), None, {}, "one shape"),
-        ((), None, {}, "one shape"),
-        ((5, 5), None, {"n_clusters": 7}, "n_clusters=7 for 5 points"),
-        ((120,), {"inv": np.ones(2), "prior": np.ones(3)}, {}, "one length"),
-        ((120, 120), {"inv": np.ones(3)}, {}, "as many factors as sets"),
-        ((120,), {"invariance": np.ones(2)}, {}, "terms are gen, inv, prior"),
-        ((120,), {"inv": np.ones(2)}, {"method": "swav"}, "'swav': they multiply the terms of"),
-    ],
-)
-def test_sets_and_factors_that_do_not_match_are_refused(
-    sizes: tuple[int, ...], factors: dict[str, np.ndarray] | None, sections: Any, message: str
-) -> None:
-    data = [x[:size] for x, size in zip(SETS, sizes, strict=False)]
-    with pytest.raises(InputError, match=message):
-        fit_together(data, make_settings(**sections), factors)
+def test_more_clusters_than_points_are_refused() -> None:
+    with pytest.raises(InputError, match="n_clusters=7 for 5 points"):
+        fit_together([x[:5] for x in SETS], make_settings(n_clusters=7))
 
 
 def test_a_member_of_a_sweep_trains_as_it_would_alone() -> None:

@@ -199,9 +199,6 @@ def list_sets(as_json: options.AsJson = False, quiet: options.Quiet = False) -> 
 def features(
     data: options.Data,
     out: options.OutFile,
-    cache: Annotated[
-        Path | None, Option(metavar="DIR", file_okay=False, help="A folder to keep the vectors in.")
-    ] = None,
     size: options.Size = None,
     skip_broken: options.SkipBroken = False,
     quiet: options.Quiet = False,
@@ -228,7 +225,7 @@ def features(
         progress.phase("loading torch")
         from gedilearn.pretrained import features
 
-        vectors = features(dataset.x, cache=cache, progress=progress)
+        vectors = features(dataset.x, progress=progress)
     columns: dict[str, Any] = {"row": np.arange(len(vectors))}
     if dataset.paths is not None:
         columns = {"path": np.array(dataset.paths, dtype=object)}

@@ -177,8 +177,9 @@ def evaluate(
 
     Checks the clusters for failed training and compares them with the labels, if there are any.
     Measures the detection of foreign data, a classifier on the features, and the samples. Prints a
-    table and writes evaluation.json, evaluation.md and pictures. Without --test, the test images of
-    a downloaded set are used, or else the training data. docs/metrics.md explains the numbers.
+    table and writes evaluation.json and, of images, pictures of samples. Without --test, the test
+    images of a downloaded set are used, or else the training data. docs/metrics.md explains the
+    numbers.
 
     \b
     gedi evaluate gedi-runs/mnist-1 --ood svhn:test

@@ -3,6 +3,6 @@
 The other modules score arrays, one kind of score each; nothing here trains.
 """
 
-from gedilearn.evaluation.fitted_model import Probe, evaluate, markdown, sentences, table
+from gedilearn.evaluation.fitted_model import Probe, evaluate, sentences, table
 
-__all__ = ["Probe", "evaluate", "markdown", "sentences", "table"]
+__all__ = ["Probe", "evaluate", "sentences", "table"]

@@ -1,4 +1,4 @@
-"""All measures of a fitted model on test data, in one plain dictionary, a page and pictures.
+"""All measures of a fitted model on test data, in one plain dictionary and a table.
 
 Labels are used here and only here, after the fit. Numbers that are easily misread never come
 alone: the batch-wise NMI has its chance level beside it, OOD scores have those of scores that need
@@ -7,7 +7,6 @@ no model, and a Frechet distance has the distance between real images.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,7 +15,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gedilearn import panels
 from gedilearn.data.arrays import check_same_shape, evenly_spaced
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
@@ -25,7 +23,8 @@ from gedilearn.evaluation import frechet as distances
 from gedilearn.evaluation import ood
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
-from gedilearn.io import replacing, write_json, write_text
+from gedilearn.io import replacing, write_json
+from gedilearn.pretrained import FeatureNetwork
 from gedilearn.training.environment import check_steps
 from gedilearn.training.result import Score
 from gedilearn.training.run import EvaluationFolder
@@ -103,7 +102,7 @@ def evaluate(
     probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
     frechet: whether to compare samples with real images; weights: a file of Inception, for FID
     certificate: False where the views of the fit are not available
-    out: folder for evaluation.json, evaluation.md, roc.png, samples.png, nearest.png
+    out: folder for evaluation.json and, of images, samples.png and nearest.png
     tell: receives one line for each part begun
     """
     begin = time.perf_counter()
@@ -141,12 +140,10 @@ def evaluate(
         "certificate": _part(_certificate, model, x, certificate),
         "ood": {},
     }
-    curves: dict[str, dict[str, ood.Roc]] = {}
     ours = _scores(model, x) if outside else {}
     for name, (other, changes) in outside.items():
         tell(f"points outside: {name}")
-        part, curves[name] = _ood(model, reference, x, ours, other)
-        result["ood"][name] = {"changes": changes, **part}
+        result["ood"][name] = {"changes": changes, **_ood(model, reference, x, ours, other)}
     tell(f"probe: {probe}")
     result["probe"] = _part(_probe, model, train, test, probe)
     samples, result["samples"] = _draw(model, n_samples, steps, labels, tell)
@@ -154,7 +151,7 @@ def evaluate(
     result["frechet"] = _part(_frechet, extract, x, samples[0], reference)
     result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
-        _write(out, result, curves, reference, samples, train)
+        _write(out, result, reference, samples, train)
     return result
 
 
@@ -221,15 +218,15 @@ def _outside(
 
 def _ood(
     model: GEDI, reference: np.ndarray, inside: np.ndarray, ours: ood.Scores, outside: np.ndarray
-) -> tuple[Part, dict[str, ood.Roc]]:
-    """How every score separates two sets of points, and the curves; `ours` are those inside."""
-    scores, curves = ood.separation(ours, _scores(model, outside))
+) -> Part:
+    """How every score separates two sets of points; `ours` are those inside."""
+    scores = ood.separation(ours, _scores(model, outside))
     counts = {"n_inside": len(inside), "n_outside": len(outside)}
     if inside.ndim == 2:  # columns differ in their units
         reference, inside, outside = map(model.scaling_.apply, (reference, inside, outside))
     simple = (ood.trivial_scores(reference, x) for x in (inside, outside))
-    trivial, more = ood.separation(*simple, signed=False)
-    return counts | {"scores": scores, "trivial": trivial}, curves | more
+    trivial = ood.separation(*simple, signed=False)
+    return counts | {"scores": scores, "trivial": trivial}
 
 
 def _probe(model: GEDI, train: Dataset | None, test: Dataset, probe: Probe) -> Part:
@@ -283,7 +280,7 @@ def share_off(drawn: np.ndarray, labels: np.ndarray) -> float | None:
 
 def _extractor(
     model: GEDI, wanted: bool, weights: Path | None, n_samples: int
-) -> distances.Extractor | str:
+) -> FeatureNetwork | str:
     """The network for features, or why there is none; a bad file is refused before any work."""
     shape = model.point_shape_
     if not wanted or n_samples == 0:
@@ -299,7 +296,7 @@ def _extractor(
 
 
 def _frechet(
-    extract: distances.Extractor | str, x: np.ndarray, samples: np.ndarray, reference: np.ndarray
+    extract: FeatureNetwork | str, x: np.ndarray, samples: np.ndarray, reference: np.ndarray
 ) -> Part:
     if isinstance(extract, str):
         return _skipped(extract)
@@ -307,7 +304,7 @@ def _frechet(
     return {"title": result.title, **vars(result)}
 
 
-# --- the page -------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def table(result: Mapping[str, Any]) -> list[Line]:
@@ -363,40 +360,23 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     return [words] if verdict is None else [words, f"There: {verdict}."]
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """The table as a page, with the pictures in the same folder."""
-    lines = ["# Evaluation", "", *(f"{_cell(words)}\n" for words in sentences(result))]
-    lines += ["| measure | value | beside it |", "| --- | ---: | --- |"]
-    lines += ["| " + " | ".join(map(_cell, line)) + " |" for line in table(result)]
-    lines += [f"\n![{name}]({name})" for name in result["files"] if name.endswith(".png")]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    """Text on one line that Markdown shows as it is: names come from users."""
-    return re.sub(r"([\\`*_\[\]<>|~$&#])", r"\\\1", " ".join(text.split()))
-
-
 # --- files ----------------------------------------------------------------------------------------
 
 
 def _write(
     out: Path,
     result: dict[str, Any],
-    curves: Mapping[str, Mapping[str, ood.Roc]],
     reference: np.ndarray,
     samples: Clustered,
     train: Dataset | None,
 ) -> None:
-    """Write numbers, page and pictures into a folder, in the place of earlier ones.
+    """Write numbers and pictures into a folder, in the place of earlier ones.
 
     Black and white of images are those of `reference`, data that the model was made for.
     """
     files = EvaluationFolder(out)
     for picture in files.pictures:
         picture.unlink(missing_ok=True)
-    if curves:
-        _draw_curves(files.roc, curves)
     if reference.ndim == 4 and reference.shape[1] in (1, 3) and len(samples[0]):
         x, labels = samples
         values = ood.value_range(reference)
@@ -404,25 +384,8 @@ def _write(
         if train is not None:
             _save_nearest(files.nearest, samples, train.x, values)
     drawn = [picture.name for picture in files.pictures if picture.exists()]
-    result["files"] = [*drawn, files.numbers.name, files.page.name]
+    result["files"] = [*drawn, files.numbers.name]
     write_json(files.numbers, result)
-    write_text(files.page, markdown(result))
-
-
-def _draw_curves(path: Path, curves: Mapping[str, Mapping[str, ood.Roc]]) -> None:
-    """A panel for each set outside; scores that need no learning are dashed."""
-    fig = panels.new_figure(4.8 * len(curves), 6.2, "", "compressed")
-    for place, (other, kinds) in enumerate(curves.items(), start=1):
-        axes = fig.add_subplot(1, len(curves), place)
-        axes.plot([0, 1], [0, 1], color="#B0B0B0", lw=0.8, ls=":")
-        for colour, (kind, curve) in zip(panels.COLOURS, kinds.items(), strict=False):
-            label, line = f"{curve.auroc:.3f}  {TITLES[kind]}", "-" if kind in LEARNT else "--"
-            axes.plot(curve.fpr, curve.tpr, color=colour, ls=line, lw=1.6, label=label)
-        # Below the axes: curves of a score that fails lie in the usual place of a legend.
-        axes.legend(title="AUROC", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
-        shares = [f"share of points {side} that pass" for side in ("outside", "inside")]
-        panels.label_axes(axes, f"inside against {other}", *shares)
-    panels.save(fig, path)
 
 
 def image_grid(images: np.ndarray, labels: np.ndarray, columns: int = COLUMNS) -> np.ndarray:
@@ -447,7 +410,7 @@ def _save_grid(
     from PIL import Image
 
     with replacing(path) as temporary:
-        picture = image_grid(distances.as_bytes(images, values), labels)
+        picture = image_grid(ood.as_bytes(images, values), labels)
         Image.fromarray(picture).save(temporary, format="PNG")
 
 

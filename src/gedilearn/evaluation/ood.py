@@ -56,14 +56,13 @@ def roc(inside: np.ndarray, outside: np.ndarray) -> Roc:
 
 def separation(
     inside: Scores, outside: Scores, *, signed: bool = True
-) -> tuple[dict[str, dict[str, Any]], dict[str, Roc]]:
-    """``auroc`` and ``fpr95`` of each kind of score, and its curve; or why there is none.
+) -> dict[str, dict[str, Any]]:
+    """``auroc`` and ``fpr95`` of each kind of score, or the reason why there are none.
 
     Scores that are not `signed` need not be higher inside: they are taken in the direction that
     separates better, and say which.
     """
     numbers: dict[str, dict[str, Any]] = {}
-    curves = {}
     for kind, ours in inside.items():
         try:
             curve = roc(ours, outside[kind])
@@ -74,8 +73,7 @@ def separation(
         if not signed and curve.auroc < 0.5:
             curve, direction = roc(-ours, -outside[kind]), {"direction": "lower inside"}
         numbers[kind] = {"auroc": curve.auroc, "fpr95": curve.fpr95} | direction
-        curves[kind] = curve
-    return numbers, curves
+    return numbers
 
 
 def trivial_scores(reference: np.ndarray, x: np.ndarray) -> Scores:
@@ -108,6 +106,14 @@ def value_range(x: np.ndarray) -> tuple[float, float]:
     if low >= 0 and 127 < high <= 255:
         return 0.0, 255.0
     return low, high if high > low else low + 1
+
+
+def as_bytes(x: np.ndarray, values: tuple[float, float]) -> np.ndarray:
+    """Numbers as an image file holds them, black and white at `values`, clipped beyond."""
+    check_finite(x, "images")
+    low, high = values
+    share = np.clip((x.astype(np.float64) - low) / (high - low), 0, 1)
+    return np.round(255 * share).astype(np.uint8)
 
 
 def converted(

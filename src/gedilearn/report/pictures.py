@@ -19,8 +19,9 @@ from markupsafe import Markup, escape
 
 from gedilearn import panels
 from gedilearn.data.arrays import evenly_spaced
-from gedilearn.explanation.profiles import Histogram
-from gedilearn.report.numbers import one_line, percent
+from gedilearn.evaluation.ood import as_bytes, value_range
+from gedilearn.explanation import Histogram
+from gedilearn.io import printable
 from gedilearn.report.run import Curves, Preview
 
 if TYPE_CHECKING:
@@ -53,6 +54,16 @@ TERMS = {
 LARGEST = 96  # pixels a side of an image
 MOST_PIXELS = 600_000  # of all images of a kind: about a megabyte, even if they are noise
 SHARP = 200_000  # pixels of all images up to which they are kept exactly
+
+
+def one_line(text: str, width: int = 90) -> str:
+    """Printable text on one line: names of files may hold anything."""
+    shown = printable(text).replace("\n", " ")
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0") + "%"
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +185,6 @@ class Maps:
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        if len(self.points) < 2:
-            self.place, self.titles, self.share = lambda x: np.zeros((len(x), 2)), ("", ""), 0.0
-            return
         found = PCA(2, random_state=0)
         scaled = make_pipeline(StandardScaler() if standardise else "passthrough", found)
         with np.errstate(invalid="ignore"):  # the shares of equal points
@@ -191,7 +199,7 @@ class Maps:
     def _near(self) -> np.ndarray:
         """The points of the network's map; none for data that a plane shows as it is."""
         features = self.preview.features
-        if self.points.shape[1] <= 2 or features is None or not np.isfinite(features).all():
+        if self.points.shape[1] <= 2 or not np.isfinite(features).all():
             return np.zeros(0, int)
         near = np.flatnonzero(np.isin(self.order, evenly_spaced(len(features), MOST_NEAR)))
         is_flat = not np.ptp(features[self.order[near]], axis=0).any()
@@ -211,7 +219,7 @@ class Maps:
 
     def network(self) -> Picture | None:
         """Neighbourhoods in the features enc(x)."""
-        if not len(self.near) or self.preview.features is None:
+        if not len(self.near):
             return None
         at = _neighbourhoods(self.preview.features[self.order[self.near]].astype(np.float64))
         figure, axes = _chart(HEIGHT, "")
@@ -397,10 +405,8 @@ class Thumbnails:
     """Images (c, h, w) as small pictures for a page that shows `count` of them."""
 
     def __init__(self, images: np.ndarray, count: int) -> None:
-        """The range of these images (n, c, h, w) is that of all; bytes have their own."""
-        self.low, self.high = float(images.min()), float(images.max())
-        if self.low >= 0 and 127 < self.high <= 255:
-            self.low, self.high = 0.0, 255.0
+        """Black and white are those of these images (n, c, h, w)."""
+        self.values = value_range(images)
         fitting = max(int((MOST_PIXELS / max(count, 1)) ** 0.5), 8)
         height, width = images.shape[-2:]
         factor = min(1.0, min(LARGEST, fitting) / max(height, width))
@@ -409,21 +415,13 @@ class Thumbnails:
         self.shown_width = self.size[0] * max(1, round(56 / self.size[1]))  # in the page's pixels
 
     def url(self, image: np.ndarray) -> str:
-        """The image as an address that holds it."""
+        """An address that holds the image; of fewer than three channels the first, in grey."""
         from PIL import Image
 
-        made, content = Image.fromarray(self._bytes(image)), io.BytesIO()
+        colours = image[:3] if len(image) >= 3 else image[:1].repeat(3, axis=0)
+        made = Image.fromarray(np.moveaxis(as_bytes(colours, self.values), 0, -1).copy())
         if made.size != self.size:
             made = made.resize(self.size, Image.Resampling.BOX)
+        content = io.BytesIO()
         made.save(content, "WEBP", lossless=self.is_exact, quality=75)
         return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"
-
-    def _bytes(self, image: np.ndarray) -> np.ndarray:
-        """(h, w, 3)"""
-        span = max(self.high - self.low, np.finfo(np.float64).tiny)
-        shown = np.moveaxis((image - self.low) / span, 0, -1)
-        shown = shown[..., :3] if shown.shape[-1] == 4 else shown
-        if shown.shape[-1] != 3:
-            shown = shown.mean(-1, keepdims=True).repeat(3, -1)
-        finite = np.nan_to_num(shown, nan=0.0, posinf=1.0, neginf=0.0)
-        return np.asarray((finite.clip(0, 1) * 255).round().astype(np.uint8))

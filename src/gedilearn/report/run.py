@@ -1,4 +1,4 @@
-"""What a run directory says, for figures and pages.
+"""What a run directory says, for the pictures and the page.
 
 It may come from anywhere, so nothing in it is trusted: damage ends in one line that names the file.
 """
@@ -6,7 +6,7 @@ It may come from anywhere, so nothing in it is trusted: damage ends in one line 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ import numpy as np
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, read_profile
 from gedilearn.io import RESTORE, damaged, read_json, read_json_lines, read_tensors, reading
-from gedilearn.report.numbers import number, one_line
 from gedilearn.training.run import Config, RunDirectory, Summary, read_config
 
 if TYPE_CHECKING:
@@ -34,15 +33,31 @@ class Curves:
 
 @dataclass(frozen=True)
 class Preview:
-    """Some points and what the model says of them; runs of earlier versions keep the first two."""
+    """Some points and what the model says of them, see `explanation.keep`."""
 
     points: np.ndarray  # (n, d) or (n, c, h, w), in the data's units
     labels: np.ndarray  # (n,)
-    rows: np.ndarray | None = None  # (n,): their numbers in the data
-    probability: np.ndarray | None = None  # (n,): of their clusters
-    log_density: np.ndarray | None = None  # (n,)
-    features: np.ndarray | None = None  # (n, h): enc(x)
+    rows: np.ndarray  # (n,): their numbers in the data
+    probability: np.ndarray  # (n,): of their clusters
+    features: np.ndarray  # (n, h): enc(x)
+    log_density: np.ndarray | None = None  # (n,), if it was learnt
     trust: np.ndarray | None = None  # (n,), where training began with clusters
+
+    def check(self, n_clusters: int, shape: tuple[int, ...]) -> None:
+        """Refuse a preview of other clusters, or of data of another shape."""
+        n, points = len(self.points), self.points
+        if n < 2 or points.ndim not in (2, 4) or points.shape[1:] != shape[1:]:
+            raise ValueError(f"points {points.shape} of data {shape}")
+        vectors = (self.labels, self.rows, self.probability, self.log_density, self.trust)
+        if any(v is not None and v.shape != (n,) for v in vectors):
+            raise ValueError("not a number for each point")
+        if self.features.ndim != 2 or len(self.features) != n:
+            raise ValueError(f"features {self.features.shape}")
+        for indices, end in ((self.labels, n_clusters), (self.rows, shape[0])):
+            if indices.dtype.kind != "i" or indices.min() < 0 or indices.max() >= end:
+                raise ValueError("clusters or rows that there are not")
+        if not np.isfinite(points).all():
+            raise ValueError("points that are no finite numbers")
 
 
 @dataclass(frozen=True)
@@ -51,24 +66,13 @@ class Run:
 
     files: RunDirectory
     config: Config
-    summary: dict[str, Any]
+    summary: Summary
     events: list[dict[str, Any]]
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
         files, config = RunDirectory(path), read_config(path)
         return cls(files, config, _summary(files, config), read_json_lines(files.events))
-
-    @property
-    def name(self) -> str:
-        """The data's name, for titles."""
-        return one_line(self.config.data.source or self.files.path.name)
-
-    @property
-    def tolerance(self) -> float:
-        """The gap below which a clustering is certified."""
-        training = self.config.settings.get("training")
-        return number(training.get("tol")) if isinstance(training, dict) else math.nan
 
     def curves(self) -> Curves:
         """Terms and gaps, member by member."""
@@ -89,24 +93,21 @@ class Run:
             return Curves(iterations, curves, gap, kept)
 
     def preview(self) -> Preview:
-        """Some points with their clusters, for figures."""
+        """Some points with their clusters, for the maps."""
         file = _existing(self.files, self.files.preview)
         with reading(file, RESTORE):
             tensors = {name: t.numpy() for name, t in read_tensors(file)[0].items()}
-            tensors["points"] = tensors["points"].astype(np.float64)
-            known = {field.name for field in fields(Preview)}
-            preview = Preview(**{k: v for k, v in tensors.items() if k in known})
-            _check_preview(preview, len(self.summary["cluster_sizes"]), self.config.data.shape)
+            points = {"points": tensors["points"].astype(np.float64)}
+            preview = Preview(**tensors | points)
+            preview.check(len(self.summary.cluster_sizes), self.config.data.shape)
         return preview
 
-    def profile(self) -> Explanation | None:
-        """Why each cluster is one; runs of earlier versions do not say."""
-        if not self.files.profile.exists():
-            return None
+    def profile(self) -> Explanation:
+        """Why each cluster is one."""
+        file = _existing(self.files, self.files.profile)
         found = read_profile(self.files)
-        sizes = [profile.size for profile in found.clusters]
-        if sizes != self.summary["cluster_sizes"]:
-            raise damaged(self.files.profile, "it is of other clusters", RESTORE)
+        if [profile.size for profile in found.clusters] != self.summary.cluster_sizes:
+            raise damaged(file, "it is of other clusters", RESTORE)
         return found
 
     def model(self) -> GEDI | None:
@@ -117,35 +118,12 @@ class Run:
         """
         from gedilearn.estimator import GEDI
 
-        is_finite = math.isfinite(number(self.summary.get("gap")))
-        if not is_finite or "encoder" in self.config.objects:
+        if not math.isfinite(self.summary.gap) or "encoder" in self.config.objects:
             return None
         model = GEDI.load(_existing(self.files, self.files.model)).on_points()
         if hasattr(model, "feature_names_in_"):
             del model.feature_names_in_  # arrays have no names
         return model
-
-
-def _check_preview(preview: Preview, n_clusters: int, shape: tuple[int, ...]) -> None:
-    points, labels, rows, features = preview.points, preview.labels, preview.rows, preview.features
-    n = len(points)
-    if points.ndim not in (2, 4) or points.shape[1:] != shape[1:] or not points.size:
-        raise ValueError(f"points {points.shape} of data {shape}")
-    if not np.isfinite(points).all() or not _are_indices(labels, n, n_clusters):
-        raise ValueError("points or labels are no finite numbers, or labels of other clusters")
-    if rows is not None and not _are_indices(rows, n, shape[0]):
-        raise ValueError("rows that there are not")
-    for values in (preview.probability, preview.log_density, preview.trust):
-        if values is not None and (values.shape != (n,) or values.dtype.kind not in "if"):
-            raise ValueError("not a number for each point")
-    if features is not None and (features.ndim, len(features), features.dtype.kind) != (2, n, "f"):
-        raise ValueError(f"features {features.shape}")
-
-
-def _are_indices(values: np.ndarray, n: int, end: int) -> bool:
-    """Whether these are `n` whole numbers from 0 to below `end`."""
-    is_whole = values.shape == (n,) and values.dtype.kind == "i"
-    return is_whole and bool(((values >= 0) & (values < end)).all())
 
 
 def _existing(files: RunDirectory, file: Path) -> Path:
@@ -154,13 +132,16 @@ def _existing(files: RunDirectory, file: Path) -> Path:
     return file
 
 
-def _summary(files: RunDirectory, config: Config) -> dict[str, Any]:
+def _summary(files: RunDirectory, config: Config) -> Summary:
     file, remedy = files.summary, f"remove it, and gedi resume {files.path} writes it anew"
-    summary: dict[str, Any] = read_json(_existing(files, file), remedy)
+    content = read_json(_existing(files, file), remedy)
     with reading(file, remedy):
-        sizes = Summary.model_validate(summary).cluster_sizes
-        if len(sizes) != config.settings.get("n_clusters") or sum(sizes) != config.data.shape[0]:
+        summary = Summary.model_validate(content)
+        n_clusters, n = config.settings.get("n_clusters"), config.data.shape[0]
+        if (len(summary.cluster_sizes), sum(summary.cluster_sizes)) != (n_clusters, n):
             raise ValueError("cluster_sizes of another run")
+        if len(summary.clusters) not in (0, n_clusters):
+            raise ValueError("not as many clusters as sizes")
     return summary
 
 

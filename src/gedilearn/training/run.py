@@ -202,9 +202,8 @@ class EvaluationFolder:
 
     def __init__(self, path: Path) -> None:
         self.numbers = path / "evaluation.json"
-        self.page = path / "evaluation.md"
-        self.pictures = [path / f"{name}.png" for name in ("roc", "samples", "nearest")]
-        self.roc, self.samples, self.nearest = self.pictures
+        self.samples, self.nearest = path / "samples.png", path / "nearest.png"
+        self.pictures = [self.samples, self.nearest]
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
@@ -326,6 +325,7 @@ class Summary(BaseModel):
     temperature: float = Field(1.0, ge=1, le=1e6)
     diagnosis: Diagnosis
     density: Findings | None = None
+    clusters: list[dict[str, float]] = []
 
 
 class Header(BaseModel):
