@@ -55,7 +55,6 @@ def test_both_pictures_share_a_model(tmp_path):
     ("arguments", "says"),
     [
         (("toi",), "unknown experiment 'toi'"),
-        (("shapes",), "python benchmarks/shapes.py"),
         (("landscape", "--seeds", 2), "takes no --seeds; it takes --out"),
         (("sensitivity", "--methods", "gedi"), "takes no --methods; it takes --seeds, --data"),
         (("landscape", "--set", "weights.inv=1"), "takes no --set"),

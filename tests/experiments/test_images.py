@@ -14,7 +14,7 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.experiments import images
 from gedilearn.experiments.images import SCALES, SHAPE
-from gedilearn.experiments.runner import Runner
+from gedilearn.experiments.runner import Runner, asked_for
 from gedilearn.io import read_json_lines
 from gedilearn.settings import resolve
 from gedilearn.training import loop
@@ -167,7 +167,8 @@ def test_an_interrupted_training_goes_on_in_the_middle(rows, tmp_path, monkeypat
 
 
 def test_a_model_of_other_settings_is_not_taken(out, tmp_path):
-    values = images.values_of("cifar10", "small", "jem", 6, SHORT | {"weights.inv": 3.0})
+    asked = asked_for(6, SHORT | {"weights.inv": 3.0}, scale="small")
+    values = images.values_of("cifar10", "jem", asked)
     with pytest.raises(InputError, match=r"cifar10-jem-0 was trained with other settings: remove"):
         images.train(SETS[0].x, values, out / "runs" / "cifar10-jem-0")
 
@@ -211,15 +212,16 @@ def test_by_default_the_papers_sets_have_five_methods_and_our_own_two(monkeypatc
 
 
 def test_default_settings_are_those_of_the_estimator_for_images():
-    settings = resolve(images.values_of("mnist", "default", "gedi"), SHAPE)
+    values = images.values_of("mnist", "gedi", asked_for(None, None, scale="default"))
+    settings = resolve(values, SHAPE)
     assert settings == GEDI(10, random_state=0).resolve(SHAPE)
 
 
 def test_shorter_training_shortens_both_stages():
-    settings = resolve(images.values_of("cifar10", "small", "gedi", 7), SHAPE)
-    assert (settings.training.max_iter, settings.density.iterations) == (7, 7)
-    settings = resolve(images.values_of("cifar10", "paper", "gedi", 7), SHAPE)
-    assert settings.density.iterations == 0
+    for scale, density in (("small", 7), ("paper", 0)):
+        values = images.values_of("cifar10", "gedi", asked_for(7, None, scale=scale))
+        settings = resolve(values, SHAPE)
+        assert (settings.training.max_iter, settings.density.iterations) == (7, density)
 
 
 def test_the_papers_scale_is_measured_by_its_protocol():

@@ -15,9 +15,9 @@ import threadpoolctl
 
 from gedilearn.errors import InputError
 from gedilearn.experiments import runner
-from gedilearn.experiments.runner import Cell, Runner, changed, commit
+from gedilearn.experiments.runner import Cell, Runner, asked_for, changed, commit
 
-CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1), ("b",))]
+CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1))]
 
 
 def work(cell, n, settings):
@@ -25,7 +25,7 @@ def work(cell, n, settings):
     where = {"thread": threading.current_thread().name, "process": os.getpid()}
     return [
         {"data": cell.data, "method": name, "seed": seed, "with": list(cell.seeds), **where}
-        for name in cell.rows
+        for name in cell.rows or [cell.method]
         for seed in cell.seeds
     ]
 
@@ -96,7 +96,7 @@ def test_a_row_has_plain_values_and_as_many_threads_as_asked_for():
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (row,) = Runner().rows([Cell("moons", "a", (3,), ("a",))], fit, 5, threads=1)
+        (row,) = Runner().rows([Cell("moons", "a", (3,))], fit, 5, threads=1)
     assert (row["score"], row["threads"]) == ("inf", 1)
 
 
@@ -110,9 +110,9 @@ def test_a_folder_of_other_settings_or_without_its_config_is_refused(tmp_path):
 
 
 def test_folders_below_are_named_after_the_settings(tmp_path):
-    words = changed(20, {"network.hidden": [8, 8], "views.kind": "noise"})
-    assert words == ["20 iterations", "network.hidden=[8, 8]", "views.kind=noise"]
-    folder = Runner(tmp_path).within("paper/toy", *words).out
+    asked = asked_for(20, {"network.hidden": [8, 8], "views.kind": "noise"})
+    assert changed(asked) == ["20 iterations", "network.hidden=[8, 8]", "views.kind=noise"]
+    folder = Runner(tmp_path).within("paper/toy", asked).out
     name = "paper-toy-20-iterations-network.hidden=-8-8--views.kind=noise"
     assert folder == tmp_path / name
 

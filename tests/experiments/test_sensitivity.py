@@ -12,7 +12,7 @@ import torch
 from gedilearn import panels
 from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity
-from gedilearn.experiments.runner import Runner
+from gedilearn.experiments.runner import Runner, asked_for
 from gedilearn.io import read_json_lines
 from gedilearn.methods.gedi import GEDI
 from gedilearn.methods.priors import Fixed
@@ -121,7 +121,7 @@ def test_tables_and_heat_maps_hold_means_and_medians_over_the_seeds(rows, monkey
 
 
 def test_the_default_preset_holds_the_clusters_with_the_same_weights():
-    values = sensitivity.values_of("default", "gedi", None, sensitivity.UNIT)
+    values = sensitivity.values_of("gedi", asked_for(None, sensitivity.UNIT, preset="default"))
     settings = resolve(values, (60, 2))
     assert (settings.weights.inv, settings.weights.prior) == (1, 1)
     assert (settings.density.inv, settings.density.prior) == (1, 1)

@@ -45,7 +45,7 @@ def test_markdown_has_every_column_and_sets_numbers_to_the_right(made):
 
 def test_a_terminal_gets_the_columns_that_it_has_room_for(made):
     console = Console(file=io.StringIO(), width=80)
-    made.show(console)
+    console.print(made.grid())
     title, head, *lines = console.file.getvalue().splitlines()
     assert title.strip() == "Scores" and head.split() == ["data", "method", "seeds", "score"]
     assert [line.split()[0] for line in lines] == ["rings", "moons", "moons"]

@@ -13,7 +13,7 @@ from gedilearn import panels
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy
-from gedilearn.experiments.runner import Cell, Runner
+from gedilearn.experiments.runner import Cell, Runner, asked_for
 from gedilearn.io import read_json_lines
 from gedilearn.presets import preset
 from gedilearn.registry import METHODS
@@ -81,9 +81,13 @@ def of_points(values):
     return resolve(values, (60, 2))
 
 
+def of_preset(preset, method, iterations=None):
+    return toy.values_of(method, asked_for(iterations, None, preset=preset))
+
+
 def test_the_default_preset_changes_nothing_but_the_method():
-    assert of_points(toy.values_of("default", "swav")) == of_points({"method": "swav"})
-    literal = of_points(toy.values_of("paper/toy-literal", "gedi"))
+    assert of_points(of_preset("default", "swav")) == of_points({"method": "swav"})
+    literal = of_points(of_preset("paper/toy-literal", "gedi"))
     assert literal == of_points(preset("paper/toy-literal", "gedi"))
 
 
@@ -92,9 +96,9 @@ def test_every_method_of_the_library_can_be_run():
 
 
 def test_shorter_training_shortens_both_stages():
-    settings = of_points(toy.values_of("default", "gedi", 30))
+    settings = of_points(of_preset("default", "gedi", 30))
     assert (settings.training.max_iter, settings.density.iterations) == (30, 30)
-    assert of_points(toy.values_of("paper/toy-literal", "gedi", 30)).density.iterations == 0
+    assert of_points(of_preset("paper/toy-literal", "gedi", 30)).density.iterations == 0
 
 
 @pytest.mark.parametrize(
@@ -238,7 +242,7 @@ def test_labels_are_in_the_colours_of_the_truth_whatever_their_numbers(
     assert np.array_equal(points_of(truth), points_of(gedi))
     assert gedi.get_title() == "GEDI\nNMI 1.00"
     words = drawn[0].get_suptitle().replace("\n", " ")
-    assert "preset paper/toy, seed 1, 20 iterations, optimizer.batch_size=40" in words
+    assert "seed 1: preset paper/toy, 20 iterations, optimizer.batch_size=40" in words
 
 
 def test_samples_outside_the_axes_are_counted_and_all_axes_are_alike(rows, out, drawn, monkeypatch):
@@ -262,5 +266,5 @@ def test_chains_take_as_many_steps_as_cross_the_data(rows, out):
 
 def test_rows_are_plain_json_of_their_keys(rows):
     assert json.loads(json.dumps(rows)) == rows
-    cell = Cell("moons", "jem", (0, 1), ("jem",))
+    cell = Cell("moons", "jem", (0, 1))
     assert set(cell.keys()) <= {(r["data"], r["method"], r["seed"]) for r in rows}
