@@ -176,30 +176,6 @@ def test_a_model_of_other_settings_is_not_taken(out, tmp_path):
 # --- options
 
 
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        ({"data": ["cifar11"]}, "mean 'cifar10'"),
-        ({"data": ["cifar10", "svhn"]}, "--data: give one of svhn"),
-        ({"data": ["cifar10"], "scale": "default"}, "unknown scale 'default'.*small, paper"),
-        ({"data": ["mnist"], "scale": "small"}, "unknown scale 'small'.*default"),
-        ({"data": ["mnist"], "methods": ["gedy"]}, "mean 'gedi'"),
-        ({"data": ["digits"], "methods": []}, "nothing to run"),
-    ],
-)
-def test_a_wrong_option_is_refused_in_words(asked, says, monkeypatch):
-    monkeypatch.setattr(images, "fit", lambda *_: pytest.fail("run"))
-    with pytest.raises(InputError, match=says):
-        images.run(Runner(), **asked)
-
-
-def test_a_set_that_is_not_here_is_one_line_with_the_command():
-    with pytest.raises(
-        InputError, match=r"^cifar100 is not on this machine: gedi data get cifar10"
-    ):
-        images.run(Runner(), ["cifar100"])
-
-
 def test_by_default_the_papers_sets_have_five_methods_and_our_own_two(monkeypatch):
     seen = []
     monkeypatch.setattr(Runner, "rows", lambda self, cells, *_: seen.extend(cells))

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from gedilearn import panels
-from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity
 from gedilearn.experiments.runner import Runner, asked_for
 from gedilearn.io import read_json_lines
@@ -125,8 +124,3 @@ def test_the_default_preset_holds_the_clusters_with_the_same_weights():
     settings = resolve(values, (60, 2))
     assert (settings.weights.inv, settings.weights.prior) == (1, 1)
     assert (settings.density.inv, settings.density.prior) == (1, 1)
-
-
-def test_nothing_to_run_is_refused():
-    with pytest.raises(InputError, match="at least one seed"):
-        sensitivity.run(Runner(), [])

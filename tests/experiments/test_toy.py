@@ -10,7 +10,6 @@ from sklearn.datasets import make_circles, make_moons
 from sklearn.metrics import normalized_mutual_info_score
 
 from gedilearn import panels
-from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.experiments import toy
 from gedilearn.experiments.runner import Cell, Runner, asked_for
@@ -99,21 +98,6 @@ def test_shorter_training_shortens_both_stages():
     settings = of_points(of_preset("default", "gedi", 30))
     assert (settings.training.max_iter, settings.density.iterations) == (30, 30)
     assert of_points(of_preset("paper/toy-literal", "gedi", 30)).density.iterations == 0
-
-
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        ({"data": ["moon"]}, "did you mean 'moons'"),
-        ({"methods": ["gedy"]}, "did you mean 'gedi'"),
-        ({"preset": "paper/toi"}, "did you mean 'paper/toy'"),
-        ({"preset": "paper/cifar10"}, "unknown preset"),
-        ({"seeds": []}, "at least one seed"),
-    ],
-)
-def test_a_wrong_option_is_refused_before_any_fit(asked, says, no_training):
-    with pytest.raises(InputError, match=says):
-        toy.run(Runner(), **asked)
 
 
 # --- rows
