@@ -176,14 +176,14 @@ def test_a_model_of_other_settings_is_not_taken(out, tmp_path):
 # --- options
 
 
-def test_by_default_the_papers_sets_have_five_methods_and_our_own_two(monkeypatch):
+def test_by_default_the_papers_sets_have_five_methods_and_our_own_two(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(Runner, "rows", lambda self, cells, *_: seen.extend(cells))
     monkeypatch.setattr(Runner, "finish", lambda *_: [])
-    images.run(Runner(), ["svhn"], sets=SETS)
+    images.run(Runner(tmp_path), ["svhn"], sets=SETS)
     assert [cell.method for cell in seen] == ["k-means", *images.METHODS]
     seen.clear()
-    images.run(Runner(), ["digits"])
+    images.run(Runner(tmp_path), ["digits"])
     assert [cell.method for cell in seen] == ["k-means", "no-gen", "gedi"] * 5
 
 

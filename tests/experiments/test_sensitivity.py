@@ -50,7 +50,7 @@ def test_every_point_of_the_grid_has_a_row_a_seed(rows):
     assert sensitivity.WEIGHTS == (0, 10, 20, 30, 40, 50)  # the paper's
 
 
-def test_a_member_has_the_weights_of_its_point_and_is_one_network(monkeypatch):
+def test_a_member_has_the_weights_of_its_point_and_is_one_network(monkeypatch, tmp_path):
     """The factors are the weights: the total of a member is that of settings with these."""
     seen = {}
 
@@ -60,7 +60,7 @@ def test_a_member_has_the_weights_of_its_point_and_is_one_network(monkeypatch):
 
     monkeypatch.setattr(sensitivity, "fit_together", fit)
     with pytest.raises(InterruptedError):
-        sensitivity.run(Runner(), [0], ["moons"], **ASKED)
+        sensitivity.run(Runner(tmp_path), [0], ["moons"], **ASKED)
     terms = {name: torch.tensor([0.3 + k / 7]).repeat(9) for k, name in enumerate(("inv", "prior"))}
     terms["gen"] = torch.full((9,), 0.2)
     factors = {name: torch.from_numpy(value) for name, value in seen["factors"].items()}

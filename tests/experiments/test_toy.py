@@ -151,7 +151,7 @@ def test_a_second_call_trains_nothing(rows, out, no_training):
     ],
 )
 def test_seeds_train_side_by_side_where_no_guard_stops_one_for_another(
-    monkeypatch, name, guard, sizes
+    monkeypatch, tmp_path, name, guard, sizes
 ):
     seen = []
 
@@ -161,7 +161,7 @@ def test_seeds_train_side_by_side_where_no_guard_stops_one_for_another(
 
     monkeypatch.setattr(toy, "fit", fit)
     changes = {"training.on_divergence": guard}
-    toy.run(Runner(), range(12), ["moons"], ["gedi"], preset=name, changes=changes)
+    toy.run(Runner(tmp_path), range(12), ["moons"], ["gedi"], preset=name, changes=changes)
     assert seen == sizes
 
 

@@ -171,10 +171,11 @@ def evaluate(
     gedi evaluate gedi-runs/points-1 --test more.csv --ood others=elsewhere.csv --samples 0
     """
     from gedilearn import evaluation
-    from gedilearn.training.run import RunDirectory
+    from gedilearn.training.run import RunDirectory, open_model
 
     fitted = Fitted.open(run, screen, reading)
-    folder = out or RunDirectory(run if run.is_dir() else run.parent).evaluation
+    file = RunDirectory(run).model if run.is_dir() else run
+    folder = out or RunDirectory(file.parent).evaluation
     trained = fitted.training_data(train, test)
     result = evaluation.evaluate(
         fitted.model.on_points(),
@@ -185,7 +186,7 @@ def evaluate(
         steps=steps,
         probe=probe,
         weights=inception,
-        certificate=not fitted.has_own_views,
+        certificate="views" not in open_model(file)[1].objects,  # a function is in no file
         out=folder,
         tell=screen.message,
     )
@@ -235,16 +236,12 @@ class Fitted:
 
     path: the run directory or model file
     config: of the run directory; None for a model file
-    columns: names of the columns, if they are known
-    has_own_views: whether it was fitted with a function as views, which is in no file
-    how: options for the reading of new data
+    how: arguments of `load` for new data
     """
 
     path: Path
     model: GEDI
     config: Config | None
-    columns: list[str] | None
-    has_own_views: bool
     screen: Screen
     how: dict[str, Any]
 
@@ -252,18 +249,20 @@ class Fitted:
     def open(cls, path: Path, screen: Screen, reading: inputs.FileOptions | None = None) -> Fitted:
         """The model of a run directory or of a file."""
         from gedilearn.estimator import GEDI
-        from gedilearn.training.run import RunDirectory, open_model, read_config
+        from gedilearn.training.run import RunDirectory, read_config
 
         file, config = path, None
         if path.is_dir():
             file, config = RunDirectory(path).model, read_config(path)
             if not file.exists():
                 raise InputError(f"{path} is not finished: {inputs.resume_command(path)}")
-        model = GEDI.load(file)
-        columns = model.feature_names() if model.columns_ is None else None
         how = (reading or inputs.FileOptions()).how()
-        own_views = "views" in open_model(file)[1].objects
-        return cls(path, model, config, columns, own_views, screen, how)
+        return cls(path, GEDI.load(file), config, screen, how)
+
+    @property
+    def columns(self) -> list[str] | None:
+        """The names of the columns, if they are known and all are numbers."""
+        return self.model.feature_names() if self.model.columns_ is None else None
 
     def read(self, data: str | None, label: str | None = None) -> Dataset:
         """New data with the columns of the fit, or the data of the fit."""

@@ -218,26 +218,25 @@ def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
     if method == KMEANS:
         return [row | _kmeans(work, settings["methods"]["gedi"]["n_clusters"], seed)]
     name, out, say = f"{cell.data}-{method}-{seed}", work.runner.out, work.runner.say
-    folder = None if out is None else out / "runs" / name
     say(f"training {name}")
-    model = train(work.train.x, seeded(settings["methods"][method], seed), folder)
+    model = train(work.train.x, seeded(settings["methods"][method], seed), out / "runs" / name)
     say(f"measuring {name}")
     found = evaluation.evaluate(
         model,
         work.train,
         work.test,
         others=work.others,
-        out=out / "evaluations" / name if out else None,
+        out=out / "evaluations" / name,
         tell=say,
         **work.measuring,
     )
     return [row | _figures(model, found)]
 
 
-def train(x: np.ndarray, values: Options, folder: Path | None) -> GEDI:
+def train(x: np.ndarray, values: Options, folder: Path) -> GEDI:
     """The fitted model: read back, continued or trained in its run directory."""
-    settings, run = resolve(values, x.shape), RunDirectory(folder or "")
-    if folder is None or not run.config.exists():
+    settings, run = resolve(values, x.shape), RunDirectory(folder)
+    if not run.config.exists():
         return GEDI.from_settings(settings).fit_run(x, folder)
     if settings_of(run.path, read_config(run.path), x.shape) != settings:
         how = "remove it, or choose another --out"

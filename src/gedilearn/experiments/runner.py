@@ -70,15 +70,13 @@ class Runner:
     say: gets lines on the progress
     """
 
-    out: Path | None = None
+    out: Path
     jobs: int = 1
     say: Callable[[str], None] = lambda line: None
     _read: list[Key] = field(default_factory=list)  # keys of rows that were in the folder
 
     def within(self, name: str, asked: Row | None = None) -> Runner:
         """The same for a folder below: rows of different settings are never mixed."""
-        if self.out is None:
-            return self
         words = "-".join([name, *changed(asked or {})])
         return replace(self, out=self.out / re.sub(r"[^\w.=-]+", "-", words))
 
@@ -98,8 +96,7 @@ class Runner:
 
         if not any(cell.keys() for cell in cells):
             raise InputError("nothing to run: give at least one seed, data set and method")
-        kept = [] if self.out is None else _reopen(self.out, _config(n, settings))
-        done = {key_of(row): row for row in kept}
+        done = {key_of(row): row for row in _reopen(self.out, _config(n, settings))}
         self._read.extend(done)
         keys = [key for cell in cells for key in cell.keys()]  # noqa: SIM118
         missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
@@ -114,10 +111,9 @@ class Runner:
         return [done[key] for key in keys]
 
     def _keep(self, row: Row, left: int) -> None:
-        if self.out is not None:
-            row |= commit()
-            with open(self.out / ROWS, "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+        row |= commit()
+        with open(self.out / ROWS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
         self.say(f"{row['data']}, {row['method']}, seed {row['seed']} ({left} to go)")
 
     def finish(
@@ -125,13 +121,12 @@ class Runner:
     ) -> list[Table]:
         """The tables of the rows, which are written to the folder."""
         # Rows that were read may be damaged in any field; an error in new ones is a bug.
-        with reading(self.out / ROWS, REMEDY) if self.out and self._read else nullcontext():
+        with reading(self.out / ROWS, REMEDY) if self._read else nullcontext():
             made = tables(rows)
-        if self.out is not None:
-            text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in made)
-            self.out.mkdir(parents=True, exist_ok=True)
-            write_text(self.out / f"{name}.md", text)
-            self.say(f"written: {self.out / name}.md")
+        text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in made)
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_text(self.out / f"{name}.md", text)
+        self.say(f"written: {self.out / name}.md")
         return made
 
 

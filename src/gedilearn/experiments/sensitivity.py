@@ -56,8 +56,7 @@ def run(
     runner = runner.within(preset, asked).within("sensitivity")
     rows = runner.rows(cells, fit, n, settings, threads=1)
     made = runner.finish("sensitivity", rows, tables)
-    if runner.out is not None:
-        figure(rows, runner.out / "sensitivity.png")
+    figure(rows, runner.out / "sensitivity.png")
     return made
 
 

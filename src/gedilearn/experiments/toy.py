@@ -105,7 +105,7 @@ def values_of(method: str, asked: Row) -> Options:
     return adjusted(values, (N_POINTS, 2), asked)
 
 
-def fit(cell: Cell, n: int, settings: Options, folder: Path | None = None) -> list[Row]:
+def fit(cell: Cell, n: int, settings: Options, folder: Path) -> list[Row]:
     """Train the seeds of a cell together, and score each."""
     fitted = train(cell, n, settings["methods"][cell.method], folder)
     shared = settings["asked"] | {"together": len(fitted)}
@@ -116,15 +116,14 @@ def fit(cell: Cell, n: int, settings: Options, folder: Path | None = None) -> li
     ]
 
 
-def train(cell: Cell, n: int, values: Options, folder: Path | None) -> list[GEDI]:
+def train(cell: Cell, n: int, values: Options, folder: Path) -> list[GEDI]:
     """The fitted model of every seed of a cell, kept in the folder."""
     points = [SETS[cell.data](n, seed).x for seed in cell.seeds]
     fitted = fit_together(points, resolve(seeded(values, cell.seeds[0]), (n, 2)))
     for seed, model in zip(cell.seeds, fitted, strict=True):
-        if folder is not None:
-            path = model_file(folder, cell.data, cell.method, seed)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            model.save(path, overwrite=True)
+        path = model_file(folder, cell.data, cell.method, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        model.save(path, overwrite=True)
     return fitted
 
 
@@ -256,7 +255,7 @@ def picture(
             else:
                 found = models[name, method].sample(N_SAMPLES, steps=taken, random_state=seed)
                 scatter(axes, everywhere, NAMES[method], found[0], classes[found[1]])
-    file = panels.save(fig, (runner.out or Path()) / f"{kind}.png")
+    file = panels.save(fig, runner.out / f"{kind}.png")
     runner.say(f"written: {file}")
     return []
 
@@ -270,8 +269,7 @@ def steps_for(model: GEDI) -> int:
 
 def kept_model(runner: Runner, data: str, method: str, seed: int, n: int, values: Options) -> GEDI:
     """The model of the run, if one with these settings is there; trained otherwise."""
-    folder = runner.out or Path()
-    file = model_file(folder, data, method, seed)
+    file = model_file(runner.out, data, method, seed)
     if file.exists():
         model = GEDI.load(file)
         # Seeds that train together have one seed between them for all but the data.
@@ -279,7 +277,7 @@ def kept_model(runner: Runner, data: str, method: str, seed: int, n: int, values
         if model.settings_ == same and len(model.labels_) == n:
             return model
     runner.say(f"training {NAMES[method]} on {data}")
-    return train(Cell(data, method, (seed,)), n, values, folder)[0]
+    return train(Cell(data, method, (seed,)), n, values, runner.out)[0]
 
 
 def scatter(
