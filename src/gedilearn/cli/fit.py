@@ -212,7 +212,7 @@ def demo(
     *,
     screen: Screen,
 ) -> None:
-    """Cluster two made-up sets and images of digits, and write a report on each.
+    """Cluster three example sets, with a report on each.
 
     \b
     gedi demo
