@@ -13,7 +13,7 @@ from sklearn.datasets import make_moons
 
 from gedilearn.experiments import landscape
 from gedilearn.experiments.landscape import GAP, GEDI, GEN, INV, MODES, PRIOR, TERMS
-from gedilearn.methods.terms import bound_gap, generative, invariance
+from gedilearn.methods.terms import bound_gap, generative, invariance, prior
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.sampling.langevin import Box
 
@@ -117,6 +117,13 @@ def test_inv_penalises_permuted_assignments_by_the_gap_of_each_point_misplaced(r
     assert abs(one(rows, INV, PERMUTATION, "all points")["value"] / GAP - 0.5) < 0.1
 
 
+def test_renaming_the_clusters_changes_no_term():
+    t, view = torch.randn(2, 30, 2, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(invariance(t.flip(1), view.flip(1)), invariance(t, view))
+    torch.testing.assert_close(prior(t.flip(1)), prior(t))
+    torch.testing.assert_close(generative(t.flip(1), view.flip(1)), generative(t, view))
+
+
 def test_permuting_a_collapsed_model_leaves_inv_unchanged(rows, world):
     found = find(rows, INV, landscape.FOOTNOTE)
     assert [r["construction"] for r in found] == ["uniform", "confident", "f_j = log p"]
@@ -202,6 +209,40 @@ def test_the_known_density_is_that_of_the_points(world, rows):
     surprise = -log_density(world.log_moons(world.x))
     error = float(surprise.std()) / 20
     assert abs(float(surprise.mean()) - rows[0]["optimum"]) < 4 * error
+
+
+def test_gen_of_exact_samples_has_the_gradient_of_the_exact_cross_entropy():
+    """Whole-number weights on a small grid: repeating the nodes gives p and p_Theta exactly."""
+    generator = torch.Generator().manual_seed(0)
+    box = Box(torch.zeros(2).double(), torch.ones(2).double())
+    nodes, cell = landscape.quadrature(box, 6)
+    data, model = (torch.randint(1, 9, (36,), generator=generator) for _ in range(2))
+    log_p = (data.double() / data.sum()).log() - math.log(cell)
+    weights = torch.randn(2, 2, generator=generator).double()
+
+    def logits(theta):
+        # At theta = 0, the sum over clusters of exp(logits) is the whole number itself.
+        start = (model.double() / 2).log()[:, None].expand(-1, 2)
+        return start + torch.sin(3 * nodes + theta) @ weights - torch.sin(3 * nodes) @ weights
+
+    def exact(theta):
+        return landscape.cross_entropy(log_p, logits(theta), cell)
+
+    def estimate(theta, counts):
+        found = logits(theta)
+        return generative(found.repeat_interleave(data, 0), found.repeat_interleave(counts, 0))
+
+    theta = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    (expected,) = torch.autograd.grad(exact(theta), theta)
+    (found,) = torch.autograd.grad(estimate(theta, model), theta)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    assert expected.abs().min() > 1e-3
+    step = 1e-5 * torch.eye(2, dtype=torch.float64)
+    slopes = torch.stack([(exact(d) - exact(-d)) / 2e-5 for d in step])
+    torch.testing.assert_close(found, slopes, rtol=1e-6, atol=1e-9)
+    # Samples from another density give another gradient.
+    (wrong,) = torch.autograd.grad(estimate(theta, model.flip(0)), theta)
+    assert (wrong - expected).abs().max() > 1e-3
 
 
 # --- the table
