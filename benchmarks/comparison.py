@@ -33,7 +33,7 @@ def main(name: str, run: Run, about: str, seeds: int) -> None:
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
     for table in tables:
-        table.show(Console(markup=False, highlight=False))
+        Console(markup=False, highlight=False).print(table.grid())
 
 
 def timed(work: Callable[[], object]) -> float:

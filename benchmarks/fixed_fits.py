@@ -96,7 +96,7 @@ def two_ranks() -> GEDI:
             "device.accelerator": "cpu",
         }
         options = [text for name, value in changes.items() for text in ("--set", f"{name}={value}")]
-        command = [sys.executable, "-m", "gedilearn.cli", "fit", f"{folder}/points.npy", "-k", "2"]
+        command = [sys.executable, "-m", "gedilearn", "fit", f"{folder}/points.npy", "-k", "2"]
         command += ["--seed", "0", "--out", f"{folder}/run", "--quiet", *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=300)
         return GEDI.load(f"{folder}/run/model.safetensors")

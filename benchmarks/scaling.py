@@ -161,7 +161,7 @@ def command() -> str:
     with tempfile.TemporaryDirectory() as name:
         np.save(Path(name) / "big.npy", draw("groups", n)[0])
         words = "fit big.npy -k 16 --seed 0 --quiet --out run --set weights.gen=0"
-        start = [sys.executable, "-m", "gedilearn.cli", *words.split()]
+        start = [sys.executable, "-m", "gedilearn", *words.split()]
         env = os.environ | {"OMP_NUM_THREADS": "1"}
         subprocess.run(start, check=True, cwd=name, env=env)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -24,7 +24,7 @@ def commands() -> dict[str, list[str] | str]:
     elif installed.exists():
         help_command = [str(installed), "--help"]
     else:
-        help_command = [python, "-m", "gedilearn.cli", "--help"]
+        help_command = [python, "-m", "gedilearn", "--help"]
     imports = [REFERENCE, "import gedilearn", "from gedilearn import GEDI"]
     return {
         "python": [python, "-c", "pass"],

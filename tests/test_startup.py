@@ -60,7 +60,6 @@ def test_help_pages_and_lists_load_nothing_heavy(arguments):
         (["data", "features", "nothing", "--out", "f.npy"], "nothing: no such file"),
         (["predict", "nothing", "more.csv"], "nothing is not a run directory"),
         (["report", "nothing"], "nothing is not a run directory"),
-        (["reproduce", "density"], "benchmarks/density.py"),
         (["reproduce", "toi"], "did you mean 'toy'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -58,7 +58,7 @@ def test_json_is_all_that_is_printed_and_quiet_prints_nothing_else(file):
     ("options", "words"),
     [
         (["--max", 1], "'--max'"),
-        (["--max", 151], "--max 151 for 150 points"),
+        (["--max", 151], "n_clusters=151 for 150 points"),
         (["--seed", -1], "'--seed'"),
     ],
 )

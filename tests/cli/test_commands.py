@@ -8,8 +8,6 @@ import json
 import os
 import shutil
 import signal
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -155,8 +153,8 @@ def test_predict_writes_files_by_their_ending(run, table, model, points, here):
     np.testing.assert_allclose(np.load("p.npy"), p, rtol=1e-6)
     gedi("predict", run, table, "--proba", "--out", "a.json")
     content = json.loads(Path("a.json").read_text())
-    assert content["labels"] == labels.tolist()
-    np.testing.assert_allclose(content["probabilities"], p, rtol=1e-6)
+    assert content["cluster"] == labels.tolist()
+    np.testing.assert_allclose(np.transpose([content["p0"], content["p1"]]), p, rtol=1e-6)
     result = gedi("predict", run, table, "--out", "b.parquet", "--json")
     assert json.loads(result.stdout) == {"out": "b.parquet", "rows": 80}
     assert pd.read_parquet("b.parquet")["cluster"].tolist() == labels.tolist()
@@ -202,7 +200,7 @@ def test_sample_follows_the_seed_and_names_the_columns(run, model, here):
     np.testing.assert_allclose([[float(row[n]) for n in NAMES] for row in rows], points)
     assert [int(row["cluster"]) for row in rows] == labels.tolist()
     content = json.loads(gedi(*arguments, "--json").stdout)
-    np.testing.assert_allclose(content["points"], points)
+    np.testing.assert_allclose(np.transpose([content[name] for name in NAMES]), points)
     gedi(*arguments, "--out", "new.npy")
     np.testing.assert_allclose(np.load("new.npy"), points)
     other = gedi(*arguments[:-1], 8).stdout
@@ -290,16 +288,6 @@ def test_a_finished_run_is_read_back(run):
 # --- the rest -----------------------------------------------------------------------------------
 
 
-def test_demo_is_run_in_the_folder_asked_for(here, monkeypatch):
-    seen = []
-    stub = types.ModuleType("gedilearn.experiments.demo")
-    stub.run = lambda out, console: (seen.append(out), console.print("[shown]"))
-    monkeypatch.setitem(sys.modules, stub.__name__, stub)
-    assert gedi("demo").stdout == "[shown]\n"
-    gedi("demo", "--out", "tour")
-    assert seen == [Path("gedi-runs/demo-1"), Path("tour")]
-
-
 def test_reproduce_landscape_shows_and_writes_the_table(here):
     result = gedi("reproduce", "landscape", "--out", "tables")
     assert "Table 1" in result.stdout
@@ -325,7 +313,7 @@ def test_settings_lists_the_presets_and_what_each_changes():
 
 
 def test_a_report_is_written_into_the_run(run, monkeypatch):
-    told = gedi("report", run).stderr
+    told = gedi("report", run).stdout
     page = Path(run, "report.html")
     assert str(page) in told and "verdict" in page.read_text().lower()
     assert Path(run, "figures", "training.png").exists()

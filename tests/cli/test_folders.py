@@ -13,7 +13,7 @@ import yaml
 from PIL import Image
 
 from gedilearn import GEDI
-from gedilearn.cli.data import reading_options, run_folder
+from gedilearn.cli.data import FitOptions, run_folder
 from gedilearn.data.load import read_images
 from gedilearn.errors import InputError
 from gedilearn.training.run import RunDirectory
@@ -87,9 +87,9 @@ def test_size_is_width_by_height_and_is_kept_with_the_run(fitted):
     ("text", "size"), [("32", (32, 32)), ("40x30", (30, 40)), ("40X30", (30, 40))]
 )
 def test_a_size_is_one_number_or_two(text, size):
-    assert reading_options(text, False)["size"] == size
+    assert FitOptions(size=text).how()["size"] == size
     with pytest.raises(InputError, match="as 32x32 or 32"):
-        reading_options(f"{text}x", False)
+        FitOptions(size=f"{text}x").how()
 
 
 # --- with a fitted run --------------------------------------------------------------------------

@@ -55,7 +55,6 @@ def test_both_pictures_share_a_model(tmp_path):
     ("arguments", "says"),
     [
         (("toi",), "unknown experiment 'toi'"),
-        (("shapes",), "python benchmarks/shapes.py"),
         (("landscape", "--seeds", 2), "takes no --seeds; it takes --out"),
         (("sensitivity", "--methods", "gedi"), "takes no --methods; it takes --seeds, --data"),
         (("landscape", "--set", "weights.inv=1"), "takes no --set"),
@@ -66,7 +65,14 @@ def test_both_pictures_share_a_model(tmp_path):
         (("images", "--data", "digits", "--ood", "toys=moons"), "vectors, not images"),
         (("images", "--data", "digits", "--set", "weights.inw=1"), "did you mean 'weights.inv'"),
         (("images", "--data", "digits", "--set", "weights.inv"), "write it as name=value"),
+        (("images", "--data", "cifar10,svhn"), "--data: give one of svhn"),
+        (("images", "--data", "cifar10", "--scale", "default"), "unknown scale 'default'"),
+        (("images", "--data", "mnist", "--scale", "small"), "unknown scale 'small'"),
+        (("images", "--data", "digits", "--methods", ","), "nothing to run"),
         (("toy", "--preset", "paper/toi"), "did you mean 'paper/toy'"),
+        (("toy", "--preset", "paper/cifar10"), "unknown preset"),
+        (("toy", "--methods", "gedy"), "did you mean 'gedi'"),
+        (("sensitivity", "--data", ","), "at least one seed"),
         (("labels", "--data", "moonz"), "did you mean 'moons'"),
     ],
 )

@@ -22,6 +22,7 @@ import pytest
 from scipy.io import savemat
 
 from gedilearn.cli import prepare as commands
+from gedilearn.cli.app import Screen
 from gedilearn.data import published as module
 from gedilearn.data.load import is_name, known_formats, load
 from gedilearn.data.published import SOURCES, File, Source, Split, get, is_cached
@@ -181,10 +182,10 @@ def test_a_full_disk_is_one_line_and_leaves_no_set(tiny, folder, monkeypatch):
 
 
 def test_the_listing_says_which_sets_are_here(tiny, folder, capsys, root):
-    commands.get("tiny", folder, as_json=True)
+    commands.get("tiny", folder, screen=Screen(json=True))
     shown = json.loads(capsys.readouterr().out)
     assert shown == {"name": "tiny", "path": str(root / "tiny")}
-    commands.list_sets(as_json=True)
+    commands.list_sets(Screen(json=True))
     listed = json.loads(capsys.readouterr().out)
     assert {row["name"]: row["cached"] for row in listed["sets"]} == {
         name: name == "tiny" for name in SOURCES

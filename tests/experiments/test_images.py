@@ -14,7 +14,7 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.experiments import images
 from gedilearn.experiments.images import SCALES, SHAPE
-from gedilearn.experiments.runner import Runner
+from gedilearn.experiments.runner import Runner, asked_for
 from gedilearn.io import read_json_lines
 from gedilearn.settings import resolve
 from gedilearn.training import loop
@@ -167,7 +167,8 @@ def test_an_interrupted_training_goes_on_in_the_middle(rows, tmp_path, monkeypat
 
 
 def test_a_model_of_other_settings_is_not_taken(out, tmp_path):
-    values = images.values_of("cifar10", "small", "jem", 6, SHORT | {"weights.inv": 3.0})
+    asked = asked_for(6, SHORT | {"weights.inv": 3.0}, scale="small")
+    values = images.values_of("cifar10", "jem", asked)
     with pytest.raises(InputError, match=r"cifar10-jem-0 was trained with other settings: remove"):
         images.train(SETS[0].x, values, out / "runs" / "cifar10-jem-0")
 
@@ -175,51 +176,28 @@ def test_a_model_of_other_settings_is_not_taken(out, tmp_path):
 # --- options
 
 
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        ({"data": ["cifar11"]}, "mean 'cifar10'"),
-        ({"data": ["cifar10", "svhn"]}, "--data: give one of svhn"),
-        ({"data": ["cifar10"], "scale": "default"}, "unknown scale 'default'.*small, paper"),
-        ({"data": ["mnist"], "scale": "small"}, "unknown scale 'small'.*default"),
-        ({"data": ["mnist"], "methods": ["gedy"]}, "mean 'gedi'"),
-        ({"data": ["digits"], "methods": []}, "nothing to run"),
-    ],
-)
-def test_a_wrong_option_is_refused_in_words(asked, says, monkeypatch):
-    monkeypatch.setattr(images, "fit", lambda *_: pytest.fail("run"))
-    with pytest.raises(InputError, match=says):
-        images.run(Runner(), **asked)
-
-
-def test_a_set_that_is_not_here_is_one_line_with_the_command():
-    with pytest.raises(
-        InputError, match=r"^cifar100 is not on this machine: gedi data get cifar10"
-    ):
-        images.run(Runner(), ["cifar100"])
-
-
-def test_by_default_the_papers_sets_have_five_methods_and_our_own_two(monkeypatch):
+def test_by_default_the_papers_sets_have_five_methods_and_our_own_two(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(Runner, "rows", lambda self, cells, *_: seen.extend(cells))
     monkeypatch.setattr(Runner, "finish", lambda *_: [])
-    images.run(Runner(), ["svhn"], sets=SETS)
+    images.run(Runner(tmp_path), ["svhn"], sets=SETS)
     assert [cell.method for cell in seen] == ["k-means", *images.METHODS]
     seen.clear()
-    images.run(Runner(), ["digits"])
+    images.run(Runner(tmp_path), ["digits"])
     assert [cell.method for cell in seen] == ["k-means", "no-gen", "gedi"] * 5
 
 
 def test_default_settings_are_those_of_the_estimator_for_images():
-    settings = resolve(images.values_of("mnist", "default", "gedi"), SHAPE)
+    values = images.values_of("mnist", "gedi", asked_for(None, None, scale="default"))
+    settings = resolve(values, SHAPE)
     assert settings == GEDI(10, random_state=0).resolve(SHAPE)
 
 
 def test_shorter_training_shortens_both_stages():
-    settings = resolve(images.values_of("cifar10", "small", "gedi", 7), SHAPE)
-    assert (settings.training.max_iter, settings.density.iterations) == (7, 7)
-    settings = resolve(images.values_of("cifar10", "paper", "gedi", 7), SHAPE)
-    assert settings.density.iterations == 0
+    for scale, density in (("small", 7), ("paper", 0)):
+        values = images.values_of("cifar10", "gedi", asked_for(7, None, scale=scale))
+        settings = resolve(values, SHAPE)
+        assert (settings.training.max_iter, settings.density.iterations) == (7, density)
 
 
 def test_the_papers_scale_is_measured_by_its_protocol():

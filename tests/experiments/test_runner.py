@@ -15,9 +15,9 @@ import threadpoolctl
 
 from gedilearn.errors import InputError
 from gedilearn.experiments import runner
-from gedilearn.experiments.runner import Cell, Runner, changed, commit
+from gedilearn.experiments.runner import Cell, Runner, asked_for, changed, commit
 
-CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1), ("b",))]
+CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1))]
 
 
 def work(cell, n, settings):
@@ -25,7 +25,7 @@ def work(cell, n, settings):
     where = {"thread": threading.current_thread().name, "process": os.getpid()}
     return [
         {"data": cell.data, "method": name, "seed": seed, "with": list(cell.seeds), **where}
-        for name in cell.rows
+        for name in cell.rows or [cell.method]
         for seed in cell.seeds
     ]
 
@@ -34,8 +34,8 @@ def kept(out):
     return [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
 
 
-def test_rows_come_in_the_order_of_the_cells_seed_by_seed():
-    rows = Runner().rows(CELLS, work, 5)
+def test_rows_come_in_the_order_of_the_cells_seed_by_seed(tmp_path):
+    rows = Runner(tmp_path).rows(CELLS, work, 5)
     assert [(r["method"], r["seed"]) for r in rows] == [
         *(("a", 0), ("a too", 0), ("a", 1), ("a too", 1), ("a", 2), ("a too", 2)),
         *(("b", 0), ("b", 1)),
@@ -80,14 +80,14 @@ def test_no_more_processes_are_started_than_there_are_cells(tmp_path):
         assert len(rows) == 8
 
 
-def test_a_backend_chosen_by_the_caller_runs_the_cells():
+def test_a_backend_chosen_by_the_caller_runs_the_cells(tmp_path):
     with joblib.parallel_config(backend="threading", n_jobs=2):
-        rows = Runner().rows(CELLS, work, 5)
+        rows = Runner(tmp_path).rows(CELLS, work, 5)
     assert threading.current_thread().name not in {r["thread"] for r in rows}
     assert [r["method"] for r in rows][-2:] == ["b", "b"]
 
 
-def test_a_row_has_plain_values_and_as_many_threads_as_asked_for():
+def test_a_row_has_plain_values_and_as_many_threads_as_asked_for(tmp_path):
     def fit(cell, n, settings):
         warnings.warn("not worth a line", stacklevel=1)
         pools = threadpoolctl.threadpool_info()
@@ -96,7 +96,7 @@ def test_a_row_has_plain_values_and_as_many_threads_as_asked_for():
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (row,) = Runner().rows([Cell("moons", "a", (3,), ("a",))], fit, 5, threads=1)
+        (row,) = Runner(tmp_path).rows([Cell("moons", "a", (3,))], fit, 5, threads=1)
     assert (row["score"], row["threads"]) == ("inf", 1)
 
 
@@ -110,9 +110,9 @@ def test_a_folder_of_other_settings_or_without_its_config_is_refused(tmp_path):
 
 
 def test_folders_below_are_named_after_the_settings(tmp_path):
-    words = changed(20, {"network.hidden": [8, 8], "views.kind": "noise"})
-    assert words == ["20 iterations", "network.hidden=[8, 8]", "views.kind=noise"]
-    folder = Runner(tmp_path).within("paper/toy", *words).out
+    asked = asked_for(20, {"network.hidden": [8, 8], "views.kind": "noise"})
+    assert changed(asked) == ["20 iterations", "network.hidden=[8, 8]", "views.kind=noise"]
+    folder = Runner(tmp_path).within("paper/toy", asked).out
     name = "paper-toy-20-iterations-network.hidden=-8-8--views.kind=noise"
     assert folder == tmp_path / name
 

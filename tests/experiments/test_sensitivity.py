@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from gedilearn import panels
-from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity
-from gedilearn.experiments.runner import Runner
+from gedilearn.experiments.runner import Runner, asked_for
 from gedilearn.io import read_json_lines
 from gedilearn.methods.gedi import GEDI
 from gedilearn.methods.priors import Fixed
@@ -51,7 +50,7 @@ def test_every_point_of_the_grid_has_a_row_a_seed(rows):
     assert sensitivity.WEIGHTS == (0, 10, 20, 30, 40, 50)  # the paper's
 
 
-def test_a_member_has_the_weights_of_its_point_and_is_one_network(monkeypatch):
+def test_a_member_has_the_weights_of_its_point_and_is_one_network(monkeypatch, tmp_path):
     """The factors are the weights: the total of a member is that of settings with these."""
     seen = {}
 
@@ -61,7 +60,7 @@ def test_a_member_has_the_weights_of_its_point_and_is_one_network(monkeypatch):
 
     monkeypatch.setattr(sensitivity, "fit_together", fit)
     with pytest.raises(InterruptedError):
-        sensitivity.run(Runner(), [0], ["moons"], **ASKED)
+        sensitivity.run(Runner(tmp_path), [0], ["moons"], **ASKED)
     terms = {name: torch.tensor([0.3 + k / 7]).repeat(9) for k, name in enumerate(("inv", "prior"))}
     terms["gen"] = torch.full((9,), 0.2)
     factors = {name: torch.from_numpy(value) for name, value in seen["factors"].items()}
@@ -121,12 +120,7 @@ def test_tables_and_heat_maps_hold_means_and_medians_over_the_seeds(rows, monkey
 
 
 def test_the_default_preset_holds_the_clusters_with_the_same_weights():
-    values = sensitivity.values_of("default", "gedi", None, sensitivity.UNIT)
+    values = sensitivity.values_of("gedi", asked_for(None, sensitivity.UNIT, preset="default"))
     settings = resolve(values, (60, 2))
     assert (settings.weights.inv, settings.weights.prior) == (1, 1)
     assert (settings.density.inv, settings.density.prior) == (1, 1)
-
-
-def test_nothing_to_run_is_refused():
-    with pytest.raises(InputError, match="at least one seed"):
-        sensitivity.run(Runner(), [])

@@ -26,8 +26,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +88,12 @@ class Case:
     """`gedi ARGUMENTS`, or a Python script, in a folder with these entries.
 
     writes: names that it may write or change, with all that is in folders of these names
-    adds: folders that it may add files to
     """
 
     entries: tuple[Entry, ...]
     arguments: tuple[str, ...] = ()
     script: str = ""
     writes: tuple[str, ...] = ()
-    adds: tuple[str, ...] = ()
 
     def command(self) -> str:
         """For a shell, or the part of the script that is the case's own."""
@@ -123,15 +122,12 @@ class End:
     err: str
 
 
-@dataclass
 class Player:
     """The folder that cases are played in, and the limits of a case."""
 
-    root: Path = field(
-        default_factory=lambda: Path(tempfile.mkdtemp(prefix="gedi-fuzz-")).resolve()
-    )
-    seconds: float = SECONDS
-    memory: int = MEMORY
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = (root or Path(tempfile.mkdtemp(prefix="gedi-fuzz-"))).resolve()
+        self.seconds, self.memory = SECONDS, MEMORY
 
     def empty_folder(self, name: str) -> Path:
         folder = self.root / name
@@ -165,22 +161,15 @@ class Player:
         for rank, environment in enumerate(ranks):
             child = os.fork()
             if child == 0:
-                stopped = stop if stop and stop.rank == rank else None
-                output = str(self.root / f"output{rank}")
-                _become(folder, output, limit, environment, stopped, arguments, script)
+                output = [self.root / f"{rank}.{name}" for name in ("out", "err")]
+                own = stop if stop and stop.rank == rank else None
+                work = partial(_run_script, script) if script else partial(_run_command, arguments)
+                _become(folder, output, limit, environment, own, work)
             children.append(child)
-        ends = watch(children, limit, PATIENCE if patient else None)
-        found = []
-        for rank, child in enumerate(children):
-            texts = {
-                name: (self.root / f"output{rank}.{name}").read_text(errors="backslashreplace")
-                for name in ("out", "err")
-            }
-            found.append(End(**ends[child], **texts))
-        return found
+        return watch(self.root, children, limit, PATIENCE if patient else None)
 
 
-def watch(children: list[int], seconds: float, patience: float | None) -> dict[int, dict[str, Any]]:
+def watch(root: Path, children: list[int], seconds: float, patience: float | None) -> list[End]:
     """Wait for all; interrupt those that may train for long, end those that are late."""
     began, ends = time.monotonic(), {}
     cuts = [(LONGEST * seconds, signal.SIGKILL)]
@@ -192,18 +181,22 @@ def watch(children: list[int], seconds: float, patience: float | None) -> dict[i
             cuts.remove(cut)
             for child in set(children) - ends.keys():
                 os.kill(child, cut[1])
-        for child in set(children) - ends.keys():
-            pid, status, usage = os.wait4(child, os.WNOHANG)
-            if pid:
+        for rank, child in enumerate(children):
+            pid, status, usage = (0, 0, None) if child in ends else os.wait4(child, os.WNOHANG)
+            if pid and usage:
                 worked = usage.ru_utime + usage.ru_stime
                 late = worked > seconds or now > LONGEST * seconds
+                texts = [
+                    (root / f"{rank}.{name}").read_text(errors="backslashreplace")
+                    for name in ("out", "err")
+                ]
                 code, memory = os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
-                ends[child] = {"code": code, "memory": memory, "seconds": worked, "late": late}
+                ends[child] = End(code, worked, memory, late, *texts)
         time.sleep(0.002)
     for child in children:  # and what they have started: each has a group of its own
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
-    return ends
+    return [ends[child] for child in children]
 
 
 # --- the forked process -------------------------------------------------------------------------
@@ -224,12 +217,11 @@ def get_ready() -> None:
 
 def _become(
     folder: Path,
-    output: str,
+    output: Sequence[Path],
     seconds: float,
     environment: Mapping[str, str],
     stop: Stop | None,
-    arguments: Sequence[str],
-    script: str,
+    work: Callable[[], int],
 ) -> None:
     """Become the process that was asked for; never returns."""
     code: Any = 1
@@ -237,21 +229,23 @@ def _become(
         os.setsid()
         # A shell lets its background processes ignore Ctrl-C, and children inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for number, name in ((1, "out"), (2, "err")):
-            path = f"{output}.{name}"
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+        os.dup2(sys.stdin.fileno(), 0)
+        for number, (name, path) in enumerate(zip(("stdout", "stderr"), output, strict=True), 1):
+            file = open(path, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+            os.dup2(file.fileno(), number)
+            setattr(sys, name, file)
         os.environ.update(environment)
         os.chdir(folder)
-        _limit(seconds)
+        used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_DATA, (used + MORE_MEMORY,) * 2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE,) * 2)
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds) + 1,) * 2)
         faulthandler.disable()  # pytest's own would write to its output
         faulthandler.dump_traceback_later(0.9 * LONGEST * seconds, file=sys.stderr)
         if stop:
             _stop_at(stop)
-        code = _run_script(script) if script else _run_command(arguments)
+        code = work()
     except SystemExit as end:
         code = end.code or 0
     except BaseException:
@@ -262,14 +256,6 @@ def _become(
         atexit._run_exitfuncs()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 1)
-
-
-def _limit(seconds: float) -> None:
-    used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_DATA, (used + MORE_MEMORY,) * 2)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds) + 1,) * 2)
 
 
 def _stop_at(stop: Stop) -> None:
@@ -290,9 +276,9 @@ def _stop_at(stop: Stop) -> None:
 
 def _run_command(arguments: Sequence[str]) -> int:
     """`gedi ARGUMENTS`; ranks that it starts run the same file."""
-    cli = importlib.import_module("gedilearn.cli")
-    sys.argv = [str(Path(str(cli.__file__)).with_name("__main__.py")), *arguments]
-    cli.main()
+    main = importlib.import_module("gedilearn.__main__")
+    sys.argv = [str(main.__file__), *arguments]
+    main.main()
     return 0
 
 
@@ -327,15 +313,14 @@ def judge(
     if end.code == 2 and len(ERROR.findall(end.err)) != 1:
         faults.append(f"not one line of error: {end.err[-300:]!r}")
     refused = end.code != 0 and not interrupted
-    writes, adds = ((), ()) if refused else (case.writes, case.adds)
-    new = set(after) - set(before)
+    writes = () if refused else case.writes
+    new, both = set(after) - set(before), set(before) & set(after)
     found = {
         "lost": [n for n in before if n not in after and not _in(n, writes)],
-        "changed": [n for n in set(before) & set(after)
-                    if after[n] != before[n] and not _in(n, writes)],
-        "written": [n for n in new if not _in(n, (*writes, *adds))],
+        "changed": [n for n in both if after[n] != before[n] and not _in(n, writes)],
+        "written": [n for n in new if not _in(n, writes)],
         "left behind": [n for n in new if n.endswith(".part")],
-    }  # fmt: skip
+    }
     why = f" by a refusal ({last_line(end.err)})" if refused else ""
     faults += [f"{what}: {', '.join(sorted(n)[:4])}{why}" for what, n in found.items() if n]
     labels = [path.read_text() for path in folder.glob("*/labels.csv") if path.is_file()]
@@ -365,7 +350,7 @@ def trains_long(case: Case, folder: Path) -> bool:
     config = folder / "t/run/config.yaml"
     small = config.is_file() and config.stat().st_size < 2**20
     text = config.read_text(errors="replace") if small else ""
-    several = case.arguments[:1] in [("choose",), ("reproduce",), ("demo",)]  # fits
+    several = case.arguments[:1] in [("choose",), ("reproduce",)]  # fits
     return several or bool(LONG.search(f"{' '.join(case.arguments)} {case.script} {text}"))
 
 
@@ -379,12 +364,8 @@ def _in(name: str, allowed: Sequence[str]) -> bool:
 
 def snapshot(folder: Path) -> dict[str, Any]:
     """Every entry below a folder, with what tells whether it has changed."""
-    return {str(path.relative_to(folder)): _content(path) for path in _below(folder)}
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        yield from (Path(place, name) for name in (*folders, *files))
+    found = (Path(at, name) for at, *parts in os.walk(folder) for names in parts for name in names)
+    return {str(path.relative_to(folder)): _content(path) for path in found}
 
 
 def _content(path: Path) -> Any:

@@ -20,14 +20,8 @@ TESTS = Path(__file__).parents[1]
 )
 def test_cases_end_well_or_are_refused_in_one_line(kinds: str, cases: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fuzz", "--seed", "1", "--cases", str(cases), "--kinds", kinds]
-    path = os.pathsep.join([str(TESTS), *sys.path])
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": path},
-    )
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{cases * len(kinds.split(','))} cases" in done.stdout
 
@@ -54,7 +48,7 @@ def test_cases_end_well_or_are_refused_in_one_line(kinds: str, cases: int, tmp_p
     ],
 )
 def test_a_fault_is_noticed(tmp_path: Path, script: str, fault: str | None) -> None:
-    player = Player(tmp_path.resolve())
+    player = Player(tmp_path)
     player.seconds = 0.5 if fault == "a hang" else player.seconds
     player.memory = 2**30 if fault == "memory" else 2**40
     found = player.faults(Case((Entry("x", b"a"),), script=script, writes=("r", "r.part")))

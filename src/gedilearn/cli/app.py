@@ -13,12 +13,15 @@ import errno
 import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from importlib.util import find_spec
+from inspect import Parameter, Signature, signature
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer import Option
@@ -30,11 +33,7 @@ from gedilearn.progress import Progress, shown
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import Console
     from rich.table import Table
-
-
-ROWS_SHOWN = 10
 
 # --- the app ------------------------------------------------------------------------------------
 
@@ -59,12 +58,8 @@ class Commands(TyperGroup):
             if error.errno == errno.EPIPE:  # the reader of a pipe left, as in `| head`
                 raise
             place, reason = error.filename, error.strerror or str(error)
-            _stop(
-                f"error: {place}: {reason[:1].lower()}{reason[1:]}"
-                if place
-                else f"error: {reason}",
-                2,
-            )
+            where = f"{place}: " if place else ""
+            _stop(f"error: {where}{reason[:1].lower()}{reason[1:]}", 2)
         except KeyboardInterrupt as interrupt:
             _stop(f"interrupted: {interrupt}" if str(interrupt) else "interrupted", 130)
 
@@ -85,7 +80,47 @@ def interruptible(how_to_continue: str, begun: Path | None = None) -> Iterator[N
         raise
 
 
-app = typer.Typer(
+class App(typer.Typer):
+    """Commands whose parameters may be groups of options: dataclasses, an option for each field."""
+
+    def command(self, *names: Any, **others: Any) -> Callable[[Any], Any]:
+        add = super().command(*names, **others)
+
+        def added(function: Any) -> Any:
+            add(_with_groups(function))
+            return function
+
+        return added
+
+
+def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
+    """The same function of the fields of its groups, for typer."""
+    groups: dict[str, Any] = {}
+    options: list[Parameter] = []
+    for parameter in signature(function, eval_str=True).parameters.values():
+        group = parameter.annotation
+        if is_dataclass(group):
+            groups[parameter.name], types = group, get_type_hints(group, include_extras=True)
+            options += [
+                parameter.replace(name=each.name, default=each.default, annotation=types[each.name])
+                for each in fields(group)
+            ]
+        else:
+            options.append(parameter)
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        function(**given)
+
+    in_any_order = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in options]
+    run.__signature__ = Signature(in_any_order)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in options}
+    return run
+
+
+app = App(
     cls=Commands,
     no_args_is_help=True,
     add_completion=False,
@@ -125,13 +160,36 @@ def gedi(
 
 # --- output -------------------------------------------------------------------------------------
 
+ROWS_SHOWN = 10
+ENDINGS = (".csv", ".parquet", ".npy", ".json")
+
+
+def _check_out(out: Path | None) -> Path | None:
+    """Refuse a file that could not be written in the end, before any work."""
+    if out is None:
+        return None
+    if out.suffix.lower() not in ENDINGS:
+        raise InputError(f"--out {out}: unknown ending {out.suffix!r}; use {', '.join(ENDINGS)}")
+    if out.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
+        raise InputError(f"--out {out}: needs pyarrow; pip install 'gedi-learn[parquet]'")
+    io.refuse_existing(out)
+    if not out.parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.parent}")
+    return out
+
+
+_OUT = "Write the result to this new file: .csv, .parquet, .npy or .json."
+OutFile = Annotated[Path | None, Option(metavar="FILE", callback=_check_out, help=_OUT)]
+
 
 @dataclass(frozen=True)
 class Screen:
     """Results and messages of a command; only the first of several processes prints."""
 
-    json: bool = False
-    quiet: bool = False
+    json: Annotated[bool, Option("--json", help="Print the result as JSON.")] = False
+    quiet: Annotated[
+        bool, Option("--quiet", "-q", help="Print no tables and no messages, only errors.")
+    ] = False
 
     def message(self, text: str) -> None:
         """Print one line on stderr."""
@@ -143,54 +201,53 @@ class Screen:
         seen = not self.json or sys.stderr.isatty()
         return shown(seen and not self.quiet and io.is_first_process())
 
-    def show(self, content: dict[str, Any], *parts: str | Table) -> None:
+    def show(self, content: Any, *parts: str | Table) -> None:
         """Print a result: `content` with --json, otherwise tables and text."""
         if not io.is_first_process():
             return
         if self.json:
             print(io.json_text(content))
-        else:
-            console = make_console(self.quiet)
-            for part in parts:
-                text = io.printable(part) if isinstance(part, str) else None
-                console.print(part if text is None else text, soft_wrap=text is not None)
+        elif not self.quiet:
+            from rich.console import Console
 
-    def list(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print all rows: a table on a terminal, CSV in a pipe."""
-        if sys.stdout.isatty():
-            self.show({}, table(heads, rows, overflow="fold"))
+            # Text is printed as it is: names of files and columns may look like markup.
+            console = Console(markup=False, highlight=False, emoji=False)
+            for part in parts:
+                if isinstance(part, str):
+                    console.print(io.printable(part), soft_wrap=True)
+                else:
+                    console.print(part)
+
+    def show_all(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print all rows: JSON, a table on a terminal, CSV in a pipe."""
+        if self.json or sys.stdout.isatty():
+            content = [dict(zip(heads, row, strict=True)) for row in rows]
+            self.show(content, table(heads, rows, overflow="fold"))
         elif not self.quiet:
             sys.stdout.write(io.csv_text(heads, rows))
 
-    def give(
-        self, columns: dict[str, Any], array: np.ndarray, content: dict[str, Any], out: Path | None
-    ) -> None:
+    def give(self, columns: dict[str, Any], array: np.ndarray, out: Path | None) -> None:
         """Write one row of results for each row of data.
 
         To the file `out`, or to stdout: JSON, the first rows on a terminal, all as CSV in a pipe.
-        columns: (n,) each, for .csv and .parquet; array: (n, ...), for .npy; content: for JSON
+        columns: (n,) each; array: (n, ...), for .npy
         """
         if not io.is_first_process():
             return
         if out is not None:
-            _write_result(out, columns, array, content)
+            _write_result(out, columns, array)
             self.message(f"{len(array)} rows written to {out}")
             if self.json:
                 print(io.json_text({"out": str(out), "rows": len(array)}))
-        elif self.json or sys.stdout.isatty():
+        elif self.json:
+            print(io.json_text(_lists(columns)))
+        elif sys.stdout.isatty():
             more = len(array) - ROWS_SHOWN
             lines = [f"... and {more} more rows: --out FILE writes all"] if more > 0 else []
             rows = zip(*(values[:ROWS_SHOWN] for values in columns.values()), strict=True)
-            self.show(content, table(list(columns), (map(short, row) for row in rows)), *lines)
+            self.show({}, table(list(columns), (map(short, row) for row in rows)), *lines)
         else:
-            sys.stdout.write(_csv(columns))
-
-
-def make_console(quiet: bool = False) -> Console:
-    """A console that prints text as it is: names of files and columns may look like markup."""
-    from rich.console import Console
-
-    return Console(markup=False, highlight=False, emoji=False, quiet=quiet)
+            sys.stdout.write(csv_of(columns))
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[str]], overflow: Any = "ellipsis") -> Table:
@@ -206,36 +263,33 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[str]], overflow: Any = "
     return made
 
 
-def write_columns(path: Path, columns: dict[str, Any]) -> None:
-    """Replace a CSV file."""
-    io.write_text(path, _csv(columns))
-
-
-def _write_result(
-    out: Path, columns: dict[str, Any], array: np.ndarray, content: dict[str, Any]
-) -> None:
+def _write_result(out: Path, columns: dict[str, Any], array: np.ndarray) -> None:
     """Write a new file in the format of its ending."""
+    import numpy as np
+    import pandas as pd
+
     ending = out.suffix.lower()
-    if ending == ".json":
-        io.write_json(out, content, None, new=True)
-    elif ending == ".csv":
-        io.write_text(out, _csv(columns), new=True)
-    else:
-        import numpy as np
-        import pandas as pd
-
-        with io.replacing(out, new=True) as temporary, open(temporary, "wb") as file:
-            if ending == ".npy":
-                np.save(file, array, allow_pickle=False)
-            else:
-                pd.DataFrame(columns).to_parquet(file, index=False)
+    with io.replacing(out, new=True) as temporary, open(temporary, "wb") as file:
+        if ending == ".npy":
+            np.save(file, array, allow_pickle=False)
+        elif ending == ".parquet":
+            pd.DataFrame(columns).to_parquet(file, index=False)
+        else:
+            text = csv_of(columns) if ending == ".csv" else f"{io.json_text(_lists(columns))}\n"
+            file.write(text.encode(errors="backslashreplace"))
 
 
-def _csv(columns: dict[str, Any]) -> str:
+def csv_of(columns: dict[str, Any]) -> str:
     """Numbers have as many digits as an exact reading back needs."""
     import pandas as pd
 
     return str(pd.DataFrame(columns).to_csv(index=False, lineterminator="\n"))
+
+
+def _lists(columns: dict[str, Any]) -> dict[str, list[Any]]:
+    import pandas as pd
+
+    return {name: pd.Series(values).tolist() for name, values in columns.items()}
 
 
 def short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Data for the commands: the options for tables, reading, and the results beside the rows.
+"""Options that several commands share, and the data, results and folders they stand for.
 
 As in all files with commands, heavy imports wait.
 """
@@ -10,71 +10,128 @@ import itertools
 import os
 import shlex
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Option
+from typer import Argument, Option
 
 from gedilearn.errors import InputError
-from gedilearn.io import YAML, as_path, check_size
+from gedilearn.io import YAML, as_path, check_size, yaml_value
 
 if TYPE_CHECKING:
     import numpy as np
 
     from gedilearn.cli.app import Screen
     from gedilearn.data.dataset import Dataset
-    from gedilearn.data.tables import Columns as Encoding
+    from gedilearn.data.tables import Columns
     from gedilearn.estimator import GEDI
     from gedilearn.training.run import Config
 
 # --- options ------------------------------------------------------------------------------------
 
 
-def _names_option(words: str) -> Any:
-    return Option(metavar="NAMES", help=f"{words}: separated by commas; may be repeated.")
+def _check_run(run: Path) -> Path:
+    if not run.exists():
+        raise InputError(f"{run} is not a run directory: no such folder")
+    return run
 
 
-Columns = Annotated[list[str] | None, _names_option("Of a table, use these columns alone")]
-Drop = Annotated[list[str] | None, _names_option("Of a table, leave out these columns")]
-Categorical = Annotated[list[str] | None, _names_option("Take these columns for categories")]
-Numeric = Annotated[
-    list[str] | None, _names_option("Take these columns for numbers, also if they look like IDs")
+_DATA = (
+    "A .csv, .tsv, .txt, .parquet, .npy or .npz file, a folder of images, a built-in set "
+    "(moons, circles, digits), or a downloaded set (see gedi data list)."
+)
+_RUN = "A run directory written by gedi fit"
+Data = Annotated[str, Argument(metavar="DATA", help=_DATA)]
+Run = Annotated[
+    Path, Argument(metavar="RUN", callback=_check_run, help=f"{_RUN}, or a model.safetensors file.")
 ]
-_ID = "The column of a table that names its rows: not used, but written beside clusters."
-IdColumn = Annotated[str | None, Option(metavar="NAME", help=_ID)]
-_IMPUTE = "What missing numbers, dates and times become."
-Impute = Annotated[str | None, Option(metavar="[median|mean|most_frequent]", help=_IMPUTE)]
-_SEPARATOR = "What stands between the cells of a .csv, .tsv or .txt file; found out if not given."
-Separator = Annotated[str | None, Option(metavar="[comma|semicolon|tab|bar]", help=_SEPARATOR)]
-_DECIMAL = "The decimal mark in a .csv, .tsv or .txt file; a point if not given."
-Decimal = Annotated[str | None, Option(metavar="[point|comma]", help=_DECIMAL)]
-_KEEP = "Write the columns of the table beside the clusters, as they were."
+RunFolder = Annotated[Path, Argument(metavar="RUN", callback=_check_run, help=f"{_RUN}.")]
+Probe = Literal["fast", "paper", "none"]
+Seed = Annotated[int, Option(metavar="N", min=0, max=2**32 - 1, help="Seed of the random numbers.")]
+_STEPS = "Langevin steps of each sample; by default 20, or 500 for a model without a base density."
+Steps = Annotated[int | None, Option(metavar="N", min=0, help=_STEPS)]
+_SET = "Change a setting (see gedi settings); may be repeated."
+Changes = Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE", help=_SET)]
+_OOD = "Other data, which the model should find unusual; may be repeated."
+Outside = Annotated[list[str] | None, Option(metavar="[NAME=]DATA", help=_OOD)]
+_KEEP = "Also write the columns of DATA beside the clusters."
 KeepColumns = Annotated[bool, Option("--keep-columns", help=_KEEP)]
+_SIZE = "Resize the images of a folder to this many pixels, for example 64x32, or 32 for 32x32."
+Size = Annotated[str | None, Option(metavar="WxH", help=_SIZE)]
+_BROKEN = "Leave out images that cannot be read, and list their names."
+SkipBroken = Annotated[bool, Option("--skip-broken", help=_BROKEN)]
+_SEPARATOR = "The mark between the cells of a .csv, .tsv or .txt file; detected if not given."
+_DECIMAL = "The decimal mark in a .csv, .tsv or .txt file; a point if not given."
+_ID = "The column with the IDs of the rows: not used, but written beside the clusters."
+_IMPUTE = "The value for missing numbers, dates and times; the median if not given."
+Names = list[str] | None
 
 
-def table_settings(
-    columns: list[str] | None,
-    drop: list[str] | None,
-    id_column: str | None,
-    categorical: list[str] | None,
-    numeric: list[str] | None,
-    impute: str | None,
-    kinds: dict[str, str] | None = None,
-) -> dict[str, Any]:
-    """The settings that the options stand for, by dotted name; `kinds` are those of --set."""
-    asked = {"drop": _names(drop), "id": [id_column] if id_column else []}
-    asked |= {"category": _names(categorical), "number": _names(numeric)}
-    found: dict[str, str] = {}
-    for kind, names in asked.items():
-        for name in names:
-            if found.setdefault(name, kind) != kind:
-                raise InputError(f"column {name!r}: one option says {found[name]}, one {kind}")
-    settings: dict[str, Any] = {"table.columns": _names(columns), "table.impute": impute}
-    settings["table.kinds"] = dict(kinds or {}) | found if found else None
-    return {name: value for name, value in settings.items() if value}
+def _names_option(words: str) -> Any:
+    return Option(metavar="NAMES", help=f"{words}. Separate names by commas, or repeat the option.")
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How new data for a fitted model is read."""
+
+    skip_broken: SkipBroken = False
+    separator: Annotated[
+        str | None, Option(metavar="[comma|semicolon|tab|bar]", help=_SEPARATOR)
+    ] = None
+    decimal: Annotated[str | None, Option(metavar="[point|comma]", help=_DECIMAL)] = None
+
+    def how(self) -> dict[str, Any]:
+        """Arguments of `load`."""
+        broken = "skip" if self.skip_broken else "refuse"
+        return {"broken": broken, "separator": self.separator, "decimal": self.decimal}
+
+
+@dataclass(frozen=True)
+class FitOptions(FileOptions):
+    """How data for a fit is read, and which columns of a table are used."""
+
+    size: Size = None
+    columns: Annotated[Names, _names_option("Use these columns of a table only")] = None
+    drop: Annotated[Names, _names_option("Do not use these columns of a table")] = None
+    id_column: Annotated[str | None, Option(metavar="NAME", help=_ID)] = None
+    categorical: Annotated[Names, _names_option("Read these columns as categories")] = None
+    numeric: Annotated[
+        Names, _names_option("Read these columns as numbers, even if they look like IDs")
+    ] = None
+    impute: Annotated[str | None, Option(metavar="[median|mean|most_frequent]", help=_IMPUTE)] = (
+        None
+    )
+
+    def how(self) -> dict[str, Any]:
+        """Arguments of `load`; --size is WIDTHxHEIGHT, or one number for both."""
+        sides = None
+        if self.size is not None:
+            width, _, height = self.size.lower().partition("x")
+            if not (width + (height or width)).isdecimal() or self.size[-1] in "xX":
+                words = "give width and height in pixels, as 32x32 or 32"
+                raise InputError(f"--size {self.size}: {words}")
+            sides = (int(height or width), int(width))
+        return super().how() | {"size": sides}
+
+    def settings(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The settings that the options stand for, by dotted name; `kinds` are those of --set."""
+        asked = {"drop": _names(self.drop), "id": [self.id_column] if self.id_column else []}
+        asked |= {"category": _names(self.categorical), "number": _names(self.numeric)}
+        found: dict[str, str] = {}
+        for kind, names in asked.items():
+            for name in names:
+                if found.setdefault(name, kind) != kind:
+                    raise InputError(f"column {name!r}: one option says {found[name]}, one {kind}")
+        settings = {
+            "table.columns": _names(self.columns),
+            "table.kinds": dict(kinds or {}) | found if found else None,
+            "table.impute": self.impute,
+        }
+        return {name: value for name, value in settings.items() if value}
 
 
 def _names(given: Iterable[str] | None) -> list[str]:
@@ -82,18 +139,37 @@ def _names(given: Iterable[str] | None) -> list[str]:
     return [name.strip() for line in given or () for name in next(csv.reader([line]), []) if name]
 
 
-def reading_options(
-    size: str | None, skip_broken: bool, separator: str | None = None, decimal: str | None = None
-) -> dict[str, Any]:
-    """For `load`; --size is WIDTHxHEIGHT, or one number for both."""
-    sides = None
-    if size is not None:
-        width, _, height = size.lower().partition("x")
-        if not (width.isdecimal() and (height or width).isdecimal()) or size[-1] in "xX":
-            raise InputError(f"--size {size}: give width and height in pixels, as 32x32 or 32")
-        sides = (int(height or width), int(width))
-    broken = "skip" if skip_broken else "refuse"
-    return {"size": sides, "broken": broken, "separator": separator, "decimal": decimal}
+def changes(given: Sequence[str] | None) -> dict[str, Any]:
+    """The settings of `--set NAME=VALUE`, by dotted name."""
+    from yaml import YAMLError
+
+    values = {}
+    for assignment in given or []:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise InputError(f"--set {assignment}: write it as name=value")
+        try:
+            values[name] = yaml_value(text)
+        except YAMLError:
+            raise InputError(f"--set {assignment}: the value is not valid YAML") from None
+    return values
+
+
+def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict[str, Dataset]:
+    """The data sets of `--ood [NAME=]DATA`, by name."""
+    sets: dict[str, Dataset] = {}
+    for text in given or []:
+        name, equals, data = text.partition("=")
+        if not equals or Path(text).exists():
+            name, data = "", text
+        if not data:
+            raise InputError(f"--ood {text}: write it as NAME=DATA, or DATA alone")
+        dataset = read(data)
+        name = name or dataset.name
+        if name in sets:
+            raise InputError(f"--ood {text}: there are two sets called {name}; write NAME=DATA")
+        sets[name] = dataset
+    return sets
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -121,12 +197,12 @@ def read_for_fit(
     data: str,
     screen: Screen,
     values: dict[str, Any],
-    label_column: str | None,
-    options: dict[str, Any],
-) -> tuple[Dataset, Encoding | None]:
+    how: dict[str, Any],
+    label_column: str | None = None,
+) -> tuple[Dataset, Columns | None]:
     """Data for a fit with nested settings, and how its columns become points, if they must.
 
-    The kinds of the columns are printed on stderr. options: see `reading_options`
+    The kinds of the columns are printed on stderr. how: arguments of `load`
     """
     from gedilearn.data.load import is_table
     from gedilearn.data.tables import TABLE_SUFFIXES, Columns, numbers
@@ -136,7 +212,7 @@ def read_for_fit(
         raise InputError(f"{data}: columns are chosen of tables, {', '.join(TABLE_SUFFIXES)}")
     table = checked(values).table
     text = _text_columns(table.kinds)
-    dataset = read(data, screen, label_column=label_column, text=text, **options)
+    dataset = read(data, screen, label_column=label_column, text=text, **how)
     if dataset.frame is None:
         return dataset, None
     columns = Columns.of(dataset.x, table)
@@ -156,31 +232,16 @@ def _text_columns(kinds: Mapping[str, str]) -> list[str]:
     return [name for name, kind in kinds.items() if kind in ("category", "id")]
 
 
-def read_points(
-    data: str, screen: Screen, given: dict[str, Any], options: dict[str, Any]
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """Data as an array, and the settings to fit it with: rows of a table are scaled already."""
-    import numpy as np
-
-    from gedilearn.settings import nested
-
-    dataset, columns = read_for_fit(data, screen, nested(given), None, options)
-    if columns is None:
-        return np.asarray(dataset.x), {}
-    points = columns.transform(dataset.x)
-    return columns.scaling(points, "standard").apply(points), {"scaling": "none"}
-
-
 def describe(
-    data: str, label_column: str | None, options: dict[str, Any], dataset: Dataset, encoded: bool
+    data: str, label_column: str | None, how: dict[str, Any], dataset: Dataset, encoded: bool
 ) -> dict[str, Any]:
     """The entry on data in a config, so that `read_source` finds and reads it again."""
     names = list(dataset.columns or ())
     check_size(sum(len(name) + 8 for name in names), f"{data}: the names of its columns", YAML)
     described: dict[str, Any] = {"source": lasting(data), "label_column": label_column}
-    described |= {name: value for name, value in options.items() if value not in (None, "refuse")}
-    if options["size"]:
-        described["size"] = list(options["size"])
+    described |= {name: value for name, value in how.items() if value not in (None, "refuse")}
+    if how["size"]:
+        described["size"] = list(how["size"])
     if encoded:
         described["table"] = names
     elif names and len(set(names)) == len(names):

@@ -1,4 +1,4 @@
-"""`gedi fit` and `gedi resume`."""
+"""Commands that fit: `fit`, `resume`, `demo`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from gedilearn.cli import data as inputs
-from gedilearn.cli import options
-from gedilearn.cli.app import Screen, app, interruptible, short, table, write_columns
+from gedilearn.cli.app import Screen, app, csv_of, interruptible, short, table
 from gedilearn.errors import InputError
-from gedilearn.io import is_first_process
+from gedilearn.io import is_first_process, write_text
 from gedilearn.registry import METHODS
 
 if TYPE_CHECKING:
@@ -32,55 +31,51 @@ SHOWN = {
 
 @app.command()
 def fit(
-    data: options.Data,
+    data: inputs.Data,
     clusters: Annotated[
         int, Option("--clusters", "-k", metavar="K", min=2, help="Number of clusters.")
     ],
     out: Annotated[
         Path | None,
-        Option(metavar="RUN", help="The run directory, new or empty; else gedi-runs/NAME-1."),
+        Option(
+            metavar="RUN", help="Folder for the run, new or empty; gedi-runs/NAME-1 if not given."
+        ),
     ] = None,
     preset: Annotated[
-        str, Option(metavar="NAME", help="Set of settings: see gedi settings --presets.")
+        str, Option(metavar="NAME", help="A set of settings; see gedi settings --presets.")
     ] = "default",
     method: Annotated[
         str | None,
-        Option(metavar=f"[{'|'.join(METHODS)}]", help="GEDI, an ablation, or a baseline."),
+        Option(
+            metavar=f"[{'|'.join(METHODS)}]",
+            help="The training objective: gedi, gedi without a term, or another method.",
+        ),
     ] = None,
-    set_: options.Changes = None,
+    set_: inputs.Changes = None,
     label_column: Annotated[
         str | None,
-        Option(metavar="NAME", help="True labels: compared with the clusters, never used."),
+        Option(metavar="NAME", help="The column with true labels, to compare the clusters with."),
     ] = None,
     seed: Annotated[
         int | None, Option(metavar="N", help="Seed of the random numbers; 0 if not given.")
     ] = None,
     inits: Annotated[
-        int | None, Option(metavar="N", help="Networks trained at once; the best is kept.")
+        int | None, Option(metavar="N", help="Train N networks at once and keep the best.")
     ] = None,
     device: Annotated[
-        str | None, Option(metavar="[auto|cpu|cuda|mps]", help="Where to train.")
+        str | None, Option(metavar="[auto|cpu|cuda|mps]", help="The device to train on.")
     ] = None,
-    columns: inputs.Columns = None,
-    drop: inputs.Drop = None,
-    id_column: inputs.IdColumn = None,
-    categorical: inputs.Categorical = None,
-    numeric: inputs.Numeric = None,
-    impute: inputs.Impute = None,
-    separator: inputs.Separator = None,
-    decimal: inputs.Decimal = None,
     keep_columns: inputs.KeepColumns = False,
-    size: options.Size = None,
-    skip_broken: options.SkipBroken = False,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    *,
+    reading: inputs.FitOptions,
+    screen: Screen,
 ) -> None:
     """Cluster DATA and print a verdict on the result.
 
     Trains a network and writes a run directory: the model, the cluster of each row (labels.csv),
     the settings, and a checkpoint for gedi resume. The columns of a table may be numbers, dates,
-    times, truth values, categories and IDs, with missing cells; the command prints what it took
-    each column for. docs/tables.md has the rules.
+    times, truth values, categories and IDs, and cells may be missing. The kind of each column is
+    detected and printed; docs/tables.md has the rules.
 
     \b
     gedi fit moons --clusters 2
@@ -93,11 +88,10 @@ def fit(
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import assign, checked, resolve
 
-    changed = options.changes(set_)
+    changed = inputs.changes(set_)
     if "n_clusters" in changed:
         raise InputError(f"--set n_clusters={changed['n_clusters']}: use --clusters")
-    kinds = changed.get("table.kinds")
-    changed |= inputs.table_settings(columns, drop, id_column, categorical, numeric, impute, kinds)
+    changed |= reading.settings(changed.get("table.kinds"))
     given = {"method": method, "training.seed": seed, "training.n_init": inits}
     given |= {"device.accelerator": device, "n_clusters": clusters}
     changed |= {name: value for name, value in given.items() if value is not None}
@@ -105,15 +99,14 @@ def fit(
     for name, value in changed.items():
         assign(values, name, value)
     checked(values)
-    how = inputs.reading_options(size, skip_broken, separator, decimal)
+    how = reading.how()
     if out is not None and out.exists() and is_first_process():
         from gedilearn.training.run import RunDirectory
 
         RunDirectory(out).refuse_used()
-    screen = Screen(as_json, quiet)
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, typed = inputs.read_for_fit(data, screen, values, label_column, how)
+        rows, typed = inputs.read_for_fit(data, screen, values, how, label_column)
         progress.phase("loading torch")
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory
@@ -133,18 +126,18 @@ def fit(
 
 @app.command()
 def resume(
-    run: options.RunFolder,
+    run: inputs.RunFolder,
     data: Annotated[
-        str | None, Option(metavar="DATA", help="The place of the data now, if it was moved.")
+        str | None, Option(metavar="DATA", help="The data of the fit, if it was moved.")
     ] = None,
     keep_columns: inputs.KeepColumns = False,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    *,
+    screen: Screen,
 ) -> None:
     """Continue an interrupted fit from its checkpoint.
 
-    The result is the same as without the interruption. Of a finished run, the result is printed
-    again.
+    The result is the same as without the interruption. If the run is finished, its result is
+    printed again.
 
     \b
     gedi resume gedi-runs/points-1
@@ -153,7 +146,7 @@ def resume(
     from gedilearn.estimator import GEDI
     from gedilearn.training.run import RunDirectory, read_config
 
-    config, files, screen = read_config(run), RunDirectory(run), Screen(as_json, quiet)
+    config, files = read_config(run), RunDirectory(run)
     finished = files.model.exists() and files.summary.exists()
     if finished and (files.labels.exists() or not (data or config.data.source)):
         screen.message(f"{run} is finished already")
@@ -175,7 +168,7 @@ def _write_labels(model: GEDI, rows: Dataset, run: Path, progress: Progress, kee
     if is_first_process():
         progress.phase("labels")
         columns = inputs.results(rows, model, inputs.found(model, rows.x, model.labels_), keep)
-        write_columns(RunDirectory(run).labels, columns)
+        write_text(RunDirectory(run).labels, csv_of(columns))
 
 
 def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
@@ -197,3 +190,59 @@ def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
         mode = f" ({problem.mode})" if problem.mode else ""
         lines.append(f"- {problem.name}: {problem.words}{mode}")
     screen.show(content, table(("", ""), rows), *lines, f"run directory: {run}")
+
+
+# --- demo ---------------------------------------------------------------------------------------
+
+DEMO = {"moons": 2, "circles": 2, "digits": 10}  # sets, and their clusters
+WORDS = """\
+NMI and AMI compare the clusters with the true labels, which training never sees; 1 is perfect.
+The gap is the distance in nats to the best clustering that Proposition 1 allows, measured without \
+labels: below the tolerance of {tol:g}, the clusters are certified as confident, invariant and in \
+the prior's proportions.
+Reports: {report}"""
+LINE = "{verdict}, NMI {nmi:.3f}, AMI {ami:.3f}, gap {gap:.4f}, {seconds:.1f} s"
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path | None, Option(metavar="DIR", help="Folder for the runs; gedi-runs/demo-1 by default.")
+    ] = None,
+    *,
+    screen: Screen,
+) -> None:
+    """Cluster three example sets, with a report on each.
+
+    \b
+    gedi demo
+    """
+    from gedilearn.data.load import load
+    from gedilearn.estimator import GEDI
+    from gedilearn.evaluation.clustering import clustering_scores
+    from gedilearn.report.page import write_report
+    from gedilearn.training.run import RunDirectory
+
+    rows = []
+    with inputs.run_folder(out, "demo") as folder:
+        for name, n_clusters in DEMO.items():
+            data = load(name)
+            model = GEDI(n_clusters, random_state=0)
+            with screen.progress() as progress:
+                model.fit_run(data.x, folder / name, {"source": name}, progress)
+            write_report(folder / name)
+            assert data.y is not None
+            scores = clustering_scores(data.y, model.labels_)
+            row = {"data": name, "verdict": _verdict(model), "nmi": scores["nmi"]}
+            row |= {"ami": scores["ami"], "gap": model.certificate_gap_, "seconds": model.seconds_}
+            rows.append(row)
+            if not screen.json:
+                size = " x ".join(map(str, data.x.shape))
+                screen.show({}, f"{name} ({size}, {n_clusters} clusters) ... {LINE.format(**row)}")
+        tol, report = model.settings_.training.tol, RunDirectory(folder / "<data>").report
+        screen.show(rows, WORDS.format(tol=tol, report=report))
+
+
+def _verdict(model: GEDI) -> str:
+    """The grade, and the failures of the training if there are any."""
+    return ": ".join(filter(None, [model.grade_, ", ".join(model.diagnosis_.failure_modes)]))

@@ -6,21 +6,19 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from gedilearn.cli import data as inputs
-from gedilearn.cli import options
-from gedilearn.cli.app import Screen, app, short, table
+from gedilearn.cli.app import App, OutFile, Screen, app, short, table
 from gedilearn.errors import InputError
 from gedilearn.io import refuse_existing, write_json
 
 
 @app.command()
 def choose(
-    data: options.Data,
+    data: inputs.Data,
     most: Annotated[
-        int, Option("--max", metavar="K", min=2, help="The most clusters to try.")
+        int, Option("--max", metavar="K", min=2, help="The largest number of clusters to try.")
     ] = 10,
     out: Annotated[
         Path | None,
@@ -30,37 +28,29 @@ def choose(
             help="Write choose.json and choose.png into this folder.",
         ),
     ] = None,
-    seed: options.Seed = 0,
-    columns: inputs.Columns = None,
-    drop: inputs.Drop = None,
-    id_column: inputs.IdColumn = None,
-    categorical: inputs.Categorical = None,
-    numeric: inputs.Numeric = None,
-    impute: inputs.Impute = None,
-    separator: inputs.Separator = None,
-    decimal: inputs.Decimal = None,
-    size: options.Size = None,
-    skip_broken: options.SkipBroken = False,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    seed: inputs.Seed = 0,
+    *,
+    reading: inputs.FitOptions,
+    screen: Screen,
 ) -> None:
     """Recommend a number of clusters for DATA, without labels.
 
-    Fits every number from 2 on with two seeds. Compares the grades, the gaps to the optimum, and
-    the agreement between fits to parts of the data (of images, between the two seeds). Says so if
-    no number stands out.
+    Fits every number of clusters from 2 to --max, with two seeds each. Compares their grades, their
+    gaps to the optimum, and how well fits to parts of the data agree (for images, how well the two
+    seeds agree). Says so if no number is better than the others.
 
     \b
     gedi choose points.csv
     gedi choose points.csv --max 6 --out choice
     """
+    import numpy as np
 
-    screen = Screen(as_json, quiet)
-    how = inputs.reading_options(size, skip_broken, separator, decimal)
+    from gedilearn.settings import nested
+
+    how, values = reading.how(), nested(reading.settings())
     files = [out / "choose.json", out / "choose.png"] if out else []
     for file in files:
         refuse_existing(file)
-    given = inputs.table_settings(columns, drop, id_column, categorical, numeric, impute)
 
     def tell(row: dict[str, Any]) -> None:
         certified = "certified" if row["certified"] else "not certified"
@@ -70,18 +60,19 @@ def choose(
 
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        x, settings = inputs.read_points(data, screen, given, how)
+        rows, columns = inputs.read_for_fit(data, screen, values, how)
+        x, settings = np.asarray(rows.x), {}
+        if columns is not None:
+            points = columns.transform(rows.x)
+            x, settings = columns.scaling(points, "standard").apply(points), {"scaling": "none"}
         progress.phase("loading torch")
         from gedilearn.selection import choose_n_clusters
 
         progress.phase(f"fits with 2 to {most} clusters")
-        try:
-            choice = choose_n_clusters(x, most, random_state=seed, on_row=tell, settings=settings)
-        except InputError as error:
-            raise InputError(str(error).replace("n_clusters=", "--max ")) from None
+        choice = choose_n_clusters(x, most, random_state=seed, on_row=tell, settings=settings)
     heads = ("n_clusters", "gap", "certified", "stability", "unused", "score", "rank")
-    rows = ([short(row[name]) for name in heads] for row in choice.rows)
-    screen.show(choice.to_json(), table(heads, rows), choice.recommendation)
+    lines = ([short(row[name]) for name in heads] for row in choice.rows)
+    screen.show(choice.to_json(), table(heads, lines), choice.recommendation)
     if files:
         from gedilearn.report.pictures import choice_figure
 
@@ -94,14 +85,15 @@ def choose(
 @app.command()
 def settings(
     preset: Annotated[
-        str | None, Argument(metavar="PRESET", help="List what this preset changes.")
+        str | None, Argument(metavar="PRESET", help="List the settings of this preset.")
     ] = None,
     presets: Annotated[bool, Option("--presets", help="List the presets.")] = False,
-    quiet: options.Quiet = False,
+    *,
+    screen: Screen,
 ) -> None:
-    """List the settings with their defaults and meaning, or the presets.
+    """List all settings with defaults and meaning, or the presets.
 
-    A setting is changed by gedi fit --set NAME=VALUE; a preset is used by gedi fit --preset NAME.
+    Use gedi fit --set NAME=VALUE to change a setting, and gedi fit --preset NAME to use a preset.
 
     \b
     gedi settings
@@ -112,23 +104,23 @@ def settings(
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import IMAGES, flat, known_paths, settings_type
 
-    meanings, screen = known_paths(), Screen(quiet=quiet)
+    meanings = known_paths()
     if presets:
-        screen.list(("preset", "about"), list(ABOUT.items()))
+        screen.show_all(("preset", "about"), list(ABOUT.items()))
     elif preset is not None:
         values = flat(preset_values(preset))
         rows = [(path, json.dumps(value), meanings[path]) for path, value in values.items()]
-        screen.list(("setting", "value", "meaning"), rows)
+        screen.show_all(("setting", "value", "meaning"), rows)
     else:
         defaults = {path: json.dumps(v) for path, v in flat(settings_type()().model_dump()).items()}
         images = {path: json.dumps(value) for path, value in IMAGES.items()}
         listed = [(path, defaults[path], images.get(path, ""), meanings[path]) for path in meanings]
-        screen.list(("setting", "default", "for images", "meaning"), listed)
+        screen.show_all(("setting", "default", "for images", "meaning"), listed)
 
 
 # --- data ---------------------------------------------------------------------------------------
 
-data_commands = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+data_commands = App(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_commands, name="data")
 
 
@@ -139,16 +131,18 @@ def data() -> None:
 
 @data_commands.command("get")
 def get(
-    name: Annotated[str, Argument(metavar="NAME", help="A set; see gedi data list.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the set; see gedi data list.")],
     directory: Annotated[
-        Path | None, Option("--from", metavar="DIR", help="Take the files from this folder.")
+        Path | None,
+        Option("--from", metavar="DIR", help="Use the files in this folder."),
     ] = None,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    *,
+    screen: Screen,
 ) -> None:
-    """Download a published image set, check it, and keep it under its name.
+    """Download a published image set, for use by its name.
 
-    It is kept in $GEDI_CACHE, or else in $XDG_CACHE_HOME/gedi-learn or ~/.cache/gedi-learn.
+    The files are checked and kept in $GEDI_CACHE, in $XDG_CACHE_HOME/gedi-learn if this is not
+    set, or in ~/.cache/gedi-learn.
 
     \b
     gedi data get cifar10
@@ -157,15 +151,13 @@ def get(
     """
     from gedilearn.data import published
 
-    screen = Screen(as_json, quiet)
     path = published.get(name, directory, screen.message)
-    if as_json:
-        screen.show({"name": name, "path": str(path)})
+    screen.show({"name": name, "path": str(path)})
 
 
 @data_commands.command("list")
-def list_sets(as_json: options.AsJson = False, quiet: options.Quiet = False) -> None:
-    """List the published image sets, and which of them are on this machine.
+def list_sets(screen: Screen) -> None:
+    """List the published image sets, and those already downloaded.
 
     \b
     gedi data list
@@ -175,39 +167,35 @@ def list_sets(as_json: options.AsJson = False, quiet: options.Quiet = False) -> 
     sets: list[dict[str, Any]] = [
         {
             "name": source.name,
-            "about": source.about,
-            "counts": {split: part.count for split, part in source.splits.items()},
-            "shape": list(source.shape),
+            "content": source.about,
+            **{split: part.count for split, part in source.splits.items()},
+            "shape": "x".join(map(str, source.shape)),
             "classes": source.classes,
-            "download_bytes": sum(file.size for file in source.downloads),
+            "MB": round(sum(file.size for file in source.downloads) / 1e6),
             "cached": is_cached(source.name),
         }
         for source in SOURCES.values()
     ]
-    rows = []
-    for each in sets:
-        counts = [str(each["counts"].get(split, "-")) for split in SPLITS]
-        size, here = f"{each['download_bytes'] / 1e6:.0f}", "yes" if each["cached"] else "no"
-        shape = "x".join(map(str, each["shape"]))
-        rows.append([each["name"], each["about"], *counts, shape, size, here])
-    heads = ("name", "what", *SPLITS, "shape", "MB", "here")
+    heads = ("name", "content", *SPLITS, "shape", "MB", "cached")
+    rows = ([str(each.get(head, "-")) for head in heads] for each in sets)
     content = {"cache": str(cache_root()), "sets": sets}
-    Screen(as_json, quiet).show(content, table(heads, rows), f"kept in {cache_root()}")
+    screen.show(content, table(heads, rows), f"kept in {cache_root()}")
 
 
 @data_commands.command("features")
 def features(
-    data: options.Data,
-    out: options.OutFile,
-    size: options.Size = None,
-    skip_broken: options.SkipBroken = False,
-    quiet: options.Quiet = False,
+    data: inputs.Data,
+    out: OutFile,
+    size: inputs.Size = None,
+    skip_broken: inputs.SkipBroken = False,
+    *,
+    screen: Screen,
 ) -> None:
     """Turn images into vectors with a pretrained network.
 
-    EfficientNet-Lite0 gives 1280 numbers for each image; gedi fit then clusters these. A .npy file
-    has the vectors alone; .csv and .parquet have the path of each image beside them. Python takes
-    any torch module: docs/images.md.
+    The network EfficientNet-Lite0 gives 1280 numbers for each image, which gedi fit can cluster.
+    A .npy file holds the vectors alone; .csv and .parquet also hold the path of each image. Other
+    networks can be used from Python: docs/images.md.
 
     \b
     gedi data features photographs --out features.npy
@@ -216,7 +204,7 @@ def features(
     """
     import numpy as np
 
-    screen, how = Screen(quiet=quiet), inputs.reading_options(size, skip_broken)
+    how = inputs.FitOptions(skip_broken=skip_broken, size=size).how()
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
         dataset = inputs.read(data, screen, **how)
@@ -230,4 +218,4 @@ def features(
     if dataset.paths is not None:
         columns = {"path": np.array(dataset.paths, dtype=object)}
     columns |= {f"f{k + 1}": values for k, values in enumerate(vectors.T)}
-    screen.give(columns, vectors, {"features": vectors.tolist()}, out)
+    screen.give(columns, vectors, out)

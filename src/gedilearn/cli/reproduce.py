@@ -1,4 +1,4 @@
-"""`gedi demo`, and `gedi reproduce NAME`: the tables and figures of the paper.
+"""`gedi reproduce NAME`: the tables and figures of the paper.
 
 An experiment is a function of `registry.EXPERIMENTS`: its parameters are the options that it takes.
 """
@@ -6,109 +6,97 @@ An experiment is a function of `registry.EXPERIMENTS`: its parameters are the op
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from gedilearn.cli.app import Screen, app, interruptible, make_console
-from gedilearn.cli.options import Changes, Outside, Probe, Quiet, changes, outside
+from gedilearn.cli.app import Screen, app, interruptible
+from gedilearn.cli.data import Changes, Outside, Probe, changes, outside
 from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
 
 ROOT = Path("gedi-runs")
-COMPARISONS = ("shapes", "density")  # earlier names, outside the library now
+FOLDERS = dict.fromkeys(("labels", "generation", "sensitivity"), "toy")  # with shared models
 Count: Any = partial(Option, metavar="N", min=1, max=1_000_000)
 Text: Any = partial(Option, metavar="NAME")
 Names: Any = partial(Option, metavar="A,B")
 
 
-@app.command()
-def demo(
-    out: Annotated[
-        Path | None, Option(metavar="RUN", help="The run directory, else gedi-runs/demo-1.")
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Show on made-up data what this is about.
+@dataclass(frozen=True)
+class Asked:
+    """Options by the names of the parameters of experiments; None if not given."""
 
-    \b
-    gedi demo
-    """
-    from gedilearn.cli.data import run_folder
-    from gedilearn.experiments.demo import run
+    data: Annotated[str | None, Names(help="Only these data sets; images need one.")] = None
+    methods: Annotated[str | None, Names(help="Only these methods, for example jem,gedi.")] = None
+    preset: Annotated[str | None, Text(help="default, paper/toy or paper/toy-literal.")] = None
+    scale: Annotated[str | None, Text(help="For images: paper (needs a GPU) or small.")] = None
+    seeds: Annotated[int | None, Count(help="Repeat with the seeds 0 to N-1.")] = None
+    seed: Annotated[int | None, Count(min=0, max=2**32 - 1, help="Seed of a figure.")] = None
+    iterations: Annotated[int | None, Count(help="Train for N iterations, as a quick test.")] = None
+    changes: Changes = None
+    ood: Outside = None
+    samples: Annotated[int | None, Count(min=0, help="Number of images to generate.")] = None
+    steps: Annotated[int | None, Count(help="Langevin steps of each sample.")] = None
+    probe: Annotated[Probe | None, Option(help="Training of the linear classifier.")] = None
+    weights: Annotated[
+        Path | None, Option(metavar="FILE", help="Weights of the Inception network, for FID.")
+    ] = None
 
-    with run_folder(out, "demo") as folder:
-        run(folder, make_console(quiet))
+    def given(self) -> dict[str, Any]:
+        """The values of the options that are given."""
+        values = vars(self) | {"data": _names(self.data), "methods": _names(self.methods)}
+        values |= {"seeds": self.seeds and range(self.seeds), "changes": changes(self.changes)}
+        return {name: value for name, value in values.items() if value not in (None, {})}
 
 
 @app.command()
 def reproduce(
     name: Annotated[str, Argument(metavar="NAME", help="One of the names above.")],
-    data: Annotated[str | None, Names(help="Only these sets; of images one, as mnist.")] = None,
-    methods: Annotated[str | None, Names(help="Only these methods, as jem,gedi.")] = None,
-    preset: Annotated[str | None, Text(help="default, paper/toy or paper/toy-literal.")] = None,
-    scale: Annotated[str | None, Text(help="Of images: paper (needs a GPU) or small.")] = None,
-    seeds: Annotated[int | None, Count(help="Seeds 0 to N-1.")] = None,
-    seed: Annotated[int | None, Count(min=0, max=2**32 - 1, help="Seed of a picture.")] = None,
-    iterations: Annotated[int | None, Count(help="Shorten the training, for a quick look.")] = None,
-    set_: Changes = None,
-    ood: Outside = None,
-    samples: Annotated[int | None, Count(min=0, help="Images to generate.")] = None,
-    steps: Annotated[int | None, Count(help="Langevin steps of each sample.")] = None,
-    probe: Annotated[Probe | None, Option(help="The linear classifier of images.")] = None,
-    weights: Annotated[
-        Path | None, Option(metavar="FILE", help="The weights of Inception, for true FID.")
-    ] = None,
-    jobs: Annotated[int, Count("--jobs", "--workers", help="Fits at once, a process each.")] = 1,
+    jobs: Annotated[int, Count(help="Number of fits at the same time.")] = 1,
     out: Annotated[
-        Path | None, Option(metavar="DIR", help="Where results are kept, else gedi-runs.")
+        Path | None, Option(metavar="DIR", help="Folder for results; in gedi-runs if not given.")
     ] = None,
-    quiet: Quiet = False,
+    *,
+    asked: Asked,
+    screen: Screen,
 ) -> None:
-    """Compute a table or a figure of the paper again.
+    """Compute a table or figure of the paper.
 
     \b
-    landscape     Theorem 1 and Table 1: the terms against the failure modes
+    landscape     Theorem 1 and Table 1: which term penalises which failure mode
     toy           NMI of every method on moons and circles
-    labels        the picture of predicted clusters
-    generation    the picture of generated points
-    sensitivity   the heat maps over the weights of INV and PRIOR
-    images        the tables on images: --data cifar10, cifar100, svhn, mnist or digits
+    labels        figure of the predicted clusters on moons and circles
+    generation    figure of generated points on moons and circles
+    sensitivity   heat maps over the weights of INV and PRIOR
+    images        tables on images: --data cifar10, cifar100, svhn, mnist or digits
 
-    After an interruption, the same command goes on where it was; runs of other settings have other
-    folders. docs/results explains the columns. toy also takes the methods dino, deepcluster, ebclr.
+    After an interruption, the same command continues. Results of other settings go to other
+    folders. docs/results explains the columns. toy has three more methods, which run only if named:
+    dino, deepcluster, ebclr.
 
     \b
     gedi reproduce toy --preset paper/toy-literal --seeds 20 --methods gedi --jobs 2
     gedi reproduce images --data cifar10 --scale small --ood textures=dtd/images
     """
-    if name in COMPARISONS:
-        where = f"python benchmarks/{name}.py, in the repository"
-        raise InputError(f"gedi reproduce {name}: no part of the library any more; run {where}")
-    asked: dict[str, Any] = {"preset": preset, "scale": scale, "seed": seed, "samples": samples}
-    asked |= {"iterations": iterations, "steps": steps, "weights": weights, "probe": probe}
-    asked |= {"changes": changes(set_), "ood": ood, "seeds": seeds and range(seeds)}
-    asked |= {"data": _names(data), "methods": _names(methods)}
-    given = {option: value for option, value in asked.items() if value not in (None, {})}
-    experiment, screen = EXPERIMENTS[name], Screen(quiet=quiet)
-    taken = [each for each in inspect.signature(experiment).parameters if each in asked]
+    experiment, given = EXPERIMENTS[name], asked.given()
+    taken = [each for each in inspect.signature(experiment).parameters if hasattr(asked, each)]
     if other := [_option(each) for each in given if each not in taken]:
         options = ", ".join(map(_option, taken)) or "--out"
         raise InputError(f"gedi reproduce {name} takes no {other[0]}; it takes {options}")
-    if ood:
+    if asked.ood:
         from gedilearn.data.load import load
 
-        given["ood"] = outside(ood, load)
+        given["ood"] = outside(asked.ood, load)
     from gedilearn.experiments.runner import Runner
 
-    folder = "toy" if name in ("labels", "generation", "sensitivity") else name  # shared models
-    runner = Runner(out or ROOT / folder, jobs, screen.message)
+    runner = Runner(out or ROOT / FOLDERS.get(name, name), jobs, screen.message)
     with interruptible("the same command goes on from here"):
         tables = experiment(runner, **given)
-    for table in tables:
-        table.show(make_console(quiet))
+    content = [{"title": table.title, "lines": table.lines} for table in tables]
+    screen.show(content, *(table.grid() for table in tables))
 
 
 def _option(parameter: str) -> str:

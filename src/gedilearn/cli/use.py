@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from gedilearn.cli import data as inputs
-from gedilearn.cli import options
-from gedilearn.cli.app import Screen, app, table
+from gedilearn.cli.app import OutFile, Screen, app, table
 from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,30 +24,29 @@ Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
 
 @app.command()
 def predict(
-    run: options.Run,
-    data: options.Data,
-    out: options.OutFile = None,
+    run: inputs.Run,
+    data: inputs.Data,
+    out: OutFile = None,
     proba: Annotated[bool, Option("--proba", help="Add the probability of every cluster.")] = False,
     score: Annotated[
-        Score | None, Option(help="Add a score, higher for more typical rows.")
+        Score | None, Option(help="Add a score, which is higher for more typical rows.")
     ] = None,
     keep_columns: inputs.KeepColumns = False,
-    skip_broken: options.SkipBroken = False,
-    separator: inputs.Separator = None,
-    decimal: inputs.Decimal = None,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    *,
+    reading: inputs.FileOptions,
+    screen: Screen,
 ) -> None:
     """Assign each row of DATA to a cluster.
 
-    Columns of the result: the row number, its ID or the path of its image, the cluster and its
-    probability and, if the model has a density, the outlier score, minus log p(x). The columns of
-    DATA are found by name, in any order; the images of a folder are resized to the model's size. A
-    .npy file has the clusters alone, with --score the scores, with --proba the probabilities.
+    The result has a line for each row: its number, its ID or the path of its image, its cluster,
+    the probability of this cluster, and the outlier score -log p(x) if the model has a density.
+    The columns of DATA are found by name, in any order. Images of a folder are resized to the size
+    of the training images. A .npy file holds one array: the clusters, the scores (with --score) or
+    the probabilities of all clusters (with --proba).
 
-    Scores: log_density is log p(x) in nats (up to a constant without a base density), gradient_norm
-    minus the norm of its gradient (the paper's score), confidence the largest p(y|x), energy the
-    logsumexp of the logits.
+    Scores: log_density is log p(x) in nats, up to a constant if the model has no base density.
+    gradient_norm is minus the norm of the gradient of log p(x), the score of the paper. confidence
+    is the largest probability p(y|x). energy is the logsumexp of the logits.
 
     \b
     gedi predict gedi-runs/points-1 more.csv
@@ -56,78 +54,65 @@ def predict(
     gedi predict gedi-runs/points-1 more.csv --score gradient_norm --out scores.npy
     gedi predict gedi-runs/customers-1 new.csv --keep-columns --out clusters.parquet
     """
-
-    screen = Screen(as_json, quiet)
-    fitted = Fitted.open(run, screen, skip_broken, separator, decimal)
+    fitted = Fitted.open(run, screen, reading)
     rows, model = fitted.read(data), fitted.model
     results = inputs.found(model, rows.x)
     if score:
         results[score] = model.score_samples(rows.x, score)
-    content = {
-        name: values.tolist() for name, values in inputs.results(rows, model, results).items()
-    }
-    content["labels"] = content.pop("cluster")
     array = results[score or "cluster"]
     if proba:
         array = model.predict_proba(rows.x)
         results |= {f"p{k}": array[:, k] for k in range(array.shape[1])}
-        content["probabilities"] = array.tolist()
-    screen.give(inputs.results(rows, model, results, keep_columns), array, content, out)
+    screen.give(inputs.results(rows, model, results, keep_columns), array, out)
 
 
 @app.command()
 def sample(
-    run: options.Run,
+    run: inputs.Run,
     number: Annotated[int, Option("--number", "-n", metavar="N", help="Number of points.")] = 64,
     cluster: Annotated[int | None, Option(metavar="K", help="Only points of this cluster.")] = None,
-    steps: options.Steps = None,
-    seed: options.Seed = 0,
-    out: options.OutFile = None,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    steps: inputs.Steps = None,
+    seed: inputs.Seed = 0,
+    out: OutFile = None,
+    *,
+    screen: Screen,
 ) -> None:
     """Generate new points like the training data.
 
-    Each point comes with its cluster. The samples of a table are rows with its columns. A .npy file
-    has the points alone, those of a table encoded as numbers. Images need a .npy file.
+    Each point comes with its cluster. If the model was fitted to a table, the points are rows of
+    such a table. A .npy file holds the points as numbers, without their clusters. Images can only
+    be written to a .npy file.
 
     \b
     gedi sample gedi-runs/points-1 -n 1000 --out new.csv
     gedi sample gedi-runs/points-1 -n 10 --cluster 2
     """
-    import numpy as np
-
-    screen = Screen(as_json, quiet)
     fitted = Fitted.open(run, screen)
     is_image = len(fitted.model.point_shape_) > 1
     if is_image and (out is None or out.suffix.lower() != ".npy"):
         raise InputError("samples of images need a file: --out FILE.npy")
     points, labels = fitted.model.sample(number, cluster=cluster, steps=steps, random_state=seed)
     columns = {} if is_image else inputs.by_column(points, fitted.columns) | {"cluster": labels}
-    encoded = fitted.model.columns_ is not None
-    content = {"points": np.asarray(points, object if encoded else None).tolist()}
-    content["labels"] = labels.tolist()
-    array = fitted.model.validate(points) if encoded else points
-    screen.give(columns, array, content, out)
+    array = points if fitted.model.columns_ is None else fitted.model.validate(points)
+    screen.give(columns, array, out)
 
 
 @app.command()
 def explain(
-    run: options.Run,
+    run: inputs.Run,
     data: Annotated[
-        str | None, Argument(metavar="DATA", help="Data to explain; that of the fit if not given.")
+        str | None,
+        Argument(metavar="DATA", help="Data to explain; the fitted data if not given."),
     ] = None,
-    skip_broken: options.SkipBroken = False,
-    separator: inputs.Separator = None,
-    decimal: inputs.Decimal = None,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    *,
+    reading: inputs.FileOptions,
+    screen: Screen,
 ) -> None:
     """Describe each cluster.
 
-    Lists the size of every cluster, the columns in which it differs from the others, its typical,
-    least certain and unusual rows (counted from 0), and the clusters it is confused with. Warns if
-    one column alone makes the clusters.
+    Lists the size of every cluster, the columns in which it differs from the others, the most
+    similar clusters, and the numbers of its typical, uncertain and unusual rows (counted from 0).
+    Warns if a single column explains all clusters.
 
     \b
     gedi explain gedi-runs/points-1
@@ -136,72 +121,72 @@ def explain(
     from gedilearn.explanation import read_profile
     from gedilearn.training.run import RunDirectory, read_config
 
-    screen, files = Screen(as_json, quiet), RunDirectory(run)
+    files = RunDirectory(run)
     if data is None and run.is_dir() and files.profile.exists():
         read_config(run)  # refuses other folders
         explanation = read_profile(files)
     else:
-        fitted = Fitted.open(run, screen, skip_broken, separator, decimal)
+        fitted = Fitted.open(run, screen, reading)
         explanation = fitted.model.explain(fitted.read(data).x, fitted.columns)
     screen.show(explanation.to_json(), str(explanation))
 
 
 @app.command()
 def evaluate(
-    run: options.Run,
+    run: inputs.Run,
     test: Annotated[
-        str | None, Option(metavar="DATA", help="Data to measure on, labelled or not.")
+        str | None, Option(metavar="DATA", help="Test data, with or without labels.")
     ] = None,
-    ood: options.Outside = None,
+    ood: inputs.Outside = None,
     train: Annotated[
         str | None, Option(metavar="DATA", help="The training data, if it was moved.")
     ] = None,
     probe: Annotated[
-        options.Probe, Option(help="Linear classifier on the features; the paper's is slow.")
+        inputs.Probe, Option(help="Training of the linear classifier; paper is slow.")
     ] = "fast",
-    samples: Annotated[int, Option(metavar="N", min=0, help="Points to generate.")] = 500,
-    steps: options.Steps = None,
+    samples: Annotated[int, Option(metavar="N", min=0, help="Number of samples.")] = 500,
+    steps: inputs.Steps = None,
     inception: Annotated[
-        Path | None, Option(metavar="FILE", help="The weights of Inception, for FID.")
+        Path | None,
+        Option(metavar="FILE", help="Weights of the Inception network, for FID."),
     ] = None,
     out: Annotated[
-        Path | None, Option(metavar="DIR", help="The folder to write; else RUN/evaluation.")
+        Path | None,
+        Option(metavar="DIR", help="Folder for results; RUN/evaluation if not given."),
     ] = None,
-    skip_broken: options.SkipBroken = False,
-    separator: inputs.Separator = None,
-    decimal: inputs.Decimal = None,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    *,
+    reading: inputs.FileOptions,
+    screen: Screen,
 ) -> None:
     """Measure a fitted model on test data, with or without labels.
 
-    Checks the clusters for failed training and compares them with the labels, if there are any.
-    Measures the detection of foreign data, a classifier on the features, and the samples. Prints a
-    table and writes evaluation.json and, of images, pictures of samples. Without --test, the test
-    images of a downloaded set are used, or else the training data. docs/metrics.md explains the
-    numbers.
+    Checks whether training failed, and compares the clusters with the labels, if there are any.
+    Measures how well the model tells other data (--ood) from its own, how well a linear classifier
+    works on its features, and how realistic its samples are. Prints a table and writes
+    evaluation.json and pictures of samples. Without --test, the model is measured on the test
+    images of a downloaded set, or on its training data. docs/metrics.md explains the numbers.
 
     \b
     gedi evaluate gedi-runs/mnist-1 --ood svhn:test
     gedi evaluate gedi-runs/points-1 --test more.csv --ood others=elsewhere.csv --samples 0
     """
     from gedilearn import evaluation
-    from gedilearn.training.run import RunDirectory
+    from gedilearn.training.run import RunDirectory, open_model
 
-    screen = Screen(as_json, quiet)
-    fitted = Fitted.open(run, screen, skip_broken, separator, decimal)
-    folder = out or RunDirectory(run if run.is_dir() else run.parent).evaluation
+    fitted = Fitted.open(run, screen, reading)
+    file = RunDirectory(run).model if run.is_dir() else run
+    folder = out or RunDirectory(file.parent).evaluation
     trained = fitted.training_data(train, test)
     result = evaluation.evaluate(
         fitted.model.on_points(),
         trained,
         fitted.test_data(trained, train, test),
-        others=options.outside(ood, lambda data: fitted.points(fitted.read(data))),
+        others=inputs.outside(ood, lambda data: fitted.points(fitted.read(data))),
         n_samples=samples,
         steps=steps,
         probe=probe,
         weights=inception,
-        certificate=not fitted.has_own_views,
+        certificate="views" not in open_model(file)[1].objects,  # a function is in no file
         out=folder,
         tell=screen.message,
     )
@@ -212,30 +197,29 @@ def evaluate(
     rows = [*evaluation.table(result), *findings]
     shown = table(("measure", "value", "beside it"), rows)
     screen.show(result, shown, *evaluation.sentences(result))
-    if not as_json:
+    if not screen.json:
         screen.message(f"written in {folder}: {', '.join(result['files'])}")
 
 
 @app.command()
 def report(
-    run: options.RunFolder,
-    open_: Annotated[
-        bool, Option("--open", help="Open the page in the browser when it is written.")
-    ] = False,
-    quiet: options.Quiet = False,
+    run: inputs.RunFolder,
+    open_: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
+    *,
+    screen: Screen,
 ) -> None:
     """Write the report of a run: an HTML page with figures.
 
-    The page needs nothing but the run directory and is written into it. It is one file that can be
-    sent to others.
+    The page is made from the run directory alone and written into it. It is a single file that can
+    be sent to others.
 
     \b
     gedi report gedi-runs/points-1 --open
     """
     from gedilearn.report.page import write_report
 
-    screen, page = Screen(quiet=quiet), write_report(run)
-    screen.message(f"report: {page}")
+    page = write_report(run)
+    screen.show({"report": str(page)}, f"report: {page}")
     if open_:
         import webbrowser
 
@@ -252,42 +236,33 @@ class Fitted:
 
     path: the run directory or model file
     config: of the run directory; None for a model file
-    columns: names of the columns, if they are known
-    has_own_views: whether it was fitted with a function as views, which is in no file
-    how: options for the reading of new data
+    how: arguments of `load` for new data
     """
 
     path: Path
     model: GEDI
     config: Config | None
-    columns: list[str] | None
-    has_own_views: bool
     screen: Screen
     how: dict[str, Any]
 
     @classmethod
-    def open(
-        cls,
-        path: Path,
-        screen: Screen,
-        skip_broken: bool = False,
-        separator: str | None = None,
-        decimal: str | None = None,
-    ) -> Fitted:
+    def open(cls, path: Path, screen: Screen, reading: inputs.FileOptions | None = None) -> Fitted:
         """The model of a run directory or of a file."""
         from gedilearn.estimator import GEDI
-        from gedilearn.training.run import RunDirectory, open_model, read_config
+        from gedilearn.training.run import RunDirectory, read_config
 
         file, config = path, None
         if path.is_dir():
             file, config = RunDirectory(path).model, read_config(path)
             if not file.exists():
                 raise InputError(f"{path} is not finished: {inputs.resume_command(path)}")
-        model = GEDI.load(file)
-        columns = model.feature_names() if model.columns_ is None else None
-        own_views = "views" in open_model(file)[1].objects
-        how = inputs.reading_options(None, skip_broken, separator, decimal)
-        return cls(path, model, config, columns, own_views, screen, how)
+        how = (reading or inputs.FileOptions()).how()
+        return cls(path, GEDI.load(file), config, screen, how)
+
+    @property
+    def columns(self) -> list[str] | None:
+        """The names of the columns, if they are known and all are numbers."""
+        return self.model.feature_names() if self.model.columns_ is None else None
 
     def read(self, data: str | None, label: str | None = None) -> Dataset:
         """New data with the columns of the fit, or the data of the fit."""
@@ -315,8 +290,6 @@ class Fitted:
         from gedilearn.data.arrays import as_numbers
         from gedilearn.data.dataset import fingerprint
 
-        if not self.config and train is None and test is not None:
-            return None
         remedy = "give it with --train DATA" if self.config else "give --test DATA"
         try:
             if train is not None and not (self.config and self.config.data.source):

@@ -30,6 +30,7 @@ from gedilearn.experiments.runner import (
     Options,
     Runner,
     adjusted,
+    asked_for,
     changed,
     chosen,
     outcome,
@@ -188,55 +189,54 @@ def run(
     outside = load_others(name, test, ood or {})
     n_samples = usual.samples if samples is None else samples
     measuring = {"n_samples": n_samples, "steps": steps, "probe": probe or usual.probe}
-    asked = {"scale": scale, "iterations": iterations, "changes": changes or {}}
+    asked = asked_for(iterations, changes, scale=scale)
     settings = {
-        **(asked | measuring),
+        "asked": asked,
+        **measuring,
         "others": {other: [len(o.x), fingerprint(o.x)[:16]] for other, o in outside.items()},
-        "methods": {m: values_of(name, scale, m, iterations, changes) for m in METHODS},
+        "methods": {method: values_of(name, method, asked) for method in METHODS},
     }
-    runner = runner.within(name, scale, *changed(iterations, changes))
+    runner = runner.within(f"{name}-{scale}", asked)
     work = Work(train, test, outside, measuring | {"weights": weights}, runner)
-    cells = [Cell(name, m, (seed,), (m,)) for seed in seeds for m in (KMEANS, *trained)]
+    cells = [Cell(name, m, (seed,)) for seed in seeds for m in (KMEANS, *trained)]
     rows = runner.rows(cells, partial(fit, work), len(train.x), settings)
     return runner.finish("images", rows, tables)
 
 
-def values_of(data: str, scale: str, method: str, *asked: Any) -> Options:
-    """The nested settings of a method, shortened and changed as `adjusted` is asked."""
-    values = preset(SCALES[scale].preset.format(data=data), method)
-    if scale == "default":
+def values_of(data: str, method: str, asked: Row) -> Options:
+    """The nested settings of a method, shortened and changed."""
+    values = preset(SCALES[asked["scale"]].preset.format(data=data), method)
+    if asked["scale"] == "default":
         values["n_clusters"] = 10
-    return adjusted(values, SHAPE, *asked)
+    return adjusted(values, SHAPE, asked)
 
 
 def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
     """Train one method with one seed, or go on with it, and measure it."""
     (seed,), method = cell.seeds, cell.method
-    row = {"data": cell.data, "method": method, "seed": seed, "scale": settings["scale"]}
-    row |= {"shortened_to": settings["iterations"], "changes": settings["changes"] or None}
+    row = {"data": cell.data, "method": method, "seed": seed, **settings["asked"]}
     if method == KMEANS:
         return [row | _kmeans(work, settings["methods"]["gedi"]["n_clusters"], seed)]
     name, out, say = f"{cell.data}-{method}-{seed}", work.runner.out, work.runner.say
-    folder = None if out is None else out / "runs" / name
     say(f"training {name}")
-    model = train(work.train.x, seeded(settings["methods"][method], seed), folder)
+    model = train(work.train.x, seeded(settings["methods"][method], seed), out / "runs" / name)
     say(f"measuring {name}")
     found = evaluation.evaluate(
         model,
         work.train,
         work.test,
         others=work.others,
-        out=out / "evaluations" / name if out else None,
+        out=out / "evaluations" / name,
         tell=say,
         **work.measuring,
     )
     return [row | _figures(model, found)]
 
 
-def train(x: np.ndarray, values: Options, folder: Path | None) -> GEDI:
+def train(x: np.ndarray, values: Options, folder: Path) -> GEDI:
     """The fitted model: read back, continued or trained in its run directory."""
-    settings, run = resolve(values, x.shape), RunDirectory(folder or "")
-    if folder is None or not run.config.exists():
+    settings, run = resolve(values, x.shape), RunDirectory(folder)
+    if not run.config.exists():
         return GEDI.from_settings(settings).fit_run(x, folder)
     if settings_of(run.path, read_config(run.path), x.shape) != settings:
         how = "remove it, or choose another --out"
@@ -357,8 +357,8 @@ OOD_COLUMNS = {
 def tables(rows: Group) -> list[Table]:
     """Medians and ranges over the seeds, and the AUROCs, beside the paper's numbers."""
     data, scale = rows[0]["data"], rows[0]["scale"]
-    words = [TITLES[data], SCALES[scale].title.format(data=data)]
-    head = ", ".join([*words, *changed(rows[0]["shortened_to"], rows[0]["changes"])])
+    words = [TITLES[data], SCALES[scale].title.format(data=data), *changed(rows[0])]
+    head = ", ".join(words)
     made = [table.make(head, COLUMNS, table.grouped(rows, method=NAMES), WIDE)]
     parts = [
         {"outside": f"{TITLES.get(name, name)} ({areas['n']})", **areas}

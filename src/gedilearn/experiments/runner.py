@@ -39,16 +39,17 @@ REMEDY = "restore it, or choose another folder"
 class Cell(NamedTuple):
     """The unit of work: one method on one set, with several seeds.
 
-    `rows` are the methods that its rows name, one a seed each.
+    `rows` are the methods that its rows name, one a seed each, if it is not the method alone.
     """
 
     data: str
     method: str
     seeds: tuple[int, ...]
-    rows: tuple[str, ...]
+    rows: tuple[str, ...] = ()
 
     def keys(self) -> list[Key]:
-        return [(self.data, name, seed) for seed in self.seeds for name in self.rows]
+        names = self.rows or (self.method,)
+        return [(self.data, name, seed) for seed in self.seeds for name in names]
 
     def without(self, done: Collection[Key]) -> Cell:
         """The cell with those of its seeds that lack a row."""
@@ -69,16 +70,15 @@ class Runner:
     say: gets lines on the progress
     """
 
-    out: Path | None = None
+    out: Path
     jobs: int = 1
     say: Callable[[str], None] = lambda line: None
     _read: list[Key] = field(default_factory=list)  # keys of rows that were in the folder
 
-    def within(self, *names: str) -> Runner:
+    def within(self, name: str, asked: Row | None = None) -> Runner:
         """The same for a folder below: rows of different settings are never mixed."""
-        if self.out is None:
-            return self
-        return replace(self, out=self.out / re.sub(r"[^\w.=-]+", "-", "-".join(names)))
+        words = "-".join([name, *changed(asked or {})])
+        return replace(self, out=self.out / re.sub(r"[^\w.=-]+", "-", words))
 
     def rows(
         self,
@@ -96,8 +96,7 @@ class Runner:
 
         if not any(cell.keys() for cell in cells):
             raise InputError("nothing to run: give at least one seed, data set and method")
-        kept = [] if self.out is None else _reopen(self.out, _config(n, settings))
-        done = {key_of(row): row for row in kept}
+        done = {key_of(row): row for row in _reopen(self.out, _config(n, settings))}
         self._read.extend(done)
         keys = [key for cell in cells for key in cell.keys()]  # noqa: SIM118
         missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
@@ -112,10 +111,9 @@ class Runner:
         return [done[key] for key in keys]
 
     def _keep(self, row: Row, left: int) -> None:
-        if self.out is not None:
-            row |= commit()
-            with open(self.out / ROWS, "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+        row |= commit()
+        with open(self.out / ROWS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
         self.say(f"{row['data']}, {row['method']}, seed {row['seed']} ({left} to go)")
 
     def finish(
@@ -123,13 +121,12 @@ class Runner:
     ) -> list[Table]:
         """The tables of the rows, which are written to the folder."""
         # Rows that were read may be damaged in any field; an error in new ones is a bug.
-        with reading(self.out / ROWS, REMEDY) if self.out and self._read else nullcontext():
+        with reading(self.out / ROWS, REMEDY) if self._read else nullcontext():
             made = tables(rows)
-        if self.out is not None:
-            text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in made)
-            self.out.mkdir(parents=True, exist_ok=True)
-            write_text(self.out / f"{name}.md", text)
-            self.say(f"written: {self.out / name}.md")
+        text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in made)
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_text(self.out / f"{name}.md", text)
+        self.say(f"written: {self.out / name}.md")
         return made
 
 
@@ -158,24 +155,33 @@ def chosen(kind: str, asked: Collection[str] | None, known: Collection[str]) -> 
     return [name for name in known if asked is None or name in asked]
 
 
-def adjusted(
-    values: Options,
-    shape: tuple[int, ...],
-    iterations: int | None = None,
-    changes: Options | None = None,
-) -> Options:
+def asked_for(iterations: int | None, changes: Options | None, **others: str) -> Row:
+    """The options of a run that its rows and titles name; `others` are its preset or scale."""
+    return {**others, "shortened_to": iterations, "changes": changes or None}
+
+
+def changed(asked: Row) -> list[str]:
+    """The difference of a run from its preset, for names of folders and titles."""
+    words = [f"{asked['shortened_to']} iterations"] if asked.get("shortened_to") else []
+    for name, value in (asked.get("changes") or {}).items():
+        words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
+    return words
+
+
+def adjusted(values: Options, shape: tuple[int, ...], asked: Row) -> Options:
     """Nested settings, shortened and changed; bad ones are refused before anything runs.
 
-    `iterations` of each stage at most, with a warm-up that takes its share of them; `changes` by
-    their dotted names; `shape` of the data, vectors or images.
+    Each stage has `shortened_to` iterations at most, and a warm-up that takes its share of them.
+    shape: of the data, vectors or images
     """
+    iterations = asked.get("shortened_to")
     if iterations is not None:
         whole = resolve(values, shape)
         share = min(iterations / whole.training.max_iter, 1)
         assign(values, "training.max_iter", iterations)
         assign(values, "density.iterations", min(whole.density.iterations, iterations))
         assign(values, "optimizer.warmup", int(share * whole.optimizer.warmup))
-    for path, value in (changes or {}).items():
+    for path, value in (asked.get("changes") or {}).items():
         assign(values, path, value)
     resolve(values, shape)
     return values
@@ -183,14 +189,6 @@ def adjusted(
 
 def seeded(values: Options, seed: int) -> Options:
     return values | {"training": values.get("training", {}) | {"seed": seed}}
-
-
-def changed(iterations: int | None, changes: Options | None) -> list[str]:
-    """The difference of a run from its preset, for names of folders and titles."""
-    return [f"{iterations} iterations"] * (iterations is not None) + [
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in (changes or {}).items()
-    ]
 
 
 def outcome(model: GEDI) -> Row:

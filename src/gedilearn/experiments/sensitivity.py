@@ -16,9 +16,9 @@ import numpy as np
 
 from gedilearn import panels
 from gedilearn.experiments import table
-from gedilearn.experiments.runner import Cell, Options, Runner, changed, chosen, seeded
+from gedilearn.experiments.runner import Cell, Options, Runner, asked_for, chosen, seeded
 from gedilearn.experiments.table import Group, Row, Table, grouped
-from gedilearn.experiments.toy import N_POINTS, SETS, asked_for, scored, title, values_of
+from gedilearn.experiments.toy import N_POINTS, SETS, scored, title, values_of
 from gedilearn.settings import resolve
 from gedilearn.together import fit_together
 
@@ -50,14 +50,13 @@ def run(
     points = tuple(point_name(inv, prior) for inv, prior in product(weights, repeat=2))
     names = chosen("data set", data, SETS)
     cells = [Cell(name, "grid", (seed,), points) for seed in seeds for name in names]
-    gedi = values_of(preset, "gedi", iterations, BASE | (changes or {}))
-    settings: Options = {"preset": preset, "iterations": iterations, "changes": changes or {}}
-    settings |= {"weights": list(weights), "gedi": gedi}
-    runner = runner.within(preset, *changed(iterations, changes)).within("sensitivity")
+    asked = asked_for(iterations, changes, preset=preset)
+    gedi = values_of("gedi", asked | {"changes": BASE | (changes or {})})
+    settings = {"asked": asked, "weights": list(weights), "gedi": gedi}
+    runner = runner.within(preset, asked).within("sensitivity")
     rows = runner.rows(cells, fit, n, settings, threads=1)
     made = runner.finish("sensitivity", rows, tables)
-    if runner.out is not None:
-        figure(rows, runner.out / "sensitivity.png")
+    figure(rows, runner.out / "sensitivity.png")
     return made
 
 
@@ -74,14 +73,9 @@ def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
         own = resolve(seeded(settings["gedi"], seed), (n, 2))
         models = fit_together([SETS[cell.data](n, seed).x], own, {"inv": inv, "prior": prior})
         for (a, b), model in zip(grid, models, strict=True):
-            row = {
-                "data": cell.data,
-                "method": point_name(a, b),
-                "seed": seed,
-                "inv": a,
-                "prior": b,
-            }
-            rows.append(row | asked_for(settings) | scored(cell.data, seed, model, n, len(grid)))
+            row = {"data": cell.data, "method": point_name(a, b), "seed": seed}
+            row |= {"inv": a, "prior": b, **settings["asked"]}
+            rows.append(row | scored(cell.data, seed, model, n, len(grid)))
     return rows
 
 

@@ -20,7 +20,7 @@ from scipy import stats
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.table import Table as Grid
 
 Row = dict[str, Any]
 Group = Sequence[Row]
@@ -46,7 +46,8 @@ class Table:
         cells = [heads, rule, *([line[head] for head in heads] for line in self.lines)]
         return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
-    def show(self, console: Console) -> None:
+    def grid(self) -> Grid:
+        """For a terminal."""
         from rich.table import Table as Grid
 
         heads = [head for head in (self.lines or [{}])[0] if head not in self.wide]
@@ -55,7 +56,7 @@ class Table:
             grid.add_column(head, justify="right" if self._is_numeric(head) else "left")
         for line in self.lines:
             grid.add_row(*(line[head] for head in heads))
-        console.print(grid)
+        return grid
 
 
 def make(

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from gedilearn.experiments.runner import (
     Options,
     Runner,
     adjusted,
+    asked_for,
     changed,
     chosen,
     outcome,
@@ -76,38 +77,38 @@ def run(
     n: int = N_POINTS,
 ) -> list[Table]:
     """The paper's NMI on moons and circles: every method, several seeds."""
-    values = {m: values_of(preset, m, iterations, changes) for m in NAMES}
+    asked = asked_for(iterations, changes, preset=preset)
+    values = {method: values_of(method, asked) for method in NAMES}
     guard = resolve(values["gedi"], (n, 2)).training.on_divergence
     # A guard would put all back, or stop all, for the divergence of one.
     together = TOGETHER if guard == "ignore" else 1
     names = chosen("data set", data, SETS)
     trained = chosen("method", METHODS if methods is None else methods, NAMES)
     cells = [  # in an order that gives every method some rows early
-        Cell(name, method, tuple(seeds[i : i + together]), (method,))
+        Cell(name, method, tuple(seeds[i : i + together]))
         for i in range(0, len(seeds), together)
         for name in names
         for method in trained
     ]
-    settings: Options = {"preset": preset, "iterations": iterations, "changes": changes or {}}
-    settings |= {"together": together, "methods": values}
-    runner = runner.within(preset, *changed(iterations, changes))
+    settings = {"asked": asked, "together": together, "methods": values}
+    runner = runner.within(preset, asked)
     rows = runner.rows(cells, partial(fit, folder=runner.out), n, settings, threads=1)
     return runner.finish("toy", rows, tables)
 
 
-def values_of(preset: str, method: str, *asked: Any) -> Options:
-    """The nested settings of a method, shortened and changed as `adjusted` is asked."""
-    chosen("preset", (preset,), PRESETS)
+def values_of(method: str, asked: Row) -> Options:
+    """The nested settings of a method, shortened and changed."""
+    (preset,) = chosen("preset", (asked["preset"],), PRESETS)
     values = preset_values(preset, "barlow" if method == KMEANS else method)
     if method == KMEANS:
         values["barlow"] = values.get("barlow", {}) | {"assign": "kmeans"}
-    return adjusted(values, (N_POINTS, 2), *asked)
+    return adjusted(values, (N_POINTS, 2), asked)
 
 
-def fit(cell: Cell, n: int, settings: Options, folder: Path | None = None) -> list[Row]:
+def fit(cell: Cell, n: int, settings: Options, folder: Path) -> list[Row]:
     """Train the seeds of a cell together, and score each."""
     fitted = train(cell, n, settings["methods"][cell.method], folder)
-    shared = asked_for(settings) | {"together": len(fitted)}
+    shared = settings["asked"] | {"together": len(fitted)}
     return [
         {"data": cell.data, "method": cell.method, "seed": seed, **shared}
         | scored(cell.data, seed, model, n, len(fitted))
@@ -115,24 +116,14 @@ def fit(cell: Cell, n: int, settings: Options, folder: Path | None = None) -> li
     ]
 
 
-def asked_for(settings: Options) -> Row:
-    """The settings that a title names."""
-    return {
-        "preset": settings["preset"],
-        "shortened_to": settings["iterations"],
-        "changes": settings["changes"] or None,
-    }
-
-
-def train(cell: Cell, n: int, values: Options, folder: Path | None) -> list[GEDI]:
+def train(cell: Cell, n: int, values: Options, folder: Path) -> list[GEDI]:
     """The fitted model of every seed of a cell, kept in the folder."""
     points = [SETS[cell.data](n, seed).x for seed in cell.seeds]
     fitted = fit_together(points, resolve(seeded(values, cell.seeds[0]), (n, 2)))
     for seed, model in zip(cell.seeds, fitted, strict=True):
-        if folder is not None:
-            path = model_file(folder, cell.data, cell.method, seed)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            model.save(path, overwrite=True)
+        path = model_file(folder, cell.data, cell.method, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        model.save(path, overwrite=True)
     return fitted
 
 
@@ -155,9 +146,7 @@ def scored(data: str, seed: int, model: GEDI, n: int, trained: int) -> Row:
 
 def title(rows: Group) -> str:
     """The settings of the rows in words."""
-    first = rows[0]
-    words = [f"preset {first['preset']}", *changed(first["shortened_to"], first["changes"])]
-    return ", ".join(words)
+    return ", ".join([f"preset {rows[0]['preset']}", *changed(rows[0])])
 
 
 def paper_of(group: Group) -> Published | None:
@@ -240,13 +229,13 @@ def picture(
     trained = chosen("method", PICTURED if methods is None else methods, NAMES)
     if not names or not trained:
         raise InputError("nothing to draw: give at least one data set and method")
-    values = {m: values_of(preset, m, iterations, changes) for m in trained}
-    words = changed(iterations, changes)
-    runner = runner.within(preset, *words)
+    asked = asked_for(iterations, changes, preset=preset)
+    values = {method: values_of(method, asked) for method in trained}
+    runner = runner.within(preset, asked)
     models = {(d, m): kept_model(runner, d, m, seed, n, values[m]) for d in names for m in trained}
     taken = steps or max(LEAST_STEPS, *map(steps_for, models.values()))
     head = "Predicted clusters" if kind == "labels" else f"Samples after {taken} Langevin steps"
-    head = ", ".join([f"{head}: preset {preset}, seed {seed}", *words])
+    head = f"{head}, seed {seed}: {title([asked])}"
     size = max(1.55 * (len(trained) + 1) + 0.5, 6.0), 2.0 * len(names) + 0.6
     fig = panels.new_figure(*size, head)
     grid = fig.subplots(len(names), len(trained) + 1, squeeze=False)
@@ -266,7 +255,7 @@ def picture(
             else:
                 found = models[name, method].sample(N_SAMPLES, steps=taken, random_state=seed)
                 scatter(axes, everywhere, NAMES[method], found[0], classes[found[1]])
-    file = panels.save(fig, (runner.out or Path()) / f"{kind}.png")
+    file = panels.save(fig, runner.out / f"{kind}.png")
     runner.say(f"written: {file}")
     return []
 
@@ -280,8 +269,7 @@ def steps_for(model: GEDI) -> int:
 
 def kept_model(runner: Runner, data: str, method: str, seed: int, n: int, values: Options) -> GEDI:
     """The model of the run, if one with these settings is there; trained otherwise."""
-    folder = runner.out or Path()
-    file = model_file(folder, data, method, seed)
+    file = model_file(runner.out, data, method, seed)
     if file.exists():
         model = GEDI.load(file)
         # Seeds that train together have one seed between them for all but the data.
@@ -289,7 +277,7 @@ def kept_model(runner: Runner, data: str, method: str, seed: int, n: int, values
         if model.settings_ == same and len(model.labels_) == n:
             return model
     runner.say(f"training {NAMES[method]} on {data}")
-    return train(Cell(data, method, (seed,), (method,)), n, values, folder)[0]
+    return train(Cell(data, method, (seed,)), n, values, runner.out)[0]
 
 
 def scatter(

@@ -1,5 +1,0 @@
-"""`python -m gedilearn.cli` is `gedi`."""
-
-from gedilearn.cli import main
-
-main()
