@@ -1,8 +1,6 @@
 import io
 import json
 import re
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +9,9 @@ from rich.console import Console
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from gedilearn import GEDI
-from gedilearn.data.dataset import Dataset
-from gedilearn.data.load import load
 from gedilearn.data.toy import circles, digits, moons
 from gedilearn.errors import InputError
 from gedilearn.experiments import demo
-from helpers import NO_BASE
-
-POINTS = 200
-QUICK = {"density.iterations": 10, **NO_BASE}
-
-
-def few(data: Dataset) -> Dataset:
-    return replace(data, x=data.x[:POINTS], y=data.y[:POINTS])
 
 
 def quiet() -> Console:
@@ -32,20 +20,16 @@ def quiet() -> Console:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]], str]:
-    """Folder, rows and printed text of a short demo with few points and a short density."""
+    """Folder, rows and printed text of a short demo."""
     out = tmp_path_factory.mktemp("demo") / "out"
     console = quiet()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "load", lambda name: few(load(name)))
-        patch.setattr(demo, "GEDI", partial(GEDI, settings=QUICK))
-        rows = demo.run(out, console, max_iter=60)
+    rows = demo.run(out, console, max_iter=60)
     return out, rows, console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_nmi_and_ami_are_those_of_the_saved_labels(finished: Any) -> None:
     out, rows, printed = finished
     truth = {"moons": moons().y, "circles": circles().y, "digits": digits().y}
-    truth = {name: y[:POINTS] for name, y in truth.items()}
     assert [row["data"] for row in rows] == list(truth)
     for row in rows:
         labels = GEDI.load(out / row["data"] / "model.safetensors").labels_
@@ -81,9 +65,7 @@ def test_runs_reports_and_rows_are_written(finished: Any) -> None:
 def test_settings_are_the_defaults_but_for_the_clusters_and_the_budget(finished: Any) -> None:
     out, _, _ = finished
     model = GEDI.load(out / "digits" / "model.safetensors")
-    expected = GEDI(n_clusters=10, random_state=0, max_iter=60, settings=QUICK).resolve(
-        (POINTS, 64)
-    )
+    expected = GEDI(n_clusters=10, random_state=0, max_iter=60).resolve((1797, 64))
     assert model.settings_ == expected
 
 

@@ -11,20 +11,13 @@ import pytest
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
-from gedilearn.explanation import profiles
-from gedilearn.explanation.profiles import MOST_ROWS, Explanation, explain
+from gedilearn.explanation.profiles import MOST_PREVIEWED, MOST_ROWS, Explanation, explain
 from gedilearn.io import TensorFile, plain
 from gedilearn.training.run import RunDirectory
-from helpers import NO_BASE, gedi
+from helpers import gedi
 
-SMALL = {
-    "max_iter": 20,
-    "training.check_every": 10,
-    "network.hidden": (8,),
-    "density.iterations": 20,
-    **NO_BASE,
-    "random_state": 0,
-}
+SMALL = {"max_iter": 20, "training.check_every": 10, "network.hidden": (8,), "random_state": 0}
+SMALL |= {"density.iterations": 20, "density.base": "none"}
 
 
 def made(n: int = 200, c: int = 4, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -203,15 +196,14 @@ def test_a_run_keeps_its_profiles_and_the_rows_that_they_name(run, frame):
     assert list(kept.trusts.counts) == counts.tolist()
 
 
-def test_of_many_rows_even_ones_and_the_named_ones_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(profiles, "MOST_PREVIEWED", 100)
-    x = np.random.default_rng(0).normal(size=(700, 2))
-    gedi(2, run_dir=tmp_path / "run", **SMALL).fit(x)
+def test_of_many_rows_even_ones_and_the_named_ones_are_kept(tmp_path):
+    x = np.random.default_rng(0).normal(size=(MOST_PREVIEWED + 2000, 2))
+    gedi(2, run_dir=tmp_path / "run", views="noise", w_gen=0, **SMALL).fit(x)
     files = RunDirectory(tmp_path / "run")
     rows = TensorFile.open(files.preview).read()["rows"].numpy()
     named = Explanation.from_json(json.loads(files.profile.read_text())).rows
     assert set(named) <= set(rows.tolist())
-    assert 100 <= len(rows) <= 100 + len(named) < 700
+    assert MOST_PREVIEWED <= len(rows) <= MOST_PREVIEWED + len(named)
     assert (np.diff(rows) > 0).all()
 
 

@@ -14,23 +14,22 @@ from fuzz.play import Case, Entry, Player
 TESTS = Path(__file__).parents[1]
 
 
-# Fits on two ranks that one of them leaves are in tests/training/test_ranks.py.
-KINDS = ("files", "commands", "settings", "runs", "api", "interruptions")
-
-
-@pytest.mark.killed
-def test_cases_end_well_or_are_refused_in_one_line(tmp_path: Path) -> None:
-    options = ["--seed", "1", "--cases", "3", "--kinds", ",".join(KINDS)]
+@pytest.mark.parametrize(
+    ("kinds", "cases"),
+    [("files,commands,settings,runs,api,interruptions", 3)],  # ranks: tests/training/test_ranks.py
+)
+def test_cases_end_well_or_are_refused_in_one_line(kinds: str, cases: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fuzz", "--seed", "1", "--cases", str(cases), "--kinds", kinds]
     path = os.pathsep.join([str(TESTS), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-m", "fuzz", *options],
+        command,
         cwd=tmp_path,
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{3 * len(KINDS)} cases" in done.stdout
+    assert f"{cases * len(kinds.split(','))} cases" in done.stdout
 
 
 @pytest.mark.parametrize(
