@@ -41,6 +41,9 @@ ROOMS = [
     "io",
     "errors",
 ]
+ALL = pytest.mark.parametrize(
+    "path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
+)
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem in ROOMS)
 
 
@@ -96,7 +99,7 @@ def test_every_module_has_a_room() -> None:
     assert unknown - set(ROOMS) == {"__init__"}
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+@ALL
 def test_nothing_unpickles_and_nothing_imports_torchvision(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not {"pickle", "torchvision", "cloudpickle", "dill"} & {
@@ -110,7 +113,7 @@ def test_nothing_unpickles_and_nothing_imports_torchvision(path: Path) -> None:
     assert "allow_pickle=True" not in text
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+@ALL
 def test_only_the_energy_model_knows_softmax_and_logsumexp_over_clusters(path: Path) -> None:
     # The density room sums over components, candidates and points; it has no clusters.
     if path.name == "energy.py" or path.parent.name == "density":
@@ -123,11 +126,6 @@ def test_only_the_energy_model_knows_softmax_and_logsumexp_over_clusters(path: P
     # These sum over the batch, over the nodes of a grid, and over both sides of an assignment.
     allowed = {"logsumexp"} if path.name in ("terms.py", "landscape.py", "swav.py") else set()
     assert not (called & {"softmax", "log_softmax", "logsumexp"}) - allowed
-
-
-ALL = pytest.mark.parametrize(
-    "path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
-)
 
 
 @ALL

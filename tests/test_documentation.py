@@ -88,12 +88,6 @@ def test_every_block_of_the_readme_runs(folder: Path) -> None:
     run(cells(notebooks.blocks(page)), "README.md")
 
 
-@pytest.mark.readme
-def test_every_block_of_the_five_minutes_runs(folder: Path) -> None:
-    page = (DOCS / "tutorials" / "five-minutes.md").read_text(encoding="utf-8")
-    run(cells(notebooks.blocks(page)), "five-minutes.md")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_notebooks_run_from_top_to_bottom(page: Path, folder: Path) -> None:

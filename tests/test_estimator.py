@@ -26,12 +26,13 @@ from gedilearn import GEDI
 from gedilearn.errors import InputError
 from gedilearn.estimator import NAMED
 from gedilearn.settings import IMAGES, Settings, flat, known_paths, resolve
-from helpers import gedi
+from helpers import NO_BASE, gedi
 
 QUICK = {
     "max_iter": 30,
     "training.check_every": 15,
     "density.iterations": 10,
+    **NO_BASE,
     "optimizer.batch_size": 64,
     "sampler.buffer": 100,
     "random_state": 0,

@@ -27,6 +27,7 @@ from gedilearn.training.run import RunDirectory
 from helpers import gedi
 
 SMALL = {"max_iter": 20, "training.check_every": 10, "network.hidden": (8,), "random_state": 0}
+SMALL |= {"density.iterations": 20, "density.base": "none"}
 
 
 def made(n: int = 200, c: int = 4, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -341,7 +342,7 @@ def test_a_run_keeps_its_profiles_and_the_rows_that_they_name(run, frame):
 
 def test_of_many_rows_even_ones_and_the_named_ones_are_kept(tmp_path):
     x = np.random.default_rng(0).normal(size=(MOST_PREVIEWED + 2000, 2))
-    gedi(2, run_dir=tmp_path / "run", **SMALL).fit(x)
+    gedi(2, run_dir=tmp_path / "run", views="noise", w_gen=0, **SMALL).fit(x)
     files = RunDirectory(tmp_path / "run")
     rows = read_tensors(files.preview)[0]["rows"].numpy()
     named = Explanation.from_json(json.loads(files.profile.read_text())).rows

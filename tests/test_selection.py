@@ -35,14 +35,14 @@ def test_four_separated_blobs_are_four_clusters_and_the_model_knows_them(choice)
 
 
 def test_curved_clusters_are_counted():
-    x, _ = make_moons(300, noise=0.05, random_state=3)
-    choice = choose_n_clusters(x, 3, random_state=1, max_iter=200)
+    x, _ = make_moons(200, noise=0.05, random_state=3)
+    choice = choose_n_clusters(x, 3, random_state=1, max_iter=100)
     assert choice.n_clusters == 2 and choice.stands_out
 
 
 def test_noise_without_clusters_is_said_to_have_none():
-    x = np.random.default_rng(0).uniform(size=(300, 2))
-    nothing = choose_n_clusters(x, 3, random_state=0, max_iter=100)
+    x = np.random.default_rng(0).uniform(size=(200, 2))
+    nothing = choose_n_clusters(x, 3, random_state=0, max_iter=50)
     assert not nothing.stands_out
     assert nothing.recommendation.startswith("No number stands out")
     assert not any(row["certified"] for row in nothing.rows)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,61 +13,66 @@ from gedilearn.cli import app
 
 HEAVY = {"torch", "numpy", "scipy", "sklearn", "lightning_fabric", "kornia", "pandas"}
 COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback]
-MAIN = "from gedilearn.cli import main; sys.argv = {}; main()"
+HELP = [
+    *(["--help"], ["--version"], ["data", "get", "--help"], ["data", "features", "--help"]),
+    *(["reproduce", "--help"], ["settings"], ["settings", "--presets"]),
+    *([name, "--help"] for name in COMMANDS),
+]
+BAD = [
+    (["fit", "nothing.csv", "-k", "3"], "nothing.csv: no such file"),
+    (["fit", "moons", "-k", "1"], "'--clusters'"),
+    (["fit", "moons", "-k", "2", "--device", "gpu"], "device.accelerator='gpu'"),
+    (["fit", "moons", "-k", "2", "--method", "gedy"], "unknown method 'gedy'"),
+    (["fit", "moons", "-k", "2", "--preset", "papr/toy"], "papr/toy"),
+    (["fit", "moons", "-k", "2", "--set", "nothing.at=1"], "unknown setting 'nothing.at'"),
+    (["fit", "moons", "-k", "2", "--set", "training.tol=-1"], "training.tol=-1"),
+    (["choose", "nothing.csv"], "nothing.csv: no such file"),
+    (["data", "features", "nothing", "--out", "f.npy"], "nothing: no such file"),
+    (["predict", "nothing", "more.csv"], "nothing is not a run directory"),
+    (["report", "nothing"], "nothing is not a run directory"),
+    (["reproduce", "toi"], "did you mean 'toy'"),
+]
+PLAY = """
+from typer.testing import CliRunner
+from gedilearn.cli import app
+for arguments in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(app, arguments)
+    print(json.dumps([done.exit_code, done.stdout, done.stderr, loaded()]))
+"""
 
 
-def python(code: str, folder: Path | None = None) -> tuple[str, str, set[str]]:
-    """Run code in a fresh interpreter: stdout, stderr, and the heavy packages it imported."""
+def python(code: str, *arguments: str) -> list[str]:
+    """The lines that code prints in a fresh interpreter."""
     script = (
-        "import sys\n"
-        "try:\n"
-        f"    {code}\n"
-        "except SystemExit as end:\n"
-        "    assert end.code in (0, 2, None), end.code\n"
-        f"print('LOADED', *({HEAVY!r} & sys.modules.keys()))\n"
+        f"import json, sys\ndef loaded(): return sorted({HEAVY!r} & sys.modules.keys())\n{code}\n"
     )
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    out, _, loaded = done.stdout.rpartition("LOADED")
-    return out, done.stderr, set(loaded.split())
+    return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        *(["--help"], ["--version"], ["data", "get", "--help"], ["data", "features", "--help"]),
-        *(["reproduce", "--help"], ["settings"], ["settings", "--presets"]),
-        *([name, "--help"] for name in COMMANDS),
-    ],
-    ids=" ".join,
-)
-def test_help_pages_and_lists_load_nothing_heavy(arguments):
-    out, error, loaded = python(MAIN.format(["gedi", *arguments]))
-    assert out and not error and not loaded
+@pytest.fixture(scope="module")
+def played() -> dict[str, list[Any]]:
+    """Exit code, stdout, stderr and loaded packages of all commands, in one interpreter.
+
+    What is heavy stays loaded for those that follow, so a first failure may bring others.
+    """
+    cases = [*HELP, *(arguments for arguments, _ in BAD)]
+    lines = python(PLAY, json.dumps(cases))
+    return {" ".join(case): json.loads(line) for case, line in zip(cases, lines, strict=True)}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["fit", "nothing.csv", "-k", "3"], "nothing.csv: no such file"),
-        (["fit", "moons", "-k", "1"], "'--clusters'"),
-        (["fit", "moons", "-k", "2", "--device", "gpu"], "device.accelerator='gpu'"),
-        (["fit", "moons", "-k", "2", "--method", "gedy"], "unknown method 'gedy'"),
-        (["fit", "moons", "-k", "2", "--preset", "papr/toy"], "papr/toy"),
-        (["fit", "moons", "-k", "2", "--set", "nothing.at=1"], "unknown setting 'nothing.at'"),
-        (["fit", "moons", "-k", "2", "--set", "training.tol=-1"], "training.tol=-1"),
-        (["choose", "nothing.csv"], "nothing.csv: no such file"),
-        (["data", "features", "nothing", "--out", "f.npy"], "nothing: no such file"),
-        (["predict", "nothing", "more.csv"], "nothing is not a run directory"),
-        (["report", "nothing"], "nothing is not a run directory"),
-        (["reproduce", "toi"], "did you mean 'toy'"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_arguments_do_not_wait_for_torch(arguments, words, tmp_path):
-    out, error, loaded = python(MAIN.format(["gedi", *arguments]), tmp_path)
-    assert words in error.splitlines()[-1]
+@pytest.mark.parametrize("case", map(" ".join, HELP))
+def test_help_pages_and_lists_load_nothing_heavy(case, played):
+    code, out, error, loaded = played[case]
+    assert code == 0 and out and not error and not loaded
+
+
+@pytest.mark.parametrize(("case", "words"), [(" ".join(case), words) for case, words in BAD])
+def test_bad_arguments_do_not_wait_for_torch(case, words, played):
+    code, out, error, loaded = played[case]
+    assert code == 2 and words in error.splitlines()[-1]
     assert not out and "torch" not in loaded
 
 
@@ -87,12 +93,12 @@ def test_ctrl_c_while_the_commands_load_is_one_line(module):
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    assert python("import gedilearn")[2] == set()
+    assert python("import gedilearn; print(loaded())") == ["[]"]
 
 
 def test_the_estimator_is_imported_on_first_use_without_fabric_and_kornia():
-    loaded = python("import gedilearn; assert gedilearn.GEDI.__name__ == 'GEDI'")[2]
-    assert "torch" in loaded and not {"lightning_fabric", "kornia"} & loaded
+    (loaded,) = python("import gedilearn; gedilearn.GEDI; print(loaded())")
+    assert "torch" in loaded and "fabric" not in loaded and "kornia" not in loaded
 
 
 def test_an_unknown_name_of_the_package_is_an_attribute_error():

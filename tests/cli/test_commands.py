@@ -318,6 +318,7 @@ def test_a_report_is_written_into_the_run(run, monkeypatch):
     assert str(page) in told and "verdict" in page.read_text().lower()
     assert Path(run, "figures", "training.png").exists()
     opened = []
+    monkeypatch.setattr("gedilearn.report.page.write_report", lambda *_: page)
     for works in (True, False):
         monkeypatch.setattr("webbrowser.open", lambda url, works=works: opened.append(url) or works)
         told = gedi("report", run, "--open").stderr

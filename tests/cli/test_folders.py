@@ -21,7 +21,8 @@ from helpers import run_command as gedi
 
 SHORT = [
     *("--set", "training.max_iter=4", "--set", "training.check_every=2"),
-    *("--set", "density.iterations=2", "--set", "sampler.buffer=64"),
+    *("--set", "density.iterations=2", "--set", "sampler.buffer=64", "--set", "sampler.steps=2"),
+    *("--set", "density.base=none"),
 ]
 SIZES = [(8, 8), (12, 10), (9, 16), (20, 20)]  # width, height
 

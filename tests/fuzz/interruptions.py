@@ -83,7 +83,7 @@ def faults(player: Player, case: Interrupted) -> list[str]:
             return found
         if all(end.code == 0 for end in ends):
             break
-    got = _outcome(folder)
+    got = outcome(folder)
     return [f"differs: {name}" for name in expected if expected[name] != got[name]]
 
 
@@ -97,10 +97,10 @@ def _fit_or_resume(player: Player, folder: Path, ranks: int, stop: Stop | None) 
     """Begin the fit in a folder; continue it if it has begun."""
     begun = (folder / "run/config.yaml").exists()
     arguments = ["resume", "run", "--quiet"] if begun else _fit(ranks)
-    return player.play(folder, arguments, stop=stop, ranks=_environments(ranks), seconds=LIMIT)
+    return player.play(folder, arguments, stop=stop, ranks=environments(ranks), seconds=LIMIT)
 
 
-def _environments(ranks: int) -> list[dict[str, str]]:
+def environments(ranks: int) -> list[dict[str, str]]:
     """The variables by which torchrun tells each rank its number."""
     if ranks == 1:
         return [{}]
@@ -119,10 +119,10 @@ def _straight(root: Path, ranks: int) -> dict[str, Any]:
     np.save(folder / "x.npy", X)
     ends = _fit_or_resume(player, folder, ranks, None)
     assert all(end.code == 0 for end in ends), ends
-    return _outcome(folder)
+    return outcome(folder)
 
 
-def _outcome(folder: Path) -> dict[str, Any]:
+def outcome(folder: Path) -> dict[str, Any]:
     """All that must be the same however often the fit was interrupted."""
     run = folder / "run"
     lines = (run / "metrics.jsonl").read_text().splitlines()

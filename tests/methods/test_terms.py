@@ -127,9 +127,6 @@ def test_gradients_of_prior_and_gap_equal_finite_differences_for_any_target(targ
     assert torch.autograd.gradcheck(lambda t, v: bound_gap(t, v, target), (logits, view))
 
 
-# --- leading axes
-
-
 # --- extreme logits
 
 
@@ -155,12 +152,6 @@ def test_logits_of_ten_thousand_keep_values_and_gradients_finite(dtype, target):
                 total = total + value
             total.backward()
             assert torch.isfinite(a.grad).all() and torch.isfinite(b.grad).all()
-
-
-# --- PRIOR
-
-
-# --- INV
 
 
 # --- the bound of Proposition 1

@@ -88,9 +88,6 @@ def test_gradient_norms_and_scaling_count_encoder_and_head_of_each_member(
     assert model.gradient_norms().tolist() == pytest.approx(scaled, rel=1e-5)
 
 
-# --- members ---------------------------------------------------------------------------------
-
-
 # --- build -----------------------------------------------------------------------------------
 
 

@@ -38,7 +38,7 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(
     tmp_path: Path, sampler: dict[str, Any]
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
-    straight = gedi(**SMALL, **sampler, max_iter=150, run_dir=tmp_path / "straight").fit(X)
+    straight = gedi(**SMALL, **sampler, max_iter=100, run_dir=tmp_path / "straight").fit(X)
 
     def interrupt() -> None:
         while not (tmp_path / "run" / "metrics.jsonl").exists():
@@ -48,11 +48,11 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        gedi(**SMALL, **sampler, max_iter=150, run_dir=tmp_path / "run").fit(X)
+        gedi(**SMALL, **sampler, max_iter=100, run_dir=tmp_path / "run").fit(X)
     thread.join()
     assert not (tmp_path / "run" / "model.safetensors").exists()
     resumed = GEDI.resume(tmp_path / "run", X)
-    assert resumed.n_iter_ == 150
+    assert resumed.n_iter_ == 100
     assert resumed.settings_.training.start == "chosen"  # the start is found again
     assert resumed.verdict_ == straight.verdict_
     assert resumed.result_.temperature == straight.result_.temperature

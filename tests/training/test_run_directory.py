@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import gc
 import math
-import subprocess
-import sys
+import multiprocessing
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -74,40 +74,32 @@ def test_what_is_refused_leaves_nothing(
     assert list(tmp_path.rglob("*")) == ([folder.parent, folder] if there else [])
 
 
+def take(folder: Path, who: int, ready: Any, ends: Any) -> None:
+    """What one of several processes does, and how it ends."""
+    ready.wait()
+    try:
+        with RunDirectory.create(folder, {"settings": {}, "objects": [str(who)]}):
+            time.sleep(0.5)
+            ends.put((who, "mine"))
+    except InputError as error:
+        ends.put((who, str(error)))
+
+
 def test_of_many_processes_at_once_one_gets_the_folder(tmp_path: Path) -> None:
-    script = (
-        "import sys, time\n"
-        "from gedilearn.training.run import RunDirectory\n"
-        "print('ready', flush=True)\n"
-        "sys.stdin.readline()\n"
-        "config = {'settings': {}, 'objects': [sys.argv[2]]}\n"
-        "with RunDirectory.create(sys.argv[1], config):\n"
-        "    time.sleep(0.5)\n"
-        "    print('mine', flush=True)\n"
-    )
-    together = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path / "run"), str(who)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for who in range(3)
-    ]
+    forked = multiprocessing.get_context("fork")
+    ready, ends = forked.Barrier(4), forked.SimpleQueue()
+    arguments = [(tmp_path / "run", who, ready, ends) for who in range(4)]
+    together = [forked.Process(target=take, args=each) for each in arguments]
     for process in together:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        process.start()
+    told = dict(ends.get() for _ in together)
     for process in together:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    ends = [process.communicate(timeout=60) for process in together]
-    winners = [who for who, (out, _) in enumerate(ends) if out == "mine\n"]
-    assert len(winners) == 1
+        process.join()
+    (winner,) = [who for who, words in told.items() if words == "mine"]
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    assert config["objects"] == [str(winners[0])]
-    for who, (_, errors) in enumerate(ends):
-        assert who in winners or "in use" in errors or "exists already" in errors
+    assert config["objects"] == [str(winner)]
+    del told[winner]
+    assert all("in use" in words or "exists already" in words for words in told.values())
 
 
 def test_rewinding_drops_later_and_half_written_lines(tmp_path: Path) -> None:

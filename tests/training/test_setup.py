@@ -11,7 +11,7 @@ from sklearn.datasets import make_blobs, make_moons
 from gedilearn.settings import STARTED, resolve
 from gedilearn.training.environment import launch
 from gedilearn.training.setup import Setup, density_stage, first_stage
-from helpers import gedi
+from helpers import NO_BASE, gedi
 
 X, _ = make_moons(400, noise=0.05, random_state=0)
 SMALL = {
@@ -21,7 +21,6 @@ SMALL = {
     "random_state": 1,
     "max_iter": 60,
 }
-PAPERS = {"density.base": "none"}  # the clusters' own network learns the density, by chains
 
 
 def rows(run: Path) -> list[dict]:
@@ -29,7 +28,9 @@ def rows(run: Path) -> list[dict]:
 
 
 def test_gen_waits_for_the_clusters_and_then_trains_the_kept_member_alone(tmp_path: Path) -> None:
-    gedi(**SMALL, n_init=3, run_dir=tmp_path / "run", **PAPERS, **{"density.iterations": 40}).fit(X)
+    gedi(**SMALL, n_init=3, run_dir=tmp_path / "run", **NO_BASE, **{"density.iterations": 40}).fit(
+        X
+    )
     first, second = rows(tmp_path / "run")[:3], rows(tmp_path / "run")[3:]
     assert {row["stage"] for row in first} == {"clusters"}
     assert {row["stage"] for row in second} == {"density"}
@@ -54,7 +55,7 @@ def test_the_learning_rate_of_the_density_falls_to_zero() -> None:
 
 def test_a_certificate_is_not_given_up_for_the_density() -> None:
     # INV and PRIOR without weight cannot hold the clusters while GEN trains.
-    careless = {"density.inv": 0.0, "density.prior": 0.0, "density.learning_rate": 0.05}
+    careless = {"density.inv": 0.0, "density.prior": 0.0, "density.learning_rate": 0.05, **NO_BASE}
     model = gedi(2, random_state=0, **careless, **{"density.iterations": 100}).fit(X)
     assert model.converged_ and model.stopped_ == "certified"
 

@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 from gedilearn import GEDI
 from gedilearn.training import loop
 from gedilearn.training.environment import limited_threads
-from helpers import gedi
+from helpers import NO_BASE, gedi
 
 MOONS = make_moons(100, noise=0.05, random_state=0)[0]
 WIDE = np.random.default_rng(0).normal(size=(300, 20))  # whose neighbours need products
@@ -34,6 +34,7 @@ SHORT = {
     "sampler.buffer": 32,
 }
 IMAGES = SHORT | {
+    **NO_BASE,
     "max_iter": 3,
     "network.width": 8,
     "optimizer.batch_size": 20,
@@ -46,8 +47,8 @@ def noisy(x: Tensor, generator: Generator) -> Tensor:
 
 KINDS: dict[str, tuple[np.ndarray, dict[str, Any]]] = {
     "moons": (MOONS, SHORT | {"n_init": 2}),
-    "mixed precision": (MOONS, SHORT | {"device.precision": "bf16-mixed"}),
-    "own views": (MOONS, SHORT | {"views": noisy}),
+    "mixed precision": (MOONS, SHORT | NO_BASE | {"device.precision": "bf16-mixed"}),
+    "own views": (MOONS, SHORT | NO_BASE | {"views": noisy}),
     "dino": (MOONS, SHORT | {"method": "dino"}),
     "barlow": (WIDE, SHORT | {"method": "barlow", "barlow.assign": "kmeans"}),
     "deepcluster": (WIDE, SHORT | {"method": "deepcluster", "deepcluster.period": 2}),

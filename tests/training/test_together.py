@@ -22,7 +22,7 @@ from gedilearn.training.environment import launch
 from gedilearn.training.loop import begin, look, step, train
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState
-from helpers import gedi
+from helpers import NO_BASE, gedi
 
 SETS = [make_moons(120, noise=0.05, random_state=seed)[0] for seed in (0, 1)]
 BASELINES = ["swav", "barlow", "dino", "deepcluster", "ebclr"]
@@ -32,7 +32,7 @@ PAPERS = {"base": "none", "iterations": 10}  # the clusters' own network learns 
 def make_settings(**sections: Any) -> Settings:
     values = {
         "network": {"hidden": (16,)},
-        "density": {"iterations": 10},
+        "density": PAPERS,
         "sampler": {"buffer": 120, "steps": 2},
         "optimizer": {"batch_size": 60},
         "training": {"max_iter": 60, "check_every": 20, "tol": 0.0},
@@ -126,7 +126,7 @@ def test_a_certificate_does_not_hide_a_later_divergence(monkeypatch: pytest.Monk
         "training.tol": 10.0,
         "max_iter": 20,
         "training.check_every": 10,
-        "density.base": "none",
+        **NO_BASE,
         "density.iterations": 10,
         "training.on_divergence": "stop",
     }
@@ -137,7 +137,7 @@ def test_a_certificate_does_not_hide_a_later_divergence(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_fits_and_comes_back_from_its_file(method: str, tmp_path: Path) -> None:
-    short = {"max_iter": 20, "training.check_every": 20, "density.iterations": 5}
+    short = {"max_iter": 20, "training.check_every": 20, "density.iterations": 5, **NO_BASE}
     model = gedi(method=method, **short, random_state=0).fit(SETS[0])
     assert model.labels_.shape == (120,) and np.isfinite(model.certificate_gap_)
     model.save(tmp_path / "model.safetensors")
@@ -340,7 +340,7 @@ def test_a_recovery_after_some_have_left_keeps_the_factors_of_those_who_stay() -
 def test_a_gap_ends_the_search_only_where_both_its_terms_are_trained(method: str) -> None:
     """With this tolerance every state would do."""
     training = {"max_iter": 60, "check_every": 20, "tol": 99}
-    settings = make_settings(method=method, training=training, density=PAPERS)
+    settings = make_settings(method=method, training=training)
     data = torch.stack([torch.from_numpy(x).float() for x in SETS])
     results = train(data, settings, n_results=2)
     whole = {"gedi": 20 + 10, "no-gen": 20, "no-inv": 60 + 10, "no-unif": 60 + 10, "jem": 60}
