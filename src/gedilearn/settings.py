@@ -259,6 +259,8 @@ class Training(Section):
     """Iterations between two measurements of the gap."""
     checkpoint_every: NonNegative = 20.0
     """Seconds between two checkpoints of a run directory."""
+    tensorboard: bool = False
+    """Also write the metrics of a run directory for TensorBoard (extra 'tensorboard')."""
     on_divergence: Literal["recover", "stop", "ignore"] = "recover"
     """If energies diverge, 'recover' returns to the last good state and halves the learning rate,
     'stop' ends with the best state so far, 'ignore' goes on; the verdict says so."""

@@ -11,6 +11,7 @@
     labels.csv           the cluster of each row and what names the row, written by `gedi fit`
     figures/, report.html               written by `gedi report`
     evaluation/                         written by `gedi evaluate`, see `EvaluationFolder`
+    tensorboard/         the metrics once more, with `training.tensorboard`
     .lock                held by the process that trains
 
 All names are spelled here and nowhere else. It reads without this library. Appended lines are
@@ -92,7 +93,9 @@ class RunDirectory:
         self.figures = self.path / "figures"
         self.report = self.path / "report.html"
         self.evaluation = self.path / "evaluation"
+        self.tensorboard = self.path / "tensorboard"
         self.lock = self.path / ".lock"
+        self._tensorboard: Any = None  # its writer, once there is something to write
 
     @classmethod
     @contextmanager
@@ -170,6 +173,25 @@ class RunDirectory:
     def add_metrics(self, row: dict[str, Any]) -> None:
         """Append a line to the metrics."""
         _append(self.metrics, row)
+
+    def add_to_tensorboard(self, row: dict[str, Any]) -> None:
+        """Write a row of metrics to `tensorboard/`; numbers of members as name/member."""
+        if self._tensorboard is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise InputError(
+                    "training.tensorboard=True: TensorBoard is not installed; "
+                    "pip install 'gedi-learn[tensorboard]'"
+                ) from None
+            # Of an interrupted run, steps after its checkpoint are shown once, not twice.
+            self._tensorboard = SummaryWriter(self.tensorboard, purge_step=row["iteration"])
+        for name, value in row.items():
+            for k, number in enumerate(value if isinstance(value, list) else [value]):
+                if isinstance(number, int | float):
+                    tag = f"{name}/{k}" if isinstance(value, list) else name
+                    self._tensorboard.add_scalar(tag, number, row["iteration"])
+        self._tensorboard.flush()
 
     def add_event(self, kind: str, message: str, **details: Any) -> None:
         """Append a line to the events."""
