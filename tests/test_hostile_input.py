@@ -333,16 +333,13 @@ def test_only_regular_files_of_a_bounded_size_are_read(read):
     [
         (io.read_yaml, "\n".join(["a0: &a0 [x]", *ALIASES]), "alias"),
         (io.read_yaml, "{a: " * 400, "nested too deep"),
-        (io.read_yaml, "1" + ":1" * 900, "a number of more than 1000 characters"),
-        (io.read_yaml, "a: 1\n" * 500, "more than the 2000 bytes"),
         (io.read_yaml, "!!python/name:os.system ''", "python/name"),
         (io.read_yaml, "!!int ''", "is damaged"),
         (io.read_json, "[" * 9_000, "nested too deep"),
         (io.read_json, "\udcff", "not UTF-8 text"),
     ],
 )
-def test_text_that_stands_for_more_than_it_says_is_refused(read, content, words, monkeypatch):
-    monkeypatch.setenv("GEDI_MAX_GB", "0.002")
+def test_text_that_stands_for_more_than_it_says_is_refused(read, content, words):
     Path("file").write_text(content, errors="surrogateescape")
     assert words in refused(read, Path("file"))
 
@@ -352,12 +349,6 @@ def test_whole_lines_are_kept_around_cut_or_damaged_ones():
     lines = [b'{"a": 1}', b'{"a": \xff}', b"5", b"", b"[" * 100_000, b'{"a": 2}', b'{"a": 3, "b']
     Path("rows").write_bytes(b"\n".join(lines))
     assert io.read_json_lines(Path("rows")) == [{"a": 1}, {"a": 2}]
-
-
-def test_yaml_is_read_as_the_safe_loader_reads_it_but_dates_are_text():
-    values = {"a": [1, 2.5, None, True, "x"], "b": {"c": [[0.0, 1.0]], "d": "2"}, "e": []}
-    assert io.yaml_value(yaml.safe_dump(values)) == values
-    assert io.yaml_value("2024-01-02") == "2024-01-02"
 
 
 @pytest.mark.parametrize(
@@ -721,8 +712,7 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_the_old_file_readable(
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert torch.equal(io.read_tensors(path)[0]["x"], torch.zeros(3))
-    (leftover,) = (entry for entry in Path().iterdir() if entry != path)
-    assert io.is_leftover(leftover, path.name) and not io.is_leftover(leftover, "other")
+    assert len(os.listdir()) == 2
     io.remove_leftovers(Path())
     assert os.listdir() == [path.name]
 

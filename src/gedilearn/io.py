@@ -2,9 +2,8 @@
 
 A file that is read may come from anywhere: a link to a device without end, a pipe without a writer,
 a few bytes that unpack to gigabytes. So its kind and size are looked at before it is read, and
-what it claims to hold before that is unpacked. `GEDI_MAX_GB` sets the limit. It is the memory that
-the data of one file may take; text, whose parsed form takes many times its size, has shares of it.
-Damage becomes one line that names the file.
+what it claims to hold before that is unpacked. `GEDI_MAX_GB` sets the limit: the memory that the
+data of one file may take. Damage becomes one line that names the file.
 
 A file is written whole or not at all: readers and a crash see the old content or the new.
 """
@@ -35,20 +34,13 @@ if TYPE_CHECKING:
 LIMIT = "GEDI_MAX_GB"
 USUAL = 2.0  # gigabytes, where the environment says nothing
 GIGABYTE = 10**9
-
-# The shares of the limit that text may take, 20 MB and 2 MB of 2 GB. Parsed text takes many times
-# its size ("[]," is three bytes and a list), and YAML is slow to read.
-TEXT, YAML = 1 / 100, 1 / 1000
-MAPPED = math.inf  # of a file that is not read but mapped
-LONGEST_NUMBER = 1_000  # characters of a whole number in YAML
-
 RESTORE = "restore it, or fit anew"  # for files of a run
 
 # --- limits -------------------------------------------------------------------------------------
 
 
-def most_bytes(share: float = 1.0) -> float:
-    """The limit, or a share of it."""
+def most_bytes() -> float:
+    """The limit."""
     text = os.environ.get(LIMIT) or str(USUAL)
     try:
         gigabytes = float(text)
@@ -56,27 +48,30 @@ def most_bytes(share: float = 1.0) -> float:
         gigabytes = math.nan
     if not 0 < gigabytes < math.inf:
         raise InputError(f"{LIMIT}={text}: give a number of gigabytes above 0, e.g. {LIMIT}=8")
-    return share * gigabytes * GIGABYTE
+    return gigabytes * GIGABYTE
 
 
-def check_size(size: float, what: object, share: float = 1.0) -> None:
-    """Refuse what takes more bytes than the limit, or than a share of it."""
-    most = most_bytes(share)
+def check_size(size: float, what: object) -> None:
+    """Refuse what takes more bytes than the limit."""
+    most = most_bytes()
     if size > most:
         size = min(size, 1e30)  # a header may claim any number
-        needed = math.ceil(size / share / GIGABYTE)
         raise InputError(
-            f"{what}: {_in_words(size)}, more than the {_in_words(most)} that are read of such "
-            f"content; if it is to be read, set {LIMIT}={needed}"
+            f"{what}: {_in_words(size)}, more than the {_in_words(most)} that are read; "
+            f"to read it, set {LIMIT}={math.ceil(size / GIGABYTE)}"
         )
 
 
-def check_file(path: Path, share: float = 1.0) -> int:
-    """The size of a file in bytes; what is no regular file, or beyond the limit, is refused."""
+def check_file(path: Path, *, mapped: bool = False) -> int:
+    """The size of a file in bytes; refused if it is no regular file, or beyond the limit.
+
+    A file that is `mapped` into memory instead of read may have any size.
+    """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path}: not a regular file; copy its content into one")
-    check_size(status.st_size, path, share)
+    if not mapped:
+        check_size(status.st_size, path)
     return status.st_size
 
 
@@ -146,11 +141,10 @@ def _reason(error: Exception | str) -> str:
 # --- text ---------------------------------------------------------------------------------------
 
 
-def read_bytes(path: Path, share: float = 1.0) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """The content of a regular file."""
-    check_file(path, share)
-    with open(path, "rb") as file:
-        return file.read()
+    check_file(path)
+    return path.read_bytes()
 
 
 def sha256(path: Path) -> str:
@@ -161,7 +155,7 @@ def sha256(path: Path) -> str:
 def read_json(path: Path, remedy: str = RESTORE) -> Any:
     """The content of a JSON file, of any shape."""
     with reading(path, remedy):
-        return json.loads(read_bytes(path, TEXT).decode("utf-8"))
+        return json.loads(read_bytes(path).decode("utf-8"))
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -171,7 +165,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     """
     if not path.exists():
         return []
-    content, rows = read_bytes(path, TEXT), []
+    content, rows = read_bytes(path), []
     for line in content.split(b"\n"):
         try:
             row = json.loads(line)
@@ -185,39 +179,24 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file, of any shape."""
     with reading(path, RESTORE):
-        return yaml_value(read_bytes(path, YAML).decode("utf-8"))
+        return yaml_value(read_bytes(path).decode("utf-8"))
 
 
 def yaml_value(text: str) -> Any:
-    """What a text in YAML says, plain values alone; what is wrong is a `YAMLError`."""
+    """The plain value of a text in YAML; any error is a `YAMLError`."""
     try:
         return yaml.load(text, _PlainLoader)
-    except yaml.YAMLError:
-        raise
-    except Exception as error:  # a tag that its value does not fit
+    except Exception as error:  # also of a tag that its value does not fit
         raise yaml.YAMLError(_reason(error)) from None
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """The safe loader, with dates as text and without aliases, which may stand for gigabytes."""
+    """The safe loader without aliases, which may stand for gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("it has an alias, *name: write out what it stands for")
         return super().compose_node(parent, index)
-
-    def construct_yaml_int(self, node: Any) -> int:
-        # 1:30 is a number to the base 60, and long ones take very long.
-        if len(node.value) > LONGEST_NUMBER:
-            raise yaml.YAMLError(f"it has a number of more than {LONGEST_NUMBER} characters")
-        return super().construct_yaml_int(node)
-
-
-_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_yaml_int)
-_PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 # --- tensors ------------------------------------------------------------------------------------
@@ -269,15 +248,11 @@ def refuse_existing(path: Path) -> None:
         raise InputError(f"{path} exists already: choose another name")
 
 
-def is_leftover(path: Path, of: str) -> bool:
-    """Whether this is what an interrupted write of the file named `of` left behind."""
-    return path.name.startswith(f".{of}.") and path.name.endswith(".part")
-
-
-def remove_leftovers(folder: Path, of: str | None = None) -> None:
-    """Remove what killed processes left behind in a folder; with `of`, of the file of this name."""
-    for entry in folder.glob(f".{of or '*'}.*.part"):
-        entry.unlink(missing_ok=True)
+def remove_leftovers(*folders: Path) -> None:
+    """Remove the unfinished files of killed processes from folders."""
+    for folder in folders:
+        for unfinished in folder.glob(".*.*.part"):
+            unfinished.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str, *, new: bool = False) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from gedilearn.errors import InputError
-from gedilearn.io import YAML, as_path, check_size, yaml_value
+from gedilearn.io import as_path, yaml_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -237,7 +237,6 @@ def describe(
 ) -> dict[str, Any]:
     """The entry on data in a config, so that `read_source` finds and reads it again."""
     names = list(dataset.columns or ())
-    check_size(sum(len(name) + 8 for name in names), f"{data}: the names of its columns", YAML)
     described: dict[str, Any] = {"source": lasting(data), "label_column": label_column}
     described |= {name: value for name, value in how.items() if value not in (None, "refuse")}
     if how["size"]:

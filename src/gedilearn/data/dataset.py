@@ -13,7 +13,7 @@ import numpy as np
 
 from gedilearn.data.arrays import PYTHON_OBJECTS, as_numbers, check_memory, row_chunks
 from gedilearn.errors import InputError
-from gedilearn.io import MAPPED, check_file, check_size, reading
+from gedilearn.io import check_file, check_size, reading
 
 # A file of so many bytes is mapped and not read, if its numbers are used as they are. Its pages
 # come into memory as they are used, and the processes of a machine share them; the limit on what
@@ -75,7 +75,7 @@ def fingerprint(x: np.ndarray) -> str:
 
 def read_npy(path: Path) -> np.ndarray:
     """The array in an .npy file; a large one is mapped."""
-    size = check_file(path, MAPPED)
+    size = check_file(path, mapped=True)
     with path.open("rb") as file:
         shape, fortran, dtype = _header(file, size, str(path))
         is_used = dtype in (np.float32, np.float64) or (dtype == np.uint8 and len(shape) == 4)

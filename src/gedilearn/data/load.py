@@ -16,7 +16,7 @@ from gedilearn.data.dataset import Dataset, npz_keys, read_npy, read_npz
 from gedilearn.data.published import SOURCES
 from gedilearn.data.tables import TABLE_SUFFIXES
 from gedilearn.errors import InputError, closest
-from gedilearn.io import MAPPED, as_path, check_file, check_size, reading
+from gedilearn.io import as_path, check_file, check_size, reading
 from gedilearn.registry import DATA_SETS
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
@@ -170,7 +170,7 @@ def _check_file(path: Path) -> None:
     if suffix not in _SUFFIXES and not path.name.endswith(published.IDX_ENDINGS):
         way = "unpack an archive; save a sheet or a data frame as .csv or .parquet"
         raise InputError(f"{path}: unknown extension {suffix!r}; {way}; known: {known_formats()}")
-    if check_file(path, MAPPED if suffix == ".npy" else 1.0) == 0:
+    if check_file(path, mapped=suffix == ".npy") == 0:
         raise InputError(f"{path}: the file is empty; write it again")
 
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,7 +42,6 @@ from pydantic import (
     FiniteFloat,
     NonNegativeInt,
     PositiveInt,
-    model_validator,
 )
 from torch import Tensor, nn
 
@@ -54,7 +52,6 @@ from gedilearn.errors import InputError
 from gedilearn.io import (
     RESTORE,
     is_first_process,
-    is_leftover,
     json_text,
     read_json_lines,
     read_tensors,
@@ -68,10 +65,6 @@ from gedilearn.io import (
 from gedilearn.models.build import build_model
 from gedilearn.settings import Settings, resolve
 from gedilearn.training.monitor import Diagnosis
-
-# Locks are kept when they are released: Python loses a Ctrl-C that comes while it clears one away,
-# and shows a traceback instead.
-_RELEASED: deque[FileLock] = deque(maxlen=100)
 
 RUN_FORMAT = 1
 
@@ -121,7 +114,7 @@ class RunDirectory:
                 if not run.checkpoints.exists():
                     for file in (run.config, run.metrics, run.events, run.lock):
                         file.unlink(missing_ok=True)
-                    with suppress(OSError):  # others may have put something there meanwhile
+                    with suppress(OSError):  # the user may have put something there
                         for folder in made:
                             folder.rmdir()
                 raise
@@ -135,11 +128,10 @@ class RunDirectory:
         if not is_first_process():
             yield
             return
-        lock = FileLock(self.lock, timeout=0)
-        _RELEASED.append(lock)
         try:
-            with lock:
-                self._tidy()
+            with FileLock(self.lock, timeout=0):
+                steps = self.checkpoints.glob("step-*")
+                remove_leftovers(self.path, self.checkpoints, *steps)
                 yield
         except Timeout:
             raise InputError(
@@ -147,21 +139,10 @@ class RunDirectory:
                 "another folder"
             ) from None
 
-    def _tidy(self) -> None:
-        """Remove what a killed fit left behind in the middle of a write."""
-        logs = (self.config, self.metrics, self.events)
-        for file in (*logs, self.model, self.profile, self.preview, self.summary, self.labels):
-            remove_leftovers(self.path, file.name)
-        for folder in (self.checkpoints, *self.checkpoints.glob("step-*")):
-            remove_leftovers(folder)
-
     def refuse_used(self) -> None:
-        """Refuse a folder with more in it than a lock and the leftover of an interrupted write."""
+        """Refuse a file, and a folder with files in it that are not hidden."""
         if self.path.is_dir():
-            used = any(
-                entry.name != self.lock.name and not is_leftover(entry, self.config.name)
-                for entry in self.path.iterdir()
-            )
+            used = any(not entry.name.startswith(".") for entry in self.path.iterdir())
         else:
             used = self.path.exists() or self.path.is_symlink()
         if used:
@@ -259,15 +240,6 @@ class Described(BaseModel):
     broken: Literal["refuse", "skip"] = "refuse"
     shape: Annotated[tuple[PositiveInt, ...], Field(min_length=2)]
     fingerprint: str
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Described:
-        names = self.columns
-        if names is not None and (len(names) != self.shape[1] or len(set(names)) != len(names)):
-            raise ValueError(
-                f"{len(names)} columns for data of shape {self.shape}, or doubled ones"
-            )
-        return self
 
 
 class Config(BaseModel):
