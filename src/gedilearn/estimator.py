@@ -59,7 +59,6 @@ NAMED = {
     "n_init": "training.n_init",
     "device": "device.accelerator",
 }
-NESTED = "settings__"  # scikit-learn's prefix for what is inside of `settings`
 Self = TypeVar("Self", bound="GEDI")
 
 
@@ -121,7 +120,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     settings : mapping, default None
         Any other setting by its dotted name, as in `gedi fit --set` and config.yaml, for instance
         ``{'sampler.steps': 20, 'optimizer.learning_rate': 0.002}``. `gedi settings` lists them all
-        with their defaults; a grid search reaches one as ``settings__sampler.steps``.
+        with their defaults.
 
     Attributes
     ----------
@@ -270,9 +269,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         settings = self.resolve(data.shape)
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
-        if settings.n_clusters == 1:
-            words = "n_clusters=1: nothing to cluster, the network only learns the density"
-            warnings.warn(words, stacklevel=3)
         if run_dir is None:
             return self._train(data, settings, None, progress)
         config = {
@@ -456,13 +452,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             result = Result.read(settings, tensors, header.summary, encoder)
             scaling, names = Scaling.from_json(header.scaling), header.feature_names_in
             columns = header.columns and Columns.from_json(header.columns)
-            width = len(columns.all) if columns else len(result.box.low)
-            if columns and (columns.width,) != tuple(result.box.low.shape):
-                raise ValueError("columns of other data")
-            if len(names) not in (0, width):
-                raise ValueError("feature_names_in of other data")
-            if scaling.offset.shape != Scaling.shape(tuple(result.box.low.shape)):
-                raise ValueError("scaling of other data")
+            width = len(columns.all) if columns else shape[1]
+            same = scaling.offset.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
+            if not same or (columns and (columns.width,) != shape[1:]):
+                raise ValueError("its scaling or columns are of other data")
         model.adopt(result, scaling, tensors["labels"].numpy())
         model.columns_ = columns or None
         model.n_features_in_ = width
@@ -478,21 +471,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         values = flat(settings.model_dump())
         named = {name: values.pop(path) for name, path in NAMED.items()}
         return cls(**(named | {"settings": values} | others))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments; with `deep`, also what is in `settings`, as settings__section.name."""
-        params: dict[str, Any] = super().get_params(deep)
-        inside = self.settings if deep and isinstance(self.settings, Mapping) else {}
-        return params | {f"{NESTED}{path}": value for path, value in inside.items()}
-
-    def set_params(self: Self, **params: Any) -> Self:
-        """Change arguments; settings__section.name changes one of the settings."""
-        inside = {name: params.pop(name) for name in list(params) if name.startswith(NESTED)}
-        super().set_params(**params)
-        if inside:
-            changed = {name.removeprefix(NESTED): value for name, value in inside.items()}
-            self.settings = dict(self.settings or {}) | changed
-        return self
 
     def resolve(self, shape: tuple[int, ...]) -> Settings:
         """All settings for data of this shape: the preset, changed by `settings` and arguments."""

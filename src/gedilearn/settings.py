@@ -56,15 +56,17 @@ def _schedule(value: Any) -> Any:
     in_order = moments == sorted(moments) and all(0 <= progress <= 1 for progress in moments)
     if not pairs or not in_order:
         raise ValueError("give a number, or (progress, value) points, progress from 0 to 1")
-    if not all(0 <= level < math.inf for _, level in pairs):
-        raise ValueError("values must be finite, 0 or more")
+    if not all(0 <= level <= LARGEST for _, level in pairs):
+        raise ValueError(f"values must be from 0 to {LARGEST:g}")
     return pairs[0][1] if constant else tuple(pairs)
 
 
+LARGEST = 1e30  # beyond it torch refuses numbers in single precision
+
 # A number, or (progress, value) points joined by lines.
 Schedule = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_schedule)]
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 # The width of a layer, and a number of chains or past points: what is larger fits no machine.
@@ -73,7 +75,6 @@ MOST = 100_000_000
 Many = Annotated[int, Field(ge=1, le=MOST)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Ranks = Annotated[int, Field(ge=1, le=1024)]
-SMALLEST, LARGEST = 1e-30, 1e30  # numbers whose products single precision mostly holds
 
 
 def value_at(schedule: float | tuple[tuple[float, float], ...], progress: float) -> float:
@@ -110,16 +111,6 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
-
-    @field_validator("*")
-    @classmethod
-    def _in_single_precision(cls, value: Any) -> Any:
-        levels = value if isinstance(value, tuple) else (value,)
-        for level in levels:
-            number = level[-1] if isinstance(level, tuple) else level
-            if isinstance(number, float) and number and not SMALLEST <= abs(number) <= LARGEST:
-                raise ValueError(f"numbers are computed with from {SMALLEST:g} to {LARGEST:g}")
-        return value
 
     def resolved(self: Self, settings: Any, shape: tuple[int, ...]) -> Self:
         """The section for data of this shape, in these `Settings`: nothing is left open."""
@@ -293,8 +284,8 @@ class Device(Section):
     threads: Ranks | None = None
     """Processor threads of training; None is 1 for vectors, whose products are too small to share,
     and torch's own number for images."""
-    precision: Literal["32-true", "64-true", "bf16-mixed"] = "32-true"
-    """'32-true', '64-true' or 'bf16-mixed'."""
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    """'32-true' or 'bf16-mixed'."""
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Device:
         if self.threads is None and not is_images(shape):
@@ -760,14 +751,7 @@ def _with_sections(sections: tuple[tuple[str, type[Section]], ...]) -> type[Sett
 
 def _with_defaults(defaults: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """The nested values, with these defaults, of dotted names, where they say nothing."""
-    joined = dict(values)
-    for name, default in nested(defaults).items():
-        given = joined.get(name, {})
-        if not isinstance(default, dict):
-            joined.setdefault(name, default)
-        elif isinstance(given, dict):  # anything else is refused when the settings are built
-            joined[name] = default | given
-    return joined
+    return nested(defaults | flat(values))
 
 
 def flat(values: dict[str, Any]) -> dict[str, Any]:

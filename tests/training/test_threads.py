@@ -111,17 +111,6 @@ def test_fits_in_threads_equal_the_same_fits_alone_and_leave_the_global_generato
     assert at_once(fits) == alone
 
 
-def test_fits_of_both_precisions_do_not_disturb_each_other() -> None:
-    names = ["32-true", "64-true"]
-    fits = [
-        partial(lambda k, name: told(fit("moons", k, **{"device.precision": name}), MOONS), k, name)
-        for k, name in enumerate(names)
-    ]
-    alone = [one() for one in fits]
-    assert at_once(fits) == alone
-    assert torch.get_default_dtype() == torch.float32
-
-
 @pytest.mark.parametrize("kind", ["moons", "colour images"])
 def test_one_model_is_used_by_several_threads(kind: str) -> None:
     x, model = KINDS[kind][0], fit(kind, 0)

@@ -165,9 +165,8 @@ def test_barlow_with_k_means_comes_back_with_the_same_clusters(tmp_path: Path) -
         assert (other.predict_proba(SETS[1]) == model.predict_proba(SETS[1])).all()
 
 
-@pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
 @pytest.mark.parametrize("method", BASELINES)
-def test_baselines_train_in_other_precisions(method: str, precision: str) -> None:
+def test_baselines_train_in_mixed_precision(method: str) -> None:
     options = {"swav.queue": 100, "swav.queue_from": 0.0} if method == "swav" else {}
     short = {
         "max_iter": 6,
@@ -176,31 +175,9 @@ def test_baselines_train_in_other_precisions(method: str, precision: str) -> Non
         "optimizer.batch_size": 60,
         "random_state": 0,
     }
-    model = gedi(method=method, **options, **short, **{"device.precision": precision})
+    model = gedi(method=method, **options, **short, **{"device.precision": "bf16-mixed"})
     assert model.fit(SETS[0]).stopped_ != "diverged"
     assert (model.predict(SETS[0]) == model.labels_).all()
-
-
-@pytest.mark.parametrize("shape", [(2,), (1, 4, 4)])
-def test_a_model_in_double_precision_can_do_all_that_others_can(
-    shape: tuple[int, ...], tmp_path: Path
-) -> None:
-    x = np.random.default_rng(0).uniform(size=(30, *shape))
-    short = {
-        "max_iter": 4,
-        "training.check_every": 2,
-        "density.iterations": 2,
-        "sampler.steps": 2,
-        "random_state": 0,
-    }
-    model = gedi(**short, **{"device.precision": "64-true"}).fit(x)
-    model.save(tmp_path / "model.safetensors")
-    loaded = GEDI.load(tmp_path / "model.safetensors")
-    assert np.isfinite(model.score(x)) and model.score(x) == loaded.score(x)
-    assert (model.predict_proba(x) == loaded.predict_proba(x)).all()
-    assert (model.sample(3, steps=2, random_state=0)[0].shape) == (3, *shape)
-    for kind in ("log_density", "gradient_norm"):
-        assert (model.score_samples(x, kind) == loaded.score_samples(x, kind)).all()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch import Generator, nn
+from torch import Generator
 
 from gedilearn.errors import InputError
 from gedilearn.models.build import build_model
@@ -50,42 +50,28 @@ def launch(device: Device) -> Fabric:
 
 
 def _precision(name: str) -> Any:
-    """Fabric's precision, without the switches that it turns for all threads of the process.
+    """Fabric's precision.
 
-    Double precision there makes float64 torch's default type during every forward pass. Mixed
-    precision has every backward pass checked against one flag. Neither is needed here.
+    In mixed precision, Fabric has every backward pass checked against one flag for all threads of
+    the process, which is not needed here.
     """
     from lightning_fabric.plugins.precision import MixedPrecision, Precision
-
-    class Double(Precision):
-        def convert_module(self, module: nn.Module) -> nn.Module:
-            return module.double()
 
     class Mixed(MixedPrecision):
         backward = Precision.backward
 
-    if name == "64-true":
-        return Double()
     return Mixed("bf16-mixed", "cpu") if name == "bf16-mixed" else Precision()
 
 
 def _ranks(device: Device) -> tuple[int | str, int]:
     """Ranks on a machine, and machines: those that torchrun has started, where it has.
 
-    Without this, settings that do not speak of ranks would make each of its processes a fit of its
-    own, all into one run directory.
+    Otherwise each of its processes would be a fit of its own, all into one run directory.
     """
-    asked = device.devices, device.num_nodes
     if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return asked
+        return device.devices, device.num_nodes
     here = int(os.environ["LOCAL_WORLD_SIZE"])
-    started = here, int(os.environ["WORLD_SIZE"]) // here
-    if asked != (1, 1) and "auto" not in asked and asked != started:
-        raise InputError(
-            f"device.devices={asked[0]}, device.num_nodes={asked[1]}, but torchrun has started "
-            f"{started[0]} processes on {started[1]} machines: leave both settings out"
-        )
-    return started
+    return here, int(os.environ["WORLD_SIZE"]) // here
 
 
 def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
@@ -95,15 +81,12 @@ def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
         raise InputError(f"device.devices={ranks}: at most {most} are started on this machine")
     with torch.device("meta"):  # shapes without values
         model = build_model(settings, point_shape, 1, generator=None)
-    size, members = data_type(settings.device).itemsize, settings.training.n_init
     # Weights, their gradients and the two moments of Adam; of the state to go back to all but the
     # gradients; and the weights that are kept.
-    weights = 8 * members * size * sum(p.numel() for p in model.parameters())
-    chains = members * size * settings.sampler.buffer * math.prod(point_shape)
-    sizes = "width" if settings.network.width and len(point_shape) == 3 else "hidden"
-    remedy = f"network.{sizes}, network.features or n_init"
-    check_memory("the network and its optimiser", weights, remedy)
-    check_memory("the chains", chains, "sampler.buffer or n_init")
+    weights = 8 * sum(p.numel() for p in model.parameters())
+    numbers = weights + settings.sampler.buffer * math.prod(point_shape)
+    remedy = "network.hidden, network.width, sampler.buffer or training.n_init"
+    check_memory("training", 4 * settings.training.n_init * numbers, remedy)
 
 
 def check_memory(words: str, needed: int, remedy: str) -> None:
@@ -237,11 +220,6 @@ def flushed_denormals() -> Iterator[None]:
         torch.set_flush_denormal(before)
 
 
-def data_type(device: Device) -> torch.dtype:
-    """What the data is kept in; mixed precision is autocast's business."""
-    return torch.float64 if device.precision.startswith("64") else torch.float32
-
-
 def reuse_freed_memory() -> None:
     """Make the C library keep the memory of freed tensors below 32 MB for the next ones.
 
@@ -296,8 +274,6 @@ class Generators:
         """Begin anew."""
         self.cpu.manual_seed(seed)
         self.device.manual_seed(seed)
-        if self._before is not None and self.device.device.type == "mps":
-            torch.mps.manual_seed(seed)  # torch does not hand out the global one of this device
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -91,13 +91,10 @@ class Journal:
         good = None
         if saved is not None:
             folder, tree = saved
-            own, shared = tree["own"], tree["shared"]
             with reading(folder, RESTORE):
                 state = TrainState.load(setup, tree, state.generators)
-                good = state.copy()
-                if "good" in own:
-                    good = own["good"] and {"shared": shared["good"], "own": own["good"]}
-            self.seconds_before = shared["seconds"]
+                good = tree["own"]["good"] and {part: tree[part]["good"] for part in tree}
+            self.seconds_before = tree["shared"]["seconds"]
         if self.first:
             self.run.rewind(state.iteration)
         return state, good
@@ -110,17 +107,11 @@ class Journal:
                 self.save(state, good)
 
     def save(self, state: TrainState, good: Tree | None) -> None:
-        """Write a checkpoint; the newest complete one stays until this one is complete.
-
-        The good state is written only if it is another one: after a signal between two checks.
-        """
+        """Write a checkpoint; the newest complete one stays until this one is complete."""
         if self.run is None:
             return
         root, tree = self.run.checkpoints, state.save()
-        if state.stopped is None and state.iteration != (
-            good["shared"]["iteration"] if good else 0
-        ):
-            tree = {part: tree[part] | {"good": good and good[part]} for part in tree}
+        tree = {part: tree[part] | {"good": good and good[part]} for part in tree}
         folder = step_folder(root, state.iteration)
         folder.mkdir(parents=True, exist_ok=True)
         own = OWN.format(self.fabric.global_rank)
@@ -178,7 +169,7 @@ class Journal:
 
 # --- checkpoints ----------------------------------------------------------------------------------
 
-CHECKPOINT_FORMAT = 4
+CHECKPOINT_FORMAT = 5
 # Files of a checkpoint: what all ranks share, and what is a rank's own.
 SHARED, OWN = "shared.safetensors", "rank-{}.safetensors"
 TREE = "tree"  # in the metadata of a file: all that is no tensor

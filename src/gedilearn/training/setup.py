@@ -30,7 +30,6 @@ from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
 from gedilearn.starts.choose import Start, choose_start
 from gedilearn.starts.structure import examine_structure
-from gedilearn.training.environment import data_type
 from gedilearn.training.monitor import Evidence
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ class Setup:
     ) -> Setup:
         """From data (n, ...), or, with `n_results`, (groups, n, ...)."""
         data = data[None] if n_results is None else data
-        data = data.to(fabric.device, data_type(settings.device))
+        data = data.to(fabric.device, torch.float32)
         points = data.flatten(0, 1)
         # No pixel is special: one that never changes in the data must not be fixed in chains.
         box = Box.around(points) if points.dim() == 2 else Box.cube(points)
