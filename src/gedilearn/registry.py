@@ -52,9 +52,6 @@ class Registry:
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
 
 # Subclasses of `methods.method.Method`: a batch in, named loss terms out.
 METHODS = Registry(

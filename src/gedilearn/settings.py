@@ -807,25 +807,14 @@ def _unknown(path: str) -> str:
 
 def _one_line(error: ValidationError, values: dict[str, Any]) -> str:
     """The first setting that is wrong, its value, and what it should be."""
-    known, found = known_paths(), error.errors()
-    if found[0]["type"] == "extra_forbidden":
-        return _unknown(".".join(map(str, found[0]["loc"])))
-
-    def setting(place: tuple[int | str, ...]) -> str:
-        """'network.hidden' for its first entry, ('network', 'hidden', 0)."""
-        names = [str(part) for part in place]
-        dotted = ".".join(names[:2])
-        return dotted if dotted in known else "".join(names[:1])
-
-    where = setting(found[0]["loc"])
-    reasons = [
-        one["msg"].removeprefix("Value error, ").replace("Field required", "an entry is missing")
-        for one in found
-        if setting(one["loc"]) == where
-    ]
-    if not where:
-        return reasons[0]
-    value = flat(values).get(where, found[0]["input"])
-    expected = dict.fromkeys(reason.removeprefix("Input should be ") for reason in reasons)
-    begin = "should be " if reasons[0].startswith("Input") else ""
-    return f"{where}={value!r}: {begin}{' or '.join(expected)}"
+    first = error.errors()[0]
+    place = [str(part) for part in first["loc"]]  # network, hidden, 0: the first of its entries
+    if first["type"] == "extra_forbidden":
+        return _unknown(".".join(place))
+    reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    reason = reason.replace("Field required", "an entry is missing")
+    if not place:
+        return reason
+    dotted = ".".join(place[:2])
+    name = dotted if dotted in known_paths() else place[0]
+    return f"{name}={flat(values).get(name, first['input'])!r}: {reason}"
