@@ -57,8 +57,8 @@ def check_size(size: float, what: object) -> None:
     if size > most:
         size = min(size, 1e30)  # a header may claim any number
         raise InputError(
-            f"{what}: {_in_words(size)}, more than the {_in_words(most)} that are read; "
-            f"to read it, set {LIMIT}={math.ceil(size / GIGABYTE)}"
+            f"{what}: {size / GIGABYTE:.3g} GB, more than the {most / GIGABYTE:.3g} GB that are "
+            f"read; to read it, set {LIMIT}={math.ceil(size / GIGABYTE)}"
         )
 
 
@@ -73,13 +73,6 @@ def check_file(path: Path, *, mapped: bool = False) -> int:
     if not mapped:
         check_size(status.st_size, path)
     return status.st_size
-
-
-def _in_words(size: float) -> str:
-    for unit, name in ((GIGABYTE, "GB"), (10**6, "MB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return f"{size:.0f} bytes"
 
 
 def as_path(given: str | Path) -> Path:
@@ -129,12 +122,6 @@ def _reason(error: Exception | str) -> str:
         return f"{'.'.join(map(str, first['loc']))}: {message[:1].lower()}{message[1:]}"
     if isinstance(error, KeyError):
         return f"no {error}"
-    if isinstance(error, UnicodeDecodeError):
-        return f"not {error.encoding.upper()} text"
-    if isinstance(error, RecursionError):
-        return "nested too deep"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
     return str(error) or type(error).__name__
 
 
