@@ -22,7 +22,7 @@ from gedilearn.errors import InputError
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.models.energy import EnergyModel
-from gedilearn.registry import METHODS, OPTIONS, SAMPLERS, VIEWS, Registry
+from gedilearn.registry import METHODS, SAMPLERS, VIEWS, Registry
 from gedilearn.sampling.langevin import Box, LogDensity
 from gedilearn.settings import MethodSettings, known_paths
 from helpers import gedi
@@ -43,16 +43,10 @@ def added() -> Iterator[list[tuple[Registry, str]]]:
 # --- a method ---------------------------------------------------------------------------------
 
 
-class Options(MethodSettings):
-    """The settings of a method of one's own."""
-
-    balance: float = Field(4.0, ge=0, description="Weight of the balance of clusters.")
-
-
 class Agreement(Method):
     """Predictions agree under views, and clusters are balanced."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Any) -> None:
         self.options = options
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
@@ -61,10 +55,16 @@ class Agreement(Method):
         return {"agreement": terms.invariance(logits, of_view), "balance": balance}
 
 
+class Options(MethodSettings):
+    """The settings of a method of one's own."""
+
+    method = Agreement
+    balance: float = Field(4.0, ge=0, description="Weight of the balance of clusters.")
+
+
 def test_a_method_with_settings_of_its_own(added: list[Any], tmp_path: Path) -> None:
-    METHODS.register("agreement", Agreement)
-    OPTIONS.register("agreement", Options)
-    added += [(METHODS, "agreement"), (OPTIONS, "agreement")]
+    METHODS.register("agreement", Options)
+    added.append((METHODS, "agreement"))
     assert "agreement.balance" in known_paths()
     model = gedi(method="agreement", **SHORT, **{"agreement.balance": 3.0}).fit(X)
     assert model.settings_.own.balance == 3.0

@@ -14,6 +14,14 @@ from typing import Any
 from gedilearn.errors import InputError, suggestion
 
 
+def imported(entry: Any) -> Any:
+    """The entry, imported if it is a "module:attribute"."""
+    if not isinstance(entry, str):
+        return entry
+    module, attribute = entry.split(":")
+    return getattr(import_module(module), attribute)
+
+
 class Registry:
     """Named entries of one kind, in the order in which they were added."""
 
@@ -39,11 +47,7 @@ class Registry:
         return name
 
     def __getitem__(self, name: str) -> Any:
-        entry = self._entries[self.check(name)]
-        if isinstance(entry, str):
-            module, attribute = entry.split(":")
-            entry = getattr(import_module(module), attribute)
-            self._entries[name] = entry
+        entry = self._entries[name] = imported(self._entries[self.check(name)])
         return entry
 
     def __contains__(self, name: object) -> bool:
@@ -53,22 +57,8 @@ class Registry:
         return iter(self._entries)
 
 
-# Subclasses of `methods.method.Method`: a batch in, named loss terms out.
+# Subclasses of `settings.MethodSettings`, each of which names its `methods.method.Method`.
 METHODS = Registry(
-    "method",
-    gedi="gedilearn.methods.gedi:GEDI",
-    no_gen="gedilearn.methods.gedi:GEDI",
-    no_inv="gedilearn.methods.gedi:GEDI",
-    no_unif="gedilearn.methods.gedi:GEDI",
-    jem="gedilearn.methods.gedi:GEDI",
-    swav="gedilearn.methods.swav:SwAV",
-    barlow="gedilearn.methods.barlow:BarlowTwins",
-    dino="gedilearn.methods.dino:DINO",
-    deepcluster="gedilearn.methods.deepcluster:DeepCluster",
-    ebclr="gedilearn.methods.ebclr:EBCLR",
-)
-# The settings and facts of each method: subclasses of `settings.MethodSettings`, under its name.
-OPTIONS = Registry(
     "method",
     gedi="gedilearn.settings:GEDI",
     no_gen="gedilearn.settings:NoGen",

@@ -30,7 +30,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from gedilearn.errors import InputError, closest
-from gedilearn.registry import METHODS, OPTIONS, SAMPLERS, VIEWS
+from gedilearn.registry import METHODS, SAMPLERS, VIEWS
 
 # --- kinds of values ------------------------------------------------------------------------------
 
@@ -429,6 +429,7 @@ class NetworkShape:
 class MethodSettings(Section):
     """The settings of a method, and the facts about it that need no torch."""
 
+    method: ClassVar[Any]  # the `methods.method.Method` that they are of, or its "module:attribute"
     weighted: ClassVar[tuple[str, ...]] = ()  # which of GEN, INV and PRIOR it has
 
     def network(self) -> NetworkShape:
@@ -443,28 +444,29 @@ LEAST_PERIOD = 20
 class GEDI(MethodSettings):
     """GEN + INV + PRIOR; its weights are in the section `weights`."""
 
-    weighted = ("gen", "inv", "prior")
+    method = "gedilearn.methods.gedi:GEDI"
+    weighted: ClassVar[tuple[str, ...]] = ("gen", "inv", "prior")
 
 
-class NoGen(MethodSettings):
+class NoGen(GEDI):
     """GEDI without GEN."""
 
     weighted = ("inv", "prior")
 
 
-class NoInv(MethodSettings):
+class NoInv(GEDI):
     """GEDI without INV."""
 
     weighted = ("gen", "prior")
 
 
-class NoUnif(MethodSettings):
+class NoUnif(GEDI):
     """GEDI without PRIOR."""
 
     weighted = ("gen", "inv")
 
 
-class JEM(MethodSettings):
+class JEM(GEDI):
     """GEN alone: the joint energy-based model (Grathwohl et al., 2020)."""
 
     weighted = ("gen",)
@@ -473,6 +475,7 @@ class JEM(MethodSettings):
 class SwAV(MethodSettings):
     """The baseline SwAV; its head is a projector and normalised prototypes, one a cluster."""
 
+    method = "gedilearn.methods.swav:SwAV"
     epsilon: Positive = 0.05
     """Smoothness of the assignments (entropy of Sinkhorn)."""
     iterations: Many = 3
@@ -500,6 +503,7 @@ class SwAV(MethodSettings):
 class Barlow(MethodSettings):
     """The baseline Barlow Twins; its embedding has one coordinate a cluster."""
 
+    method = "gedilearn.methods.barlow:BarlowTwins"
     off_diagonal: NonNegative = 5e-3
     """Weight lambda of the redundancy term."""
     scale: Positive = 0.1
@@ -517,6 +521,7 @@ class Barlow(MethodSettings):
 class Dino(MethodSettings):
     """The baseline DINO: a student learns the sharpened, centred output of its own average."""
 
+    method = "gedilearn.methods.dino:DINO"
     student_temperature: Positive = 0.1
     """Temperature of the student; it is the model's tau."""
     teacher_temperature: Positive = 0.04
@@ -538,6 +543,7 @@ class Dino(MethodSettings):
 class DeepCluster(MethodSettings):
     """The baseline DeepCluster: k-means on the features gives the labels of the next period."""
 
+    method = "gedilearn.methods.deepcluster:DeepCluster"
     period: Many | None = None
     """Iterations between two rounds of k-means; None is one pass over the data, but at
     least 20."""
@@ -552,6 +558,7 @@ class DeepCluster(MethodSettings):
 class Ebclr(MethodSettings):
     """The baseline EBCLR: contrastive learning as a joint density of two views."""
 
+    method = "gedilearn.methods.ebclr:EBCLR"
     temperature: Positive = 0.1
     """Temperature tau that divides squared distances."""
     generative: NonNegative = 0.1
@@ -609,9 +616,7 @@ class Settings(Section):
     @property
     def own(self) -> Any:
         """The `MethodSettings` of the method; a method without any value to set has no section."""
-        if self.method not in OPTIONS:  # one from outside, which states none
-            return MethodSettings()
-        return getattr(self, self.method, None) or OPTIONS[self.method]()
+        return getattr(self, self.method, None) or METHODS[self.method]()
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
@@ -717,7 +722,7 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
     settled = {}
     for name in type(settings).model_fields:
         section = getattr(settings, name)
-        in_use = name == settings.method or name not in OPTIONS
+        in_use = name == settings.method or name not in METHODS
         if isinstance(section, Section) and in_use:
             settled[name] = section.resolved(settings, shape)
     return settings.model_copy(update=settled)
@@ -735,7 +740,7 @@ def checked(values: dict[str, Any]) -> Settings:
 
 def settings_type() -> type[Settings]:
     """`Settings` with a section for every registered method that has settings of its own."""
-    known = ((name, OPTIONS[name]) for name in OPTIONS)
+    known = ((name, METHODS[name]) for name in METHODS)
     return _with_sections(tuple(pair for pair in known if pair[1].model_fields))
 
 

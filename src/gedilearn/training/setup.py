@@ -25,7 +25,7 @@ from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.image_encoders import averaged_down
 from gedilearn.progress import SILENT, Progress
-from gedilearn.registry import METHODS
+from gedilearn.registry import imported
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
 from gedilearn.starts.choose import Start, choose_start
@@ -348,7 +348,7 @@ class Setup:
             start=self.start_labels(results, each) if stage.name == "clusters" else None,
             damping=damping.factor,
         )
-        made: Method = METHODS[settings.method].make(context)
+        made: Method = imported(settings.own.method).make(context)
         return made
 
 
