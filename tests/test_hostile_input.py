@@ -32,7 +32,7 @@ from gedilearn import GEDI, io, progress
 from gedilearn.cli import app
 from gedilearn.data.load import load
 from gedilearn.errors import InputError, closest, suggestion
-from gedilearn.training import journal, loop
+from gedilearn.training import journal
 from gedilearn.training.result import Result
 from gedilearn.training.run import RunDirectory
 from helpers import gedi, run_command
@@ -51,14 +51,6 @@ TINY: dict[str, Any] = {
     "sampler.chains": 8,
 }
 SHORT = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
-STAGES: dict[str, dict[str, Any]] = {
-    "clusters": {"n_init": 2, "prior": "auto"},
-    "density": {},
-    "between": {},
-    "swav": {"method": "swav", "swav.queue": 16},
-    "dino": {"method": "dino"},
-    "deepcluster": {"method": "deepcluster"},
-}
 
 
 def contents(folder: Path) -> dict[str, bytes | int]:
@@ -116,34 +108,26 @@ def run(finished: Path, here: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def interrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs that Ctrl-C ended: at a check, in the second stage, between two checks."""
-    root = tmp_path_factory.mktemp("interrupted")
-    add_metrics, step = RunDirectory.add_metrics, loop.step
-    for name, settings in STAGES.items():
-        rows: list[object] = []
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that Ctrl-C ended at its third check."""
+    run, add_metrics, rows = tmp_path_factory.mktemp("run"), RunDirectory.add_metrics, []
 
-        def add(run: RunDirectory, row: Any, rows: Any = rows, name: str = name) -> None:
-            add_metrics(run, row)
-            rows.append(row)
-            if len(rows) == (5 if name == "density" else 3) and name != "between":
-                os.kill(os.getpid(), signal.SIGINT)
+    def add(self: RunDirectory, row: dict[str, Any]) -> None:
+        add_metrics(self, row)
+        rows.append(row)
+        if len(rows) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
 
-        def step_on(setup: Any, state: Any, name: str = name) -> Any:
-            if name == "between" and state.iteration == 13:
-                os.kill(os.getpid(), signal.SIGINT)
-            return step(setup, state)
-
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(loop, "step", step_on)
-            patch.setattr(RunDirectory, "add_metrics", add)
-            gedi(2, run_dir=root / name, random_state=0, device="cpu", **TINY | settings).fit(X)
-    return {name: root / name for name in STAGES}
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RunDirectory, "add_metrics", add)
+        gedi(2, n_init=2, run_dir=run, random_state=0, device="cpu", **TINY).fit(X)
+    return run
 
 
 @pytest.fixture
-def copied(interrupted: dict[str, Path]) -> Callable[[str], Path]:
-    return lambda name: Path(shutil.copytree(interrupted[name], name))
+def begun(interrupted: Path) -> Path:
+    """A copy of an interrupted run."""
+    return Path(shutil.copytree(interrupted, "begun"))
 
 
 # --- arrays and tables --------------------------------------------------------------------------
@@ -506,8 +490,8 @@ def with_config(run: Path, path: tuple[str, ...], value: Any) -> Path:
         put("settings", "training", "n_init", value=3),
     ],
 )  # fmt: skip
-def test_a_config_that_the_checkpoint_cannot_have_is_refused(copied, path, value):
-    message = refused(GEDI.resume, with_config(copied("clusters"), path, value), X)
+def test_a_config_that_the_checkpoint_cannot_have_is_refused(begun, path, value):
+    message = refused(GEDI.resume, with_config(begun, path, value), X)
     assert "is damaged (" in message or "format" in message
 
 
@@ -521,48 +505,45 @@ def test_a_damaged_config_is_refused_by_every_command_that_reads_it(run, text):
 
 
 @pytest.mark.parametrize("ending", ["shared.safetensors", "rank-0.safetensors"])
-def test_a_checkpoint_with_one_other_byte_is_refused(copied, ending):
-    run = copied("clusters")
-    (file,) = run.glob(f"checkpoint/step-*/{ending}")
+def test_a_checkpoint_with_one_other_byte_is_refused(begun, ending):
+    (file,) = begun.glob(f"checkpoint/step-*/{ending}")
     content = bytearray(file.read_bytes())
     content[-2] ^= 1
     file.write_bytes(content)
-    assert refused(GEDI.resume, run, X).startswith(f"{file} is damaged (its checksum")
+    assert refused(GEDI.resume, begun, X).startswith(f"{file} is damaged (its checksum")
 
 
 @pytest.mark.parametrize("name", ["shared.safetensors", "rank-0.safetensors"])
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"[" * 100_000, b'{"value": {}}', "pipe"])
-def test_other_content_in_a_checkpoint_is_refused(copied, name, content):
-    run = copied("clusters")
-    (file,) = run.glob(f"checkpoint/step-*/{name}")
+def test_other_content_in_a_checkpoint_is_refused(begun, name, content):
+    (file,) = begun.glob(f"checkpoint/step-*/{name}")
     file.unlink()
     if content == "pipe":
         os.mkfifo(file)
     elif content is not None:
         file.write_bytes(content)
-    assert name in refused(GEDI.resume, run, X)
+    assert name in refused(GEDI.resume, begun, X)
 
 
 @pytest.mark.parametrize("name", ["/etc", "..", "", "step-1/..", "step-1\n", None, ["x"]])
-def test_a_pointer_names_a_checkpoint_beside_it_and_nothing_else(copied, name):
-    pointer = copied("clusters") / "checkpoint/latest.json"
+def test_a_pointer_names_a_checkpoint_beside_it_and_nothing_else(begun, name):
+    pointer = begun / "checkpoint/latest.json"
     version = json.loads(pointer.read_text())["format"]
     pointer.write_text(json.dumps({"format": version, "folder": name}))
-    assert refused(GEDI.resume, Path("clusters"), X).startswith(f"{pointer} is damaged")
+    assert refused(GEDI.resume, begun, X).startswith(f"{pointer} is damaged")
     pointer.write_text(json.dumps({"format": 99, "folder": name}))
-    assert "format 99" in refused(GEDI.resume, Path("clusters"), X)
+    assert "format 99" in refused(GEDI.resume, begun, X)
 
 
-def test_damaged_lines_of_a_log_are_dropped_alone(copied):
-    run = copied("clusters")
-    lines = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+def test_damaged_lines_of_a_log_are_dropped_alone(begun):
+    lines = (begun / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     lines[1] = lines[1].replace(b":", b"\xff", 1)
-    (run / "metrics.jsonl").write_bytes(b"".join([*lines, b'{"iteration": 99}\n', b'{"itera']))
-    (run / "events.jsonl").write_bytes(b'\x00\n{"iteration": "x"}\n[]\n{"kind": "a"}\n')
-    assert GEDI.resume(run, X).n_iter_ == 30
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    (begun / "metrics.jsonl").write_bytes(b"".join([*lines, b'{"iteration": 99}\n', b'{"itera']))
+    (begun / "events.jsonl").write_bytes(b'\x00\n{"iteration": "x"}\n[]\n{"kind": "a"}\n')
+    assert GEDI.resume(begun, X).n_iter_ == 30
+    rows = [json.loads(line) for line in (begun / "metrics.jsonl").read_text().splitlines()]
     assert [row["iteration"] for row in rows] == [5, 15, 20, 25, 30]
-    assert json.loads((run / "events.jsonl").read_text().splitlines()[0]) == {"kind": "a"}
+    assert json.loads((begun / "events.jsonl").read_text().splitlines()[0]) == {"kind": "a"}
 
 
 def described(path: Path) -> dict[str, Any]:
