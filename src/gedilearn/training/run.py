@@ -157,14 +157,9 @@ class RunDirectory:
 
     def add_to_tensorboard(self, row: dict[str, Any]) -> None:
         """Write a row of metrics to `tensorboard/`; numbers of members as name/member."""
+        from torch.utils.tensorboard import SummaryWriter
+
         if self._tensorboard is None:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError:
-                raise InputError(
-                    "training.tensorboard=True: TensorBoard is not installed; "
-                    "pip install 'gedi-learn[tensorboard]'"
-                ) from None
             # Of an interrupted run, steps after its checkpoint are shown once, not twice.
             self._tensorboard = SummaryWriter(self.tensorboard, purge_step=row["iteration"])
         for name, value in row.items():
@@ -242,8 +237,8 @@ class Described(BaseModel):
     fingerprint: str
 
 
-class Config(BaseModel):
-    """What `config.yaml` holds."""
+class Fit(BaseModel):
+    """What the files of a fit say of it, both config and model."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -251,6 +246,11 @@ class Config(BaseModel):
     version: str
     settings: dict[str, Any]
     objects: list[str]  # arguments of the fit that no file can hold
+
+
+class Config(Fit):
+    """What `config.yaml` holds."""
+
     data: Described
 
 
@@ -322,15 +322,9 @@ class Summary(BaseModel):
     clusters: list[dict[str, float]] = []
 
 
-class Header(BaseModel):
+class Header(Fit):
     """What the header of a model file holds."""
 
-    model_config = ConfigDict(frozen=True)
-
-    format: int
-    version: str
-    settings: dict[str, Any]
-    objects: list[str]  # arguments of the fit that no file can hold
     scaling: str
     columns: str | None = None  # how those of a table are encoded
     feature_names_in: list[str]
