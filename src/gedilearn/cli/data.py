@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from gedilearn.errors import InputError
-from gedilearn.io import YAML, as_path, check_size, yaml_value
+from gedilearn.io import as_path, yaml_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +66,6 @@ SkipBroken = Annotated[bool, Option("--skip-broken", help=_BROKEN)]
 _SEPARATOR = "The mark between the cells of a .csv, .tsv or .txt file; detected if not given."
 _DECIMAL = "The decimal mark in a .csv, .tsv or .txt file; a point if not given."
 _ID = "The column with the IDs of the rows: not used, but written beside the clusters."
-_IMPUTE = "The value for missing numbers, dates and times; the median if not given."
 Names = list[str] | None
 
 
@@ -102,9 +101,6 @@ class FitOptions(FileOptions):
     numeric: Annotated[
         Names, _names_option("Read these columns as numbers, even if they look like IDs")
     ] = None
-    impute: Annotated[str | None, Option(metavar="[median|mean|most_frequent]", help=_IMPUTE)] = (
-        None
-    )
 
     def how(self) -> dict[str, Any]:
         """Arguments of `load`; --size is WIDTHxHEIGHT, or one number for both."""
@@ -119,18 +115,12 @@ class FitOptions(FileOptions):
 
     def settings(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The settings that the options stand for, by dotted name; `kinds` are those of --set."""
-        asked = {"drop": _names(self.drop), "id": [self.id_column] if self.id_column else []}
-        asked |= {"category": _names(self.categorical), "number": _names(self.numeric)}
-        found: dict[str, str] = {}
-        for kind, names in asked.items():
-            for name in names:
-                if found.setdefault(name, kind) != kind:
-                    raise InputError(f"column {name!r}: one option says {found[name]}, one {kind}")
-        settings = {
-            "table.columns": _names(self.columns),
-            "table.kinds": dict(kinds or {}) | found if found else None,
-            "table.impute": self.impute,
-        }
+        found = dict.fromkeys(_names(self.drop), "drop")
+        found |= dict.fromkeys(_names(self.categorical), "category")
+        found |= dict.fromkeys(_names(self.numeric), "number")
+        found |= {self.id_column: "id"} if self.id_column else {}
+        settings: dict[str, Any] = {"table.columns": _names(self.columns)}
+        settings["table.kinds"] = dict(kinds or {}) | found if found else None
         return {name: value for name, value in settings.items() if value}
 
 
@@ -162,8 +152,6 @@ def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict
         name, equals, data = text.partition("=")
         if not equals or Path(text).exists():
             name, data = "", text
-        if not data:
-            raise InputError(f"--ood {text}: write it as NAME=DATA, or DATA alone")
         dataset = read(data)
         name = name or dataset.name
         if name in sets:
@@ -176,14 +164,9 @@ def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict
 
 
 def read(data: str, screen: Screen, **options: Any) -> Dataset:
-    """`load`, with remarks on stderr.
+    """`load`, with the names of images that were left out on stderr."""
+    from gedilearn.data.load import SkippedImages, load
 
-    They tell of images that were left out, and of a file that the name does not mean.
-    """
-    from gedilearn.data.load import SkippedImages, is_name, load
-
-    if is_name(data) and Path(data).exists():
-        screen.message(f"{data}: the built-in or fetched set; what lies here is ./{data}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", SkippedImages)
@@ -237,7 +220,6 @@ def describe(
 ) -> dict[str, Any]:
     """The entry on data in a config, so that `read_source` finds and reads it again."""
     names = list(dataset.columns or ())
-    check_size(sum(len(name) + 8 for name in names), f"{data}: the names of its columns", YAML)
     described: dict[str, Any] = {"source": lasting(data), "label_column": label_column}
     described |= {name: value for name, value in how.items() if value not in (None, "refuse")}
     if how["size"]:
@@ -250,18 +232,16 @@ def describe(
 
 
 def read_source(
-    run: Path, config: Config | None, data: str | None, remedy: str, screen: Screen
+    run: Path, config: Config, data: str | None, remedy: str, screen: Screen
 ) -> Dataset:
     """The data that a run was fitted to, at its old place or at `data`."""
     from gedilearn.data.load import is_folder, is_name, is_table
 
-    source = data or (config.data.source if config else None)
-    if source is None or config is None:
-        kind = "" if config else "is a model file, which "
-        raise InputError(f"{run} {kind}does not name its data: {remedy}")
+    was, source = config.data, data or config.data.source
+    if source is None:
+        raise InputError(f"{run} does not name its data: {remedy}")
     if data is None and not is_name(source) and not Path(source).exists():
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
-    was = config.data
     options: dict[str, Any] = {"columns": was.table or was.columns}
     if was.table is not None:
         options["text"] = _text_columns(config.settings.get("table", {}).get("kinds", {}))
