@@ -46,13 +46,7 @@ def test_a_wrong_name_or_folder_is_one_line(arguments: tuple[str, ...], words: s
     assert code == 2 and words in out.splitlines()[-1] and out.count("error:") == 1
 
 
-def test_a_set_from_a_folder_is_known_by_its_name_and_a_run_finds_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gedilearn.cli.data import lasting
-
-    assert lasting("mnist:test") == "mnist:test"
-    assert lasting("points.npy") == str(Path("points.npy").absolute())
+def test_a_set_from_a_folder_needs_its_files(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     np.save(tmp_path / "empty" / "other.npy", np.zeros(3))
     code, out = gedi("data", "get", "svhn", "--from", str(tmp_path / "empty"))

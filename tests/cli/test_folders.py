@@ -85,7 +85,7 @@ def test_size_is_width_by_height_and_is_kept_with_the_run(fitted):
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("32", (32, 32)), ("40x30", (30, 40)), ("40X30", (30, 40))]
+    ("text", "size"), [("32", [32, 32]), ("40x30", [30, 40]), ("40X30", [30, 40])]
 )
 def test_a_size_is_one_number_or_two(text, size):
     assert FitOptions(size=text).how()["size"] == size

@@ -110,7 +110,7 @@ class FitOptions(FileOptions):
             if not (width + (height or width)).isdecimal() or self.size[-1] in "xX":
                 words = "give width and height in pixels, as 32x32 or 32"
                 raise InputError(f"--size {self.size}: {words}")
-            sides = (int(height or width), int(width))
+            sides = [int(height or width), int(width)]
         return super().how() | {"size": sides}
 
     def settings(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -177,11 +177,7 @@ def read(data: str, screen: Screen, **options: Any) -> Dataset:
 
 
 def read_for_fit(
-    data: str,
-    screen: Screen,
-    values: dict[str, Any],
-    how: dict[str, Any],
-    label_column: str | None = None,
+    data: str, screen: Screen, values: dict[str, Any], how: dict[str, Any]
 ) -> tuple[Dataset, Columns | None]:
     """Data for a fit with nested settings, and how its columns become points, if they must.
 
@@ -194,8 +190,7 @@ def read_for_fit(
     if not is_table(data) and values.get("table"):
         raise InputError(f"{data}: columns are chosen of tables, {', '.join(TABLE_SUFFIXES)}")
     table = checked(values).table
-    text = _text_columns(table.kinds)
-    dataset = read(data, screen, label_column=label_column, text=text, **how)
+    dataset = read(data, screen, text=_text_columns(table.kinds), **how)
     if dataset.frame is None:
         return dataset, None
     columns = Columns.of(dataset.x, table)
@@ -215,15 +210,17 @@ def _text_columns(kinds: Mapping[str, str]) -> list[str]:
     return [name for name, kind in kinds.items() if kind in ("category", "id")]
 
 
-def describe(
-    data: str, label_column: str | None, how: dict[str, Any], dataset: Dataset, encoded: bool
-) -> dict[str, Any]:
-    """The entry on data in a config, so that `read_source` finds and reads it again."""
+def describe(data: str, how: dict[str, Any], dataset: Dataset, encoded: bool) -> dict[str, Any]:
+    """The entry on data in a config, so that `read_source` finds and reads it again.
+
+    how: arguments of `load`
+    """
+    from gedilearn.data.load import is_name
+
     names = list(dataset.columns or ())
-    described: dict[str, Any] = {"source": lasting(data), "label_column": label_column}
-    described |= {name: value for name, value in how.items() if value not in (None, "refuse")}
-    if how["size"]:
-        described["size"] = list(how["size"])
+    source = data if is_name(data) else str(as_path(data).absolute())
+    given = {name: value for name, value in how.items() if value not in (None, "refuse")}
+    described: dict[str, Any] = {"source": source} | given
     if encoded:
         described["table"] = names
     elif names and len(set(names)) == len(names):
@@ -235,28 +232,18 @@ def read_source(
     run: Path, config: Config, data: str | None, remedy: str, screen: Screen
 ) -> Dataset:
     """The data that a run was fitted to, at its old place or at `data`."""
-    from gedilearn.data.load import is_folder, is_name, is_table
+    from gedilearn.data.load import is_name
 
     was, source = config.data, data or config.data.source
     if source is None:
         raise InputError(f"{run} does not name its data: {remedy}")
     if data is None and not is_name(source) and not Path(source).exists():
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
-    options: dict[str, Any] = {"columns": was.table or was.columns}
+    how = was.model_dump(include={"label_column", "size", "broken", "separator", "decimal"})
+    how["columns"] = was.table or was.columns
     if was.table is not None:
-        options["text"] = _text_columns(config.settings.get("table", {}).get("kinds", {}))
-    if is_folder(source):
-        options |= {"size": was.size, "broken": was.broken}
-    if is_table(source):
-        options |= {"separator": was.separator, "decimal": was.decimal}
-    return read(source, screen, label_column=was.label_column, **options)
-
-
-def lasting(data: str) -> str:
-    """What finds the data again from another folder."""
-    from gedilearn.data.load import is_name
-
-    return data if is_name(data) else str(as_path(data).absolute())
+        how["text"] = _text_columns(config.settings.get("table", {}).get("kinds", {}))
+    return read(source, screen, **how)
 
 
 # --- results ------------------------------------------------------------------------------------

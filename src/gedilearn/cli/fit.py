@@ -83,10 +83,10 @@ def fit(
     for name, value in changed.items():
         assign(values, name, value)
     checked(values)
-    how = reading.how()
+    how = reading.how() | {"label_column": label_column}
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, typed = inputs.read_for_fit(data, screen, values, how, label_column)
+        rows, typed = inputs.read_for_fit(data, screen, values, how)
         progress.phase("loading torch")
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory
@@ -94,7 +94,7 @@ def fit(
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
         model = GEDI.from_settings(settings)
         processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
-        described = inputs.describe(data, label_column, how, rows, typed is not None)
+        described = inputs.describe(data, how, rows, typed is not None)
         with (
             inputs.run_folder(out, rows.name, processes) as run,
             interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),

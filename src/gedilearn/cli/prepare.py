@@ -40,9 +40,6 @@ def choose(
 
     how, values = reading.how(), nested(reading.settings())
 
-    def tell(row: dict[str, Any]) -> None:
-        progress.step(row["n_clusters"] - 1, most - 1)
-
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
         rows, columns = inputs.read_for_fit(data, screen, values, how)
@@ -54,7 +51,13 @@ def choose(
         from gedilearn.selection import choose_n_clusters
 
         progress.phase(f"fits with 2 to {most} clusters")
-        choice = choose_n_clusters(x, most, random_state=seed, on_row=tell, settings=settings)
+        choice = choose_n_clusters(
+            x,
+            most,
+            random_state=seed,
+            on_row=lambda row: progress.step(row["n_clusters"] - 1, most - 1),
+            settings=settings,
+        )
     heads = ("n_clusters", "gap", "certified", "stability", "unused", "score", "rank")
     lines = ([short(row[name]) for name in heads] for row in choice.rows)
     screen.show(choice.to_json(), table(heads, lines), choice.recommendation)

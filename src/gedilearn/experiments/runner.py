@@ -91,7 +91,7 @@ class Runner:
 
         if not any(cell.keys() for cell in cells):
             raise InputError("nothing to run: give at least one seed, data set and method")
-        done = {key_of(row): row for row in _reopen(self.out, _config(n, settings))}
+        done = _reopen(self.out, _config(n, settings))
         keys = [key for cell in cells for key in cell.keys()]  # noqa: SIM118
         missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
         calls = [delayed(_rows_of)(fit, cell, n, settings or {}, threads) for cell in missing]
@@ -196,7 +196,7 @@ def _config(n: int, settings: Options | None) -> Options:
     }
 
 
-def _reopen(out: Path, config: Options) -> list[Row]:
+def _reopen(out: Path, config: Options) -> dict[Key, Row]:
     """The rows in `out` so far; a folder of other settings or versions is refused, not mixed."""
     rows, file = out / ROWS, out / CONFIG
     out.mkdir(parents=True, exist_ok=True)
@@ -209,10 +209,8 @@ def _reopen(out: Path, config: Options) -> list[Row]:
     elif rows.exists():
         raise InputError(f"{out} holds rows but no {CONFIG}: choose another folder")
     write_text(file, json.dumps(config, indent=2) + "\n")
-    kept: list[Row] = read_json_lines(rows)
     with reading(rows, REMEDY):
-        if any([*map(type, key_of(row))] != [str, str, int] for row in kept):
-            raise ValueError("a row without data, method and seed")
+        kept = {key_of(row): row for row in read_json_lines(rows)}
     # A line that a crash cut short would spoil the next one.
-    write_text(rows, "".join(json.dumps(row) + "\n" for row in kept))
+    write_text(rows, "".join(json.dumps(row) + "\n" for row in kept.values()))
     return kept
