@@ -25,7 +25,7 @@ def choose(
         Option(
             metavar="DIR",
             file_okay=False,
-            help="Write choose.json and choose.png into this folder.",
+            help="Write choose.json into this folder.",
         ),
     ] = None,
     seed: inputs.Seed = 0,
@@ -48,8 +48,8 @@ def choose(
     from gedilearn.settings import nested
 
     how, values = reading.how(), nested(reading.settings())
-    files = [out / "choose.json", out / "choose.png"] if out else []
-    for file in files:
+    file = out / "choose.json" if out else None
+    if file:
         refuse_existing(file)
 
     def tell(row: dict[str, Any]) -> None:
@@ -73,13 +73,10 @@ def choose(
     heads = ("n_clusters", "gap", "certified", "stability", "unused", "score", "rank")
     lines = ([short(row[name]) for name in heads] for row in choice.rows)
     screen.show(choice.to_json(), table(heads, lines), choice.recommendation)
-    if files:
-        from gedilearn.report.pictures import choice_figure
-
-        files[0].parent.mkdir(parents=True, exist_ok=True)
-        write_json(files[0], choice.to_json(), 1, new=True)
-        choice_figure(choice, files[1])
-        screen.message(f"written: {files[0]}, {files[1]}")
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, choice.to_json(), 1, new=True)
+        screen.message(f"written: {file}")
 
 
 @app.command()

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
-from gedilearn.explanation import Explanation, Histogram, Profile, Row
+from gedilearn.explanation import Explanation, Profile, Row
 from gedilearn.io import write_text
 from gedilearn.report import pictures
 from gedilearn.report.pictures import Maps, Picture, Thumbnails, one_line, percent
@@ -34,7 +34,7 @@ KINDS = {"typical": "typical", "doubtful": "least certain", "outliers": "unusual
 MOST_CARDS = 60  # the largest clusters
 MOST_VALUES = 4  # columns that are told of a point
 MOST_PICTURED = 600  # images that are shown when they are pointed at
-NAMED_IMAGES, NEW_IMAGES = 15, 8  # of a cluster
+NEW_IMAGES = 8  # of a cluster
 
 
 def write_report(run: Path) -> Path:
@@ -61,8 +61,7 @@ class Page:
         self.columns = list(known) if len(known) == d else [f"column {j}" for j in range(d)]
         used = [k for k, size in enumerate(self.sizes) if size]
         self.shown = sorted(sorted(used, key=lambda k: -self.sizes[k])[:MOST_CARDS])
-        count = len(self.shown) * (NAMED_IMAGES + NEW_IMAGES)
-        self.thumbnails = Thumbnails(self.preview.points, count) if is_image else None
+        self.thumbnails = Thumbnails(self.preview.points) if is_image else None
 
         scaling = str(read.config.settings.get("scaling"))
         names = [one_line(name, 40) for name in self.columns]
@@ -98,7 +97,6 @@ class Page:
             images=self._images,
             row_table=self._row_table,
             colour=pictures.style_of,
-            share=_share,
             new_images=self._new_images(),
             events=_events(self.read),
             settings=_changed_settings(self.read.config),
@@ -124,7 +122,7 @@ class Page:
         with_density = all(row.log_density is not None for _, row in rows)
         cells = []
         for kind, row in rows:
-            other = "" if row.rival is None else f"cluster {row.rival}"
+            other = "" if row.second is None else f"cluster {row.second}"
             line = [kind, f"{row.row:,}", f"{row.probability:.2f}", other]
             line += [digits(row.trust, 3)] if with_trust else []
             line += [digits(row.log_density, 3)] if with_density else []
@@ -182,8 +180,7 @@ class Page:
                 columns.append((name, [write(v) for v in self.maps.points[:, j]]))
         else:
             some = np.flatnonzero(np.isin(order, evenly_spaced(len(order), MOST_PICTURED)))
-            small = Thumbnails(preview.points, len(some))
-            shown = {int(i): small.url(preview.points[order[i]]) for i in some}
+            shown = {int(i): self.thumbnails.url(preview.points[order[i]]) for i in some}
         return {
             "cluster": self.maps.labels.tolist(),
             "row": preview.rows[order].tolist(),
@@ -250,13 +247,6 @@ def _charts(found: Explanation) -> dict[str, Picture]:
         (found.log_densities, "density", "How usual", "log p(x)"),
     ]
     return {name: pictures.bars(h, name, *titles) for h, name, *titles in wanted if h.counts}
-
-
-def _share(histogram: Histogram, least: float) -> float:
-    """The share of the rows in the bins from `least` on."""
-    pairs = zip(histogram.edges[:-1], histogram.counts, strict=True)
-    above = sum(count for edge, count in pairs if edge >= least - 1e-9)
-    return above / max(sum(histogram.counts), 1)
 
 
 def _events(read: Run) -> list[list[Any]]:
