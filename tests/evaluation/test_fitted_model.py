@@ -87,8 +87,8 @@ def test_points_outside_are_told_apart_by_every_score(model, train, test, colour
     assert part["changes"] == changes
     assert part["n_inside"] == 150 and part["n_outside"] == 70
     for kind, numbers in part["scores"].items():
-        curve = roc(model.score_samples(test.x, kind), model.score_samples(x, kind))
-        assert numbers == pytest.approx({"auroc": curve.auroc, "fpr95": curve.fpr95}, abs=0.01)
+        expected = roc(model.score_samples(test.x, kind), model.score_samples(x, kind))
+        assert numbers == pytest.approx(expected._asdict(), abs=0.01)
     assert set(part["scores"]) == {"log_density", "gradient_norm", "confidence", "energy"}
 
 
@@ -148,7 +148,7 @@ def test_samples_are_compared_with_real_images_in_the_pixels_of_a_file(
     model, train, test, monkeypatch, tmp_path
 ):
     network = MeanOfRows()
-    monkeypatch.setattr(frechet, "extractor", lambda path: network)
+    monkeypatch.setattr(frechet, "extractor", lambda: network)
     result = evaluate(model, train, test, n_samples=30, steps=2, probe="none", out=tmp_path)
     part = result["frechet"]
     assert part["title"] == "Frechet distance in means of rows" and part["n"] == 30
@@ -168,31 +168,23 @@ def test_shares_of_samples_are_held_against_those_of_the_data(drawn, expected):
 
 
 def test_without_a_network_the_distance_says_what_to_install(model, test, monkeypatch):
-    def missing(path: object) -> None:
+    def missing() -> None:
         raise InputError("no network for features: pip install something")
 
     monkeypatch.setattr(frechet, "extractor", missing)
     part = evaluate(model, None, test, n_samples=4, steps=1, probe="none")["frechet"]
     assert part == {"skipped": "no network for features: pip install something"}
-    with pytest.raises(InputError, match="pip install"):
-        evaluate(model, None, test, n_samples=4, steps=1, weights=Path("given.pth"))
 
 
-def test_the_folder_holds_pictures_and_numbers(model, train, test, colour, tmp_path):
-    asked = {"n_samples": 30, "steps": 1, "frechet": False, "probe": "none"}
+def test_the_folder_holds_a_picture_and_numbers(model, train, test, colour, tmp_path, monkeypatch):
+    monkeypatch.setattr(frechet, "extractor", MeanOfRows)
+    asked = {"n_samples": 30, "steps": 1, "probe": "none"}
     out = tmp_path / "new" / "folder"
     result = evaluate(model, train, test, others={"c": colour}, out=out, **asked)
     assert sorted(result["files"]) == sorted(path.name for path in out.iterdir())
-    assert {"samples.png", "nearest.png"} < set(result["files"])
     assert json.loads((out / "evaluation.json").read_text()) == json.loads(json.dumps(result))
-    with Image.open(out / "nearest.png") as picture:
-        pixels = np.asarray(picture.convert("L"))
-    assert pixels.shape == (4 * 10 - 2, 20 * 10 - 2)  # two rows of samples, two of their nearest
-    for k in range(20):
-        sample, like = (pixels[top : top + 8, 10 * k : 10 * k + 8].astype(float) for top in (0, 10))
-        distances = np.sqrt(((train.x[:, 0] - sample) ** 2).sum((1, 2)))
-        assert np.sqrt(((like - sample) ** 2).sum()) <= distances.min() + 1  # pixels are rounded
-    assert (pixels[30:38, 100:] == 255).all()  # the second rows hold ten
+    with Image.open(out / "samples.png") as picture:
+        assert picture.width <= 20 * 10 - 2 and (picture.height + 2) % 10 == 0
     again = evaluate(model, train, test, out=out, **CHEAP)
     assert sorted(path.name for path in out.iterdir()) == again["files"]
 
@@ -236,6 +228,7 @@ def test_energies_that_are_not_finite_are_named_and_do_not_end_it(model, train, 
         for parameter in broken.model_.parameters():
             parameter.fill_(torch.nan)
     result = evaluate(broken, train, test, others={"c": colour}, n_samples=4, steps=1)
+    assert result["frechet"] == {"skipped": "no samples"}
     numbers = result["ood"]["c"]
     assert "NaN or infinite" in numbers["scores"]["log_density"]["skipped"]
     assert "auroc" in numbers["trivial"]["mean_pixel"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -108,22 +107,19 @@ def features(extract: FeatureNetwork, images: np.ndarray, batch_size: int = BATC
         return np.concatenate([extract(x.expand(-1, 3, -1, -1)).cpu().numpy() for x in batches])
 
 
-def extractor(path: str | Path | None = None) -> FeatureNetwork:
+def extractor() -> FeatureNetwork:
     """The best feature space available; nothing is downloaded.
 
-    Inception, hence FID, when the weight file is given as `path` or lies in ``inception/`` of the
-    cache folder (`published.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
+    Inception, hence FID, when its weight file lies in ``inception/`` of the cache folder
+    (`published.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
     """
-    if path is not None:
-        return Inception.load(path)
     folder = cache_root() / "inception"
-    for name in Inception.files:
-        if (folder / name).is_file():
-            return Inception.load(folder / name)
+    for file in sorted(folder.glob("*-2015-12-05-6726825d.pth")):  # published under two names
+        return Inception.load(file)
     try:
         return EfficientNetLite0.installed()
     except InputError as error:
-        raise InputError(f"{error}, or for FID put {Inception.files[0]} into {folder}") from None
+        raise InputError(f"{error}, or for FID put {Inception.published} into {folder}") from None
 
 
 # --- Inception-v3 -------------------------------------------------------------------------------
@@ -246,11 +242,7 @@ class Inception(FeatureNetwork):
     """
 
     space = "Inception-v3 features"
-    files = (  # the same bytes under two names
-        "pt_inception-2015-12-05-6726825d.pth",
-        "weights-inception-2015-12-05-6726825d.pth",
-    )
-    published = f"{files[0]} of FID"
+    published = "pt_inception-2015-12-05-6726825d.pth"
     sha256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
     size = 299
 
