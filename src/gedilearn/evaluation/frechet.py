@@ -20,9 +20,7 @@ from gedilearn.data.arrays import check_finite
 from gedilearn.data.published import cache_root
 from gedilearn.errors import InputError
 from gedilearn.evaluation.ood import as_bytes, value_range
-from gedilearn.pretrained import EfficientNetLite0, FeatureNetwork, batch_norm
-
-BATCH = 64
+from gedilearn.pretrained import EfficientNetLite0, FeatureNetwork, batch_norm, features
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def frechet(
     # Samples and data sets are often sorted, by cluster or by class.
     generator = np.random.default_rng(random_state)
     ours, theirs = (
-        features(extract, as_bytes(x[generator.permutation(len(x))[:most]], values))
+        features(as_bytes(x[generator.permutation(len(x))[:most]], values), extract)
         for x, most in ((real, 2 * n), (fake, n))
     )
     return FrechetResult(
@@ -98,13 +96,6 @@ def frechet(
         space=extract.space,
         n=n,
     )
-
-
-def features(extract: FeatureNetwork, images: np.ndarray, batch_size: int = BATCH) -> np.ndarray:
-    """Features (n, d) of images as a file holds them: bytes (n, c, h, w), c 1 (grey) or 3."""
-    batches = torch.split(torch.from_numpy(images), batch_size)
-    with torch.no_grad():
-        return np.concatenate([extract(x.expand(-1, 3, -1, -1)).cpu().numpy() for x in batches])
 
 
 def extractor() -> FeatureNetwork:
@@ -261,7 +252,8 @@ class Inception(FeatureNetwork):
         self.fc = nn.Linear(channels, 1008)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = (resize_as_tensorflow_1(pixels.double(), self.size).float() - 128) / 128
+        colours = pixels.expand(-1, 3, -1, -1).double()  # grey is three equal channels
+        x = (resize_as_tensorflow_1(colours, self.size).float() - 128) / 128
         x = HALVE(self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x))))
         x = HALVE(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)))
         for name in BLOCKS:

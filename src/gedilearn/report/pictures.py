@@ -364,8 +364,6 @@ def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str)
     """A line for each member, with gaps where it is not finite.  values: (looks, members)"""
     figure, axes = _chart(LOW, "iteration", unit)
     values = np.where(np.isfinite(values), values, np.nan)
-    if np.isnan(values).all():
-        panels.note(axes, "no finite value")
     marker = "o" if len(values) <= 40 else ""
     x, kept = curves.iterations, values[:, curves.kept]
     axes.plot(x, np.delete(values, curves.kept, axis=1), color=FAINT, lw=1, marker=marker, ms=2)
