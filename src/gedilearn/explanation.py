@@ -32,7 +32,7 @@ GREAT = 2.0  # and that from which it is "much" higher or lower
 SUFFICIENT = 0.9  # adjusted mutual information with the clusters
 MOST_TRIED = 50  # columns, and
 MOST_SEARCHED = 5_000  # rows, in the search for a column that alone reproduces the clusters
-ROUNDING = 1e-6  # of standardised columns in single precision
+ROUNDING = 1e-10
 MOST_ROWS = 5  # named of each kind, for each cluster; also values of a row
 MOST_OUTLIERS = 10  # of all rows
 MOST_NEIGHBOURS = 3
@@ -237,13 +237,12 @@ def explain(
     warnings = [] if log_density is not None else [UNLEARNT]
     if columns and c > 1:
         scaling = Scaling.fit(x)
-        z = scaling.apply(x)
-        effects, *means = compare(z, labels, c)
+        compared = compare(x, scaling.scale, labels, c)
         kinds = {columns[j]: _kind(x[:, j], meanings.get(j)) for j in range(len(columns))}
-        in_units = effects, *map(scaling.undo, means)
-        differences = [_worth_naming(kinds, *numbers) for numbers in zip(*in_units, strict=True)]
-        tried = _largest(np.abs(effects).max(0))[:MOST_TRIED]
-        alone = sufficient_columns(z, labels, tried)
+        differences = [_worth_naming(kinds, *numbers) for numbers in zip(*compared, strict=True)]
+        tried = _largest(np.abs(compared[0]).max(0))[:MOST_TRIED]
+        some = evenly_spaced(len(x), MOST_SEARCHED)
+        alone = sufficient_columns(scaling.apply(x[some]), labels[some], tried)
         warnings += [ALONE.format(columns[j], ami) for j, ami in list(alone.items())[:MOST_ROWS]]
     if empty := [k for k in range(c) if not (labels == k).any()]:
         warnings.append(f"Clusters without rows: {listing(empty)}.")
@@ -284,20 +283,21 @@ def _log_densities(values: np.ndarray | None) -> Histogram:
 
 
 def compare(
-    z: np.ndarray, labels: np.ndarray, n_clusters: int
+    x: np.ndarray, scale: np.ndarray, labels: np.ndarray, n_clusters: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Every cluster against all other rows, column by column: Cohen's d, and both means.
 
-    z: (rows, columns), standardised -> (clusters, columns) each
+    x: (rows, columns); scale: (columns,), their standard deviations -> (clusters, columns) each
     """
-    n, size = len(z), np.bincount(labels, minlength=n_clusters)[:, None]
-    total = np.stack([z[labels == k].sum(0, dtype=np.float64) for k in range(n_clusters)])
+    n, size = len(x), np.bincount(labels, minlength=n_clusters)[:, None]
+    total = np.stack([x[labels == k].sum(0, dtype=np.float64) for k in range(n_clusters)])
     with np.errstate(divide="ignore", invalid="ignore"):
         mean, others = total / size, (total.sum(0) - total) / (n - size)
-        # What the difference of the means leaves of the variance of all rows.
-        pooled = z.var(0, dtype=np.float64) - size * (n - size) * ((mean - others) / n) ** 2
-        pooled = np.where(pooled > ROUNDING, pooled, 0.0) * n / max(n - 2, 1)
-        effect = (mean - others) / np.sqrt(pooled)
+        apart = (mean - others) / scale
+        # The variance that is left within the cluster and within the rest, as a share of all.
+        within = 1 - size * (n - size) * (apart / n) ** 2
+        within = np.where(within > ROUNDING, within, 0.0) * n / max(n - 2, 1)
+        effect = apart / np.sqrt(within)
     return np.where(np.isnan(effect), 0.0, effect), mean, others
 
 
@@ -322,20 +322,20 @@ def _worth_naming(
 def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: Sequence[int]) -> dict[int, float]:
     """The columns that alone reproduce the clusters, with the agreement (AMI), the best first.
 
-    A column alone is a decision tree of it with twice as many leaves as there are clusters, on
-    evenly spaced rows.  z: (rows, columns), standardised
+    A column alone is a decision tree of it with twice as many leaves as there are clusters.
+    z: (rows, columns), standardised, since the tree computes in single precision
     """
     from sklearn.metrics import adjusted_mutual_info_score
     from sklearn.tree import DecisionTreeClassifier
 
-    rows, used = evenly_spaced(len(labels), MOST_SEARCHED), len(np.unique(labels))
+    used = len(np.unique(labels))
     if z.shape[1] < 2 or used < 2:
         return {}
     agreement = {}
     for j in tried:
-        tree, column = DecisionTreeClassifier(max_leaf_nodes=2 * used, random_state=0), z[rows, j]
-        found = tree.fit(column[:, None], labels[rows]).predict(column[:, None])
-        agreement[j] = float(adjusted_mutual_info_score(labels[rows], found))
+        tree, column = DecisionTreeClassifier(max_leaf_nodes=2 * used, random_state=0), z[:, [j]]
+        found = tree.fit(column, labels).predict(column)
+        agreement[j] = float(adjusted_mutual_info_score(labels, found))
     best = sorted(agreement, key=lambda j: -agreement[j])
     return {j: agreement[j] for j in best if agreement[j] >= SUFFICIENT}
 
