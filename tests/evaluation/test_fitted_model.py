@@ -208,12 +208,12 @@ def test_without_labels_there_are_no_scores_against_them(model, train, test):
     assert "labels" in result["probe"]["skipped"] and "nmi" not in result["clustering"]
 
 
-def test_images_stand_row_by_row_with_white_gaps_and_each_label_starts_a_row():
+def test_images_stand_row_by_row_with_white_gaps_sorted_by_label():
     grey = np.array([1, 2, 3, 4], dtype=np.uint8)[:, None, None, None]
     images = np.broadcast_to(grey, (4, 3, 3, 4))
-    grid = image_grid(images, np.array([7, 0, 7, 7]), columns=2)
-    assert grid.shape == (3 * 3 + 2 * 2, 2 * 4 + 2, 3) and grid.dtype == np.uint8
-    assert grid[::5, ::6, 0].tolist() == [[2, 255], [1, 3], [4, 255]]
+    grid = image_grid(images[:3], np.array([7, 0, 7]), columns=2)
+    assert grid.shape == (2 * 3 + 2, 2 * 4 + 2, 3) and grid.dtype == np.uint8
+    assert grid[::5, ::6, 0].tolist() == [[2, 1], [3, 255]]
     assert (grid[3:5] == 255).all() and (grid[:, 4:6] == 255).all() and (grid[:3, :4] == 2).all()
 
 

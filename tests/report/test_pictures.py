@@ -140,16 +140,16 @@ def test_bars_have_the_counts_and_heights_by_their_root() -> None:
     assert high - zero == pytest.approx(2 * (low - zero))
 
 
-def test_curves_leave_out_what_is_not_finite_and_show_level_and_events() -> None:
+def test_curves_leave_out_what_is_not_finite_and_show_the_level() -> None:
     iterations, nan = np.arange(1.0, 6), np.nan
     gap = np.array([[1.0, 2], [nan, 2], [0.1, 2], [np.inf, 2], [-0.01, 2]])
     curves = Curves(iterations, {"inv": gap * nan, "a/../b": gap}, gap, 0)
-    drawn = training(curves, 0.05, [{"iteration": 3}, {"iteration": "x"}])
+    drawn = training(curves, 0.05)
     assert [picture.name for picture in drawn] == ["training", "training-inv", "training-1"]
-    other, kept, level, event = drawn[0].figure.axes[0].lines
+    other, kept, level = drawn[0].figure.axes[0].lines
     np.testing.assert_array_equal(kept.get_ydata(), [1, nan, 0.1, nan, nan])
     np.testing.assert_array_equal(other.get_ydata(), 2)
-    assert list(level.get_ydata()) == [0.05, 0.05] and list(event.get_xdata()) == [3, 3]
+    assert list(level.get_ydata()) == [0.05, 0.05]
     assert drawn[0].figure.axes[0].get_yscale() == "log"
     assert drawn[1].svg()
 
@@ -206,5 +206,5 @@ def test_small_pictures_are_exact_and_large_ones_leave_room_on_the_page() -> Non
 def test_ticks_have_no_offset() -> None:
     flat = 1.0985 + 1e-6 * np.arange(5.0)[:, None]
     curves = Curves(np.arange(1.0, 6), {"prior": flat}, flat, 0)
-    svg = training(curves, 0.0, [])[1].svg()
+    svg = training(curves, 0.0)[1].svg()
     assert "1.0985" in svg and "1e" not in svg and "+1" not in svg

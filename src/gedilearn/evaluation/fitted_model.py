@@ -189,7 +189,7 @@ def _clustering(model: GEDI, test: Dataset, labels: np.ndarray) -> Part:
     }
     if test.y is None:
         return part | _skipped(f"{test.name} has no labels")
-    batchwise = _part(lambda: batchwise_nmi(test.y, labels, BATCH)._asdict())
+    batchwise = _part(lambda y: batchwise_nmi(y, labels, BATCH)._asdict(), test.y)
     scores = clustering_scores(test.y, labels)
     return part | scores | {"batchwise_nmi": batchwise | {"batch_size": BATCH}}
 
@@ -328,15 +328,12 @@ def _line(title: str, part: Mapping[str, Any], value: str = "", beside: str = ""
 def sentences(result: Mapping[str, Any]) -> list[str]:
     """The data measured, and the verdict; test data that was training data is named as such."""
     data = result["data"]
-    words = f"Measured on {data['n_test']} points of {data['test']}"
+    where = f"; the model was fitted to {data['train'] or 'data that is not at hand'}."
     if data["test_is_train"]:
-        words += ", which is the training data."
-    elif data["train"] is None:
-        words += "; the training data was not available."
-    else:
-        words += f"; the model was fitted to {data['train']}."
-    verdict = result["certificate"].get("verdict")
-    return [words] if verdict is None else [words, f"There: {verdict}."]
+        where = ", which is the training data."
+    words, verdict = f"Measured on {data['n_test']} points of {data['test']}", result["certificate"]
+    said = [f"There: {verdict['verdict']}."] if "verdict" in verdict else []
+    return [words + where, *said]
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -365,14 +362,12 @@ def _write(
 def image_grid(images: np.ndarray, labels: np.ndarray, columns: int = COLUMNS) -> np.ndarray:
     """Bytes (n, c, h, w), c 1 or 3, in one picture (height, width, 3) with white gaps.
 
-    Images are sorted by label, in the given order within one, and each label starts a new row.
+    Images are sorted by label, in the given order within one.
     """
     n, _, height, width = images.shape
-    groups = [np.flatnonzero(labels == value) for value in np.unique(labels)]
-    columns = min(columns, max(map(len, groups)))
-    framed = np.full((n + 1, height + GAP, width + GAP, 3), 255, dtype=np.uint8)  # the last: blank
-    framed[:n, :height, :width] = images.transpose(0, 2, 3, 1)
-    places = [np.pad(g, (0, -len(g) % columns), constant_values=n) for g in groups]
-    rows = framed[np.concatenate(places)].reshape(-1, columns, *framed.shape[1:])
+    columns = min(columns, n)
+    framed = np.full((n + -n % columns, height + GAP, width + GAP, 3), 255, dtype=np.uint8)
+    framed[:n, :height, :width] = images[np.argsort(labels, kind="stable")].transpose(0, 2, 3, 1)
+    rows = framed.reshape(-1, columns, *framed.shape[1:])
     picture = rows.swapaxes(1, 2).reshape(-1, columns * (width + GAP), 3)
     return picture[:-GAP, :-GAP]

@@ -122,17 +122,20 @@ MEAN: Pool = partial(avg_pool2d, kernel_size=3, stride=1, padding=1, count_inclu
 LARGEST: Pool = partial(max_pool2d, kernel_size=3, stride=1, padding=1)
 HALVE: Pool = partial(max_pool2d, kernel_size=3, stride=2)
 
-Layer = tuple[int, ...]  # output channels, height and width of the kernel, stride if it is not 1
-# One after another: a pool, or layers that share their input.
-Branch = list[Pool | dict[str, Layer]]
+# Output channels, height and width of the kernel, stride, and whether a layer of stride 1 pads.
+Layer = tuple[int, int, int] | tuple[int, int, int, int] | tuple[int, int, int, int, bool]
+# One after another: a pool, or layers and blocks by name that share their input.
+Branch = list["Pool | dict[str, Layer | list[Branch]]"]
 
 
 class Unit(nn.Module):
     """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size, if it pads."""
 
-    def __init__(self, inputs: int, layer: Layer, pads: bool = True) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, height: int, width: int, stride: int = 1, pads: bool = True
+    ) -> None:
         super().__init__()
-        outputs, height, width, stride = (*layer, 1)[:4]
+        self.outputs = outputs
         padding = (height // 2, width // 2) if pads and stride == 1 else (0, 0)
         self.conv = nn.Conv2d(inputs, outputs, (height, width), stride, padding, bias=False)
         self.bn = batch_norm(outputs)
@@ -141,7 +144,7 @@ class Unit(nn.Module):
         return relu(self.bn(self.conv(x)))
 
 
-class Mixed(nn.Module):
+class Block(nn.Module):
     """Branches side by side on the same input, joined along the channels."""
 
     def __init__(self, inputs: int, branches: list[Branch]) -> None:
@@ -149,11 +152,12 @@ class Mixed(nn.Module):
         self.branches, self.outputs = branches, 0
         for branch in branches:
             channels = inputs
-            for step in branch:
-                if isinstance(step, dict):
-                    for name, layer in step.items():
-                        self.add_module(name, Unit(channels, layer))
-                    channels = sum(layer[0] for layer in step.values())
+            for step in (step for step in branch if isinstance(step, dict)):
+                given, channels = channels, 0
+                for name, part in step.items():
+                    made = Block(given, part) if isinstance(part, list) else Unit(given, *part)
+                    self.add_module(name, made)
+                    channels += made.outputs
             self.outputs += channels
 
     def forward(self, x: Tensor) -> Tensor:
@@ -216,15 +220,18 @@ def _at_8(pool: Pool) -> list[Branch]:
     ]
 
 
-BLOCKS: dict[str, list[Branch]] = {
-    "Mixed_5b": _at_35(32), "Mixed_5c": _at_35(64), "Mixed_5d": _at_35(64),
-    "Mixed_6a": FROM_35_TO_17, "Mixed_6b": _at_17(128), "Mixed_6c": _at_17(160),
-    "Mixed_6d": _at_17(160), "Mixed_6e": _at_17(192), "Mixed_7a": FROM_17_TO_8,
-    "Mixed_7b": _at_8(MEAN), "Mixed_7c": _at_8(LARGEST),
-}  # fmt: skip
+NETWORK: Branch = [
+    {"Conv2d_1a_3x3": (32, 3, 3, 2)}, {"Conv2d_2a_3x3": (32, 3, 3, 1, False)},
+    {"Conv2d_2b_3x3": (64, 3, 3)}, HALVE,
+    {"Conv2d_3b_1x1": (80, 1, 1)}, {"Conv2d_4a_3x3": (192, 3, 3, 1, False)}, HALVE,
+    {"Mixed_5b": _at_35(32)}, {"Mixed_5c": _at_35(64)}, {"Mixed_5d": _at_35(64)},
+    {"Mixed_6a": FROM_35_TO_17}, {"Mixed_6b": _at_17(128)}, {"Mixed_6c": _at_17(160)},
+    {"Mixed_6d": _at_17(160)}, {"Mixed_6e": _at_17(192)}, {"Mixed_7a": FROM_17_TO_8},
+    {"Mixed_7b": _at_8(MEAN)}, {"Mixed_7c": _at_8(LARGEST)},
+]  # fmt: skip
 
 
-class Inception(FeatureNetwork):
+class Inception(Block, FeatureNetwork):
     """Inception-v3 (Szegedy et al., 2015) as FID uses it, without torchvision: (n, 2048).
 
     The weights behind FID come from a TensorFlow graph of December 2015, which differs from later
@@ -238,27 +245,13 @@ class Inception(FeatureNetwork):
     size = 299
 
     def __init__(self) -> None:
-        super().__init__()
-        self.Conv2d_1a_3x3 = Unit(3, (32, 3, 3, 2))
-        self.Conv2d_2a_3x3 = Unit(32, (32, 3, 3), pads=False)
-        self.Conv2d_2b_3x3 = Unit(32, (64, 3, 3))
-        self.Conv2d_3b_1x1 = Unit(64, (80, 1, 1))
-        self.Conv2d_4a_3x3 = Unit(80, (192, 3, 3), pads=False)
-        channels = 192
-        for name, branches in BLOCKS.items():
-            block = Mixed(channels, branches)
-            self.add_module(name, block)
-            channels = block.outputs
-        self.fc = nn.Linear(channels, 1008)
+        super().__init__(3, [NETWORK])
+        self.fc = nn.Linear(self.outputs, 1008)
 
     def forward(self, pixels: Tensor) -> Tensor:
         colours = pixels.expand(-1, 3, -1, -1).double()  # grey is three equal channels
         x = (resize_as_tensorflow_1(colours, self.size).float() - 128) / 128
-        x = HALVE(self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x))))
-        x = HALVE(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)))
-        for name in BLOCKS:
-            x = self.get_submodule(name)(x)
-        return x.mean(dim=(2, 3))
+        return super().forward(x).mean(dim=(2, 3))
 
 
 def resize_as_tensorflow_1(x: Tensor, size: int) -> Tensor:

@@ -69,8 +69,7 @@ class Page:
         self.data, self.network = self.maps.data(self.model), self.maps.network()
         self.samples = None if is_image else self._samples()
         self.charts = _charts(self.explanation)
-        tolerance = self.summary.diagnosis.tol
-        self.training = pictures.training(read.curves(), tolerance, read.events)
+        self.training = pictures.training(read.curves(), self.summary.diagnosis.tol)
 
     @property
     def pictures(self) -> list[Picture]:

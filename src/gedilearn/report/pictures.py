@@ -340,7 +340,7 @@ def bars(found: Histogram, name: str, title: str, x_title: str) -> Picture:
     return Picture(name, title, f"Histogram: {x_title}, {sum(found.counts):,} rows", figure)
 
 
-def training(curves: Curves, tolerance: float, events: Sequence[dict[str, Any]]) -> list[Picture]:
+def training(curves: Curves, tolerance: float) -> list[Picture]:
     """The gap and the terms over the iterations; the kept member on top of the others."""
     positive = np.where(np.isfinite(curves.gap) & (curves.gap > 0), curves.gap, np.nan)
     gap = _curve("training", "gap to the optimum", curves, positive, "nats, log scale")
@@ -349,9 +349,6 @@ def training(curves: Curves, tolerance: float, events: Sequence[dict[str, Any]])
         axes.set_yscale("log")
     if 0 < tolerance < np.inf:
         axes.axhline(tolerance, color="black", ls="--", lw=1.2)
-    for event in events:
-        if isinstance(event.get("iteration"), int | float):
-            axes.axvline(event["iteration"], color=QUIET, lw=1, ls=":", zorder=0)
     found = [gap]
     for i, (name, values) in enumerate(curves.terms.items()):
         file = f"training-{name if name.isascii() and name.isidentifier() else i}"

@@ -136,11 +136,9 @@ def _summary(files: RunDirectory, config: Config) -> Summary:
     content = read_json(_existing(files, file), remedy)
     with reading(file, remedy):
         summary = Summary.model_validate(content)
-        n_clusters, n = config.settings.get("n_clusters"), config.data.shape[0]
-        if (len(summary.cluster_sizes), sum(summary.cluster_sizes)) != (n_clusters, n):
+        sizes, clusters = summary.cluster_sizes, summary.clusters
+        if sum(sizes) != config.data.shape[0] or len(clusters) not in (0, len(sizes)):
             raise ValueError("cluster_sizes of another run")
-        if len(summary.clusters) not in (0, n_clusters):
-            raise ValueError("not as many clusters as sizes")
     return summary
 
 
