@@ -167,8 +167,8 @@ class Histogram:
         return cls(float(edges[0]), float(edges[-1]), tuple(counts.tolist()))
 
     def share_from(self, value: float) -> float:
-        """The share of the rows in the bins from `value` on."""
-        first = round((value - self.low) / (self.high - self.low) * len(self.counts))
+        """The share of the rows in the bins from `value` on, where these go from 0 to 1."""
+        first = round(value * len(self.counts))
         return sum(self.counts[first:]) / max(sum(self.counts), 1)
 
 

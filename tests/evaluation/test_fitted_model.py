@@ -121,13 +121,13 @@ def test_the_probe_reads_the_model_s_features(model, train, test):
     part = evaluate(model, train, test, n_samples=0)["probe"]
     data = model.transform(train.x), train.y, model.transform(test.x), test.y
     for name, probe in (("linear", fast_probe), ("knn", knn_accuracy)):
-        assert part[name]["accuracy"] == pytest.approx(probe(*data).accuracy, abs=0.02)
+        assert part[name]["accuracy"] == pytest.approx(probe(*data), abs=0.02)
 
 
 def test_the_paper_s_probe_uses_all_training_points(model, train, test, monkeypatch):
     monkeypatch.setattr(fitted_model, "MOST", 40)
     part = evaluate(model, train, test, probe="paper", n_samples=0)["probe"]
-    assert part["linear"]["n_train"] == 300 and part["linear"]["settings"]["epochs"] == 100
+    assert part["linear"]["n_train"] == 300 and "SGD" in part["linear"]["method"]
     assert part["knn"]["n_train"] == 40
 
 

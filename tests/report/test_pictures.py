@@ -25,7 +25,7 @@ def maps_of(points: np.ndarray, labels: np.ndarray, scaling: str = "none", **mor
     names = more.pop("names", [f"column {j}" for j in range(points[0].size)])
     n = len(points)
     known = {"rows": np.arange(n), "probability": np.ones(n), "features": np.zeros((n, 3))}
-    return Maps(Preview(points, labels, **known | more), names, scaling, labels.max() + 1)
+    return Maps(Preview(points, labels, **known | more), names, scaling)
 
 
 def paths_of(svg: str) -> tuple[np.ndarray, np.ndarray]:

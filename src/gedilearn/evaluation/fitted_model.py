@@ -78,7 +78,7 @@ def evaluate(
                 {"auroc", "fpr95"}}, "trivial": {score: {"auroc", "fpr95", "direction"}}}; scores
                 log_density, gradient_norm, confidence; trivial ones mean_pixel, nonzero_share for
                 images and distance_from_mean for vectors, in the direction that separates better
-    probe       {"linear", "knn": {"accuracy", "method", "settings", "n_train"}}
+    probe       {"linear", "knn": {"accuracy", "method", "n_train"}}
     samples     {"n", "finite", "steps", "clusters_used", "share_off"}; share_off is how far a
                 cluster's share of them is from its share of `test`, as a part of the latter, at
                 most
@@ -230,14 +230,19 @@ def _probe(model: GEDI, train: Dataset | None, test: Dataset, probe: Probe) -> P
         return _skipped("needs training and test data with labels")
     if test.x is train.x:
         return _skipped("the test data is the training data, which a probe would know already")
-    fit, most = (fast_probe, MOST) if probe == "fast" else (paper_probe, len(train.x))
+    fit, method, most = fast_probe, "logistic regression, standardised features", MOST
+    if probe == "paper":
+        method = "linear layer, SGD with momentum, features as they are"
+        fit, most = paper_probe, len(train.x)
     rows = evenly_spaced(len(train.x), most)
     x, y = _in_pieces(model.transform, train.x[rows]), train.y[rows]
     seen = _in_pieces(model.transform, test.x), test.y
     few = evenly_spaced(len(x), MOST)  # the paper's probe takes all, neighbours do not
+    linear, knn = fit(x, y, *seen), knn_accuracy(x[few], y[few], *seen)
+    neighbours = "nearest neighbours, cosine, plain majority"
     return {
-        "linear": vars(fit(x, y, *seen)) | {"n_train": len(x)},
-        "knn": vars(knn_accuracy(x[few], y[few], *seen)) | {"n_train": len(few)},
+        "linear": {"accuracy": linear, "method": method, "n_train": len(x)},
+        "knn": {"accuracy": knn, "method": neighbours, "n_train": len(few)},
     }
 
 

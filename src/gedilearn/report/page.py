@@ -65,7 +65,7 @@ class Page:
 
         scaling = str(read.config.settings.get("scaling"))
         names = [one_line(name, 40) for name in self.columns]
-        self.maps = Maps(self.preview, names, scaling, len(self.sizes))
+        self.maps = Maps(self.preview, names, scaling)
         self.data, self.network = self.maps.data(self.model), self.maps.network()
         self.samples = None if is_image else self._samples()
         self.charts = _charts(self.explanation)

@@ -149,10 +149,8 @@ class Maps:
     principal components ('components'), which hold a `share` of the variance.
     """
 
-    def __init__(
-        self, preview: Preview, names: Sequence[str], scaling: str, n_clusters: int
-    ) -> None:
-        self.preview, self.n_clusters = preview, n_clusters
+    def __init__(self, preview: Preview, names: Sequence[str], scaling: str) -> None:
+        self.preview = preview
         self.order = np.argsort(preview.labels, kind="stable")
         self.labels = preview.labels[self.order]
         self.points = preview.points[self.order].reshape(len(self.order), -1)
@@ -212,7 +210,7 @@ class Maps:
                 own, colour = (found == k).astype(float), panels.colour(int(k))
                 axes.contourf(x, y, own, [0.5, 1.5], colors=[colour], alpha=0.13)
         self._draw(axes, self.at, self.labels)
-        return Picture("clusters", "The data", self._alt(self.labels), figure)
+        return Picture("clusters", "The data", _alt(self.labels), figure)
 
     def network(self) -> Picture | None:
         """Neighbourhoods in the features enc(x)."""
@@ -224,7 +222,7 @@ class Maps:
         axes.set_aspect("equal", adjustable="datalim")
         labels = self.labels[self.near]
         self._draw(axes, at, labels)
-        return Picture("network", "What the network sees", self._alt(labels), figure)
+        return Picture("network", "What the network sees", _alt(labels), figure)
 
     def samples(self, model: Any) -> Picture:
         """New rows on the map of the data; in a plane, over the areas that hold the rows."""
@@ -268,11 +266,6 @@ class Maps:
                 x, y = own[np.abs(own - np.median(own, axis=0)).sum(1).argmin()]
                 axes.text(x, y, str(k), gid="mark", zorder=4, clip_on=True, **style)
 
-    def _alt(self, labels: np.ndarray) -> str:
-        sizes = np.bincount(labels, minlength=self.n_clusters)
-        said = ", ".join(f"{size:,} of cluster {k}" for k, size in enumerate(sizes[:12]))
-        return f"Map of {len(labels):,} points: {said}{', …' if self.n_clusters > 12 else ''}."
-
     def _nodes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A grid over the map: x, y, and its nodes (y * x, 2)."""
         x, y = (np.linspace(*ends) for ends in zip(self.low, self.high, CELLS, strict=True))
@@ -289,6 +282,10 @@ class Maps:
             if level < scores.max():
                 levels = [level, np.nextafter(scores.max(), np.inf)]
                 axes.contourf(x, y, scores, levels, colors=[QUIET], alpha=0.13)
+
+
+def _alt(labels: np.ndarray) -> str:
+    return f"Map of {len(labels):,} points in {len(np.unique(labels))} clusters"
 
 
 def _points(axes: Axes, at: np.ndarray, gid: str, colour: str, marker: str = "o") -> None:
