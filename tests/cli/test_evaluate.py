@@ -57,7 +57,7 @@ def run(folder, tmp_path_factory) -> Path:
 def test_test_data_outside_data_and_samples_end_up_in_one_folder(
     run, folder, tmp_path, monkeypatch
 ):
-    def missing(path: object) -> None:
+    def missing() -> None:
         raise InputError("no network for features")
 
     monkeypatch.setattr("gedilearn.evaluation.frechet.extractor", missing)  # it takes seconds
@@ -75,7 +75,6 @@ def test_test_data_outside_data_and_samples_end_up_in_one_folder(
     assert content["ood"]["random"]["changes"].startswith("3x10x10, values 0..255 -> 1x8x8")
     assert content["probe"]["linear"]["n_train"] == 120 and content["samples"]["n"] == 12
     assert content["frechet"] == {"skipped": "no network for features"}
-    assert {"samples.png", "nearest.png"} < set(content["files"])
     assert sorted(content["files"]) == sorted(path.name for path in out.iterdir())
 
 
