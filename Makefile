@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 	docs docs-figures docs-pages clean
 
 demo: $(VENV)/.runtime
-	$(BIN)/gedi demo
+	$(BIN)/python docs/demo.py
 
 # A process on each core. A core without work takes the last tests of the other: those of a file,
 # which share fits, mostly stay together.

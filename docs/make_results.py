@@ -1,7 +1,8 @@
 """The tables of docs/results, from the rows in docs/results/rows; the prose is written by hand.
 
 python docs/make_results.py                      makes every table of every page again
-python docs/make_results.py collect NAME OUT     takes over the rows that a run kept in OUT first
+python docs/make_results.py collect NAME OUT     takes over the rows that a run kept in OUT first,
+                                                 with the commit that is checked out
 
 A table stands between `<!-- table EXPERIMENT ROWS K -->` and `<!-- end -->`: the K-th table of the
 experiment from the rows in rows/ROWS.csv. `<!-- made ROWS -->` stands for seeds, versions and
@@ -13,6 +14,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -56,7 +58,9 @@ def _cell(value: Any) -> str:
     """Numbers have a few digits: enough for any table, and a third of the size."""
     if value is None or isinstance(value, str):
         return value or ""
-    short = json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
+    short = json.loads(
+        json.dumps(value), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}")
+    )
     return json.dumps(short)
 
 
@@ -65,6 +69,7 @@ def collect(name: str, out: str | Path, results: Path = RESULTS) -> list[Path]:
     taken = []
     for config in sorted(Path(out).rglob(CONFIG)):
         if rows := read_json_lines(config.parent / ROWS):
+            rows = [{**row, "commit": commit()} for row in rows]
             place = results / "rows" / name / config.parent.relative_to(out)
             place.parent.mkdir(parents=True, exist_ok=True)
             write_text(Path(f"{place}.csv"), rows_as_csv(rows))
@@ -73,6 +78,12 @@ def collect(name: str, out: str | Path, results: Path = RESULTS) -> list[Path]:
     if not taken:
         raise InputError(f"{out} holds no rows: gedi reproduce {name} --out {out}")
     return taken
+
+
+def commit() -> str:
+    """The commit of this repository; '+' says that files were changed."""
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
+    return subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
 
 # --- pages --------------------------------------------------------------------------------------

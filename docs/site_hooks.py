@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -85,10 +84,9 @@ def settings() -> str:
 
     from gedilearn.cli import app
 
-    printed = CliRunner().invoke(app, ["settings"])
+    printed = CliRunner().invoke(app, ["settings", "--json"])
     if printed.exit_code:
         raise PluginError(f"gedi settings: {printed.output}")
-    rows = list(csv.reader(io.StringIO(printed.output)))
     lines = [
         "# Settings",
         "",
@@ -98,9 +96,11 @@ def settings() -> str:
         "| setting | default | for images | meaning |",
         "| --- | --- | --- | --- |",
     ]
-    for name, default, images, meaning in rows[1:]:
-        values = [f"`{cell}`" if cell else "" for cell in (name, default, images)]
-        lines.append("| " + " | ".join([*values, escaped(meaning)]) + " |")
+    for row in json.loads(printed.output):
+        cells = [row["setting"], json.dumps(row["value"])]
+        cells += [json.dumps(row["for images"])] if "for images" in row else [""]
+        values = [f"`{cell}`" if cell else "" for cell in cells]
+        lines.append("| " + " | ".join([*values, escaped(row["meaning"])]) + " |")
     return "\n".join(lines) + "\n"
 
 

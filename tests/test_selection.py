@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from gedilearn import GEDI, Choice, choose_n_clusters
 from gedilearn.errors import InputError
-from gedilearn.selection import _order, _stands_out, _words
+from gedilearn.selection import rank
 
 CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
 
@@ -89,9 +89,8 @@ def row(
 
 def judged(*rows: dict) -> tuple[list[int], bool, str]:
     """The numbers in their order, whether the first is recommended, and the words."""
-    order = sorted(rows, key=lambda r: _order(r, 0.002))
-    stands_out = _stands_out(order, 0.002)
-    return [r["n_clusters"] for r in order], stands_out, _words(order, stands_out, 0.002)
+    _, stands_out, words = rank(list(rows), 0.002)
+    return [r["n_clusters"] for r in sorted(rows, key=lambda r: r["rank"])], stands_out, words
 
 
 def test_the_largest_certified_number_goes_first():

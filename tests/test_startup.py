@@ -21,7 +21,7 @@ HELP = [
 BAD = [
     (["fit", "nothing.csv", "-k", "3"], "nothing.csv: no such file"),
     (["fit", "moons", "-k", "1"], "'--clusters'"),
-    (["fit", "moons", "-k", "2", "--device", "gpu"], "device.accelerator='gpu'"),
+    (["fit", "moons", "-k", "2", "--set", "device.accelerator=gpu"], "device.accelerator='gpu'"),
     (["fit", "moons", "-k", "2", "--method", "gedy"], "unknown method 'gedy'"),
     (["fit", "moons", "-k", "2", "--preset", "papr/toy"], "papr/toy"),
     (["fit", "moons", "-k", "2", "--set", "nothing.at=1"], "unknown setting 'nothing.at'"),

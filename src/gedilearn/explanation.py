@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +29,6 @@ Meanings = Mapping[int, Kind] | None  # of columns by place, where their values 
 MOST_NAMED = 5  # columns of a cluster
 WORTH = 0.5  # the effect from which a column is named; Cohen calls it medium,
 GREAT = 2.0  # and that from which it is "much" higher or lower
-NARROW = 0.5  # the spread that is named, as a share of the other rows'; or its inverse
 SUFFICIENT = 0.9  # adjusted mutual information with the clusters
 MOST_TRIED = 50  # columns, and
 MOST_SEARCHED = 5_000  # rows, in the search for a column that alone reproduces the clusters
@@ -38,11 +37,16 @@ MOST_ROWS = 5  # named of each kind, for each cluster; also values of a row
 MOST_OUTLIERS = 10  # of all rows
 MOST_NEIGHBOURS = 3
 LEAST_CONFUSED = 0.001  # the mean probability from which another cluster is a neighbour
-UNIT = np.linspace(0, 1, 31)  # the edges of bins for probabilities
+LEAST_SECOND = 0.005  # the probability from which another cluster of a row is named
+BINS = 30
 FAR = 6.0  # log p(x) this many interquartile ranges below the median is in the first bin
 UNLEARNT = (
     "The density was not learnt (weights.gen=0, or a method without GEN): no row is called "
     "unusual, and typical rows are those with the highest probability of their cluster."
+)
+ALONE = (
+    "The column {} alone reproduces the clusters (AMI {:.2f}): a few thresholds on it give the "
+    "same groups. Check that it is not a row number, a date or a known answer."
 )
 MOST_PREVIEWED = 5_000  # rows,
 LEAST_PREVIEWED = 100  # fewer where they are large
@@ -76,15 +80,16 @@ class Difference:
     effect: float  # Cohen's d: the difference of the means in pooled standard deviations
     mean: float  # of the cluster
     others: float  # the mean of all other rows
-    spread: float  # the cluster's standard deviation as a multiple of the others'
-    words: str
     kind: Kind = "number"
 
     @property
-    def spread_ratio(self) -> float:
-        """At least 1; 1 for a share, whose spread follows from its mean."""
-        ratio = max(self.spread, 1 / max(self.spread, np.finfo(float).tiny))
-        return 1.0 if self.kind == "share" else ratio
+    def words(self) -> str:
+        """'higher income', 'much later joined', 'never smoker'."""
+        if self.kind == "share" and min(abs(self.mean), abs(1 - self.mean)) < ROUNDING:
+            return f"{'always' if self.mean > 0.5 else 'never'} {self.column}"
+        _, more, less = KINDS[self.kind]
+        much = "much " if abs(self.effect) >= GREAT else ""
+        return f"{much}{more if self.effect > 0 else less} {self.column}"
 
     def shown(self, mean: float) -> str:
         """A mean of the column as people write it: a share in percent, a date as a day."""
@@ -92,20 +97,8 @@ class Difference:
 
     def __str__(self) -> str:
         mean = self.shown(self.mean) if self.kind == "share" else f"mean {self.shown(self.mean)}"
-        effect = f"effect {self.effect:+.2f}"
-        if math.isinf(self.effect):
-            effect = "without any overlap"
-        elif self.kind != "share":
-            effect += f", spread {self.spread:.2g} times the others'"
-        return f"{self.column}: {mean}, others {self.shown(self.others)}; {effect}"
-
-
-@dataclass(frozen=True)
-class SufficientColumn:
-    """A column that alone reproduces the clusters, and how well a small tree of it does."""
-
-    column: str
-    ami: float
+        overlap = f"effect {self.effect:+.2f}" if math.isfinite(self.effect) else "no overlap"
+        return f"{self.column}: {mean}, others {self.shown(self.others)}; {overlap}"
 
 
 @dataclass(frozen=True)
@@ -115,24 +108,10 @@ class Row:
     row: int
     cluster: int
     probability: float  # of its cluster
-    second: int | None  # the next likely cluster,
-    second_probability: float  # and its probability
+    second: int | None  # the next likely cluster, if its probability is worth a word
     log_density: float | None  # None if it was not learnt
     values: dict[str, FiniteFloat]  # of the columns that say most of its cluster
     trust: float | None = None  # of a row of the fit, where training began with clusters
-
-    @property
-    def rival(self) -> int | None:
-        """The next likely cluster, if its probability is worth a word."""
-        return self.second if self.second_probability >= 0.005 else None
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """Another cluster, and the mean probability of it for the rows of this one."""
-
-    cluster: int
-    probability: float
 
 
 @dataclass(frozen=True)
@@ -148,7 +127,8 @@ class Profile:
     typical: tuple[Row, ...]  # highest log p(x) + log p(y|x): next to the mode of p(x|y)
     doubtful: tuple[Row, ...]  # lowest p(y|x)
     outliers: tuple[Row, ...]  # lowest log p(x); none if it was not learnt
-    neighbours: tuple[Neighbour, ...]  # the clusters that it is confused with, the nearest first
+    # The clusters that its rows are taken for, with their mean probabilities, the nearest first.
+    neighbours: dict[int, float]
 
     def __str__(self) -> str:
         lines = [f"cluster {self.cluster}: {self.size} rows ({self.share:.1%})"]
@@ -159,13 +139,11 @@ class Profile:
         parts = {
             "typical": [str(r.row) for r in self.typical],
             "least certain": [
-                str(r.row)
-                if r.rival is None
-                else f"{r.row} ({r.probability:.2f}, or {r.rival}: {r.second_probability:.2f})"
+                f"{r.row}" if r.second is None else f"{r.row} ({r.probability:.2f}, or {r.second})"
                 for r in self.doubtful
             ],
             "unusual": [str(r.row) for r in self.outliers],
-            "taken for": [f"cluster {n.cluster} ({n.probability:.3f})" for n in self.neighbours],
+            "taken for": [f"cluster {k} ({p:.3f})" for k, p in self.neighbours.items()],
         }
         lines += [f"{name}: {', '.join(words)}" for name, words in parts.items() if words]
         return "\n  ".join(lines)
@@ -173,11 +151,25 @@ class Profile:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many values lie between each two edges; those below the first are in the first bin."""
+    """Values counted in bins of equal width; those below the first bin are counted in it."""
 
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-    below: int = 0
+    low: FiniteFloat = 0.0
+    high: FiniteFloat = 1.0
+    counts: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, values: np.ndarray | None, low: float = 0.0, high: float = 1.0) -> Histogram:
+        """Of finite values; empty if there are none."""
+        if values is None or not np.isfinite(values).any():
+            return cls()
+        values = values[np.isfinite(values)].clip(low, high)
+        counts, edges = np.histogram(values, BINS, (low, high))
+        return cls(float(edges[0]), float(edges[-1]), tuple(counts.tolist()))
+
+    def share_from(self, value: float) -> float:
+        """The share of the rows in the bins from `value` on, where these go from 0 to 1."""
+        first = round(value * len(self.counts))
+        return sum(self.counts[first:]) / max(sum(self.counts), 1)
 
 
 @dataclass(frozen=True)
@@ -188,11 +180,10 @@ class Explanation:
     columns: tuple[str, ...]  # by name; of images none
     clusters: tuple[Profile, ...]
     outliers: tuple[Row, ...]  # of all rows
-    alone: tuple[SufficientColumn, ...]
     warnings: tuple[str, ...]
     probabilities: Histogram  # of each row's cluster
     log_densities: Histogram
-    trusts: Histogram = Histogram((), ())
+    trusts: Histogram = Histogram()
     kinds: dict[str, Kind] = field(default_factory=dict)  # of columns that are no plain numbers
 
     @property
@@ -215,16 +206,10 @@ class Explanation:
     def from_json(content: Any) -> Explanation:
         """The value that `to_json` gave; anything else is a ValueError."""
         found = TypeAdapter(Explanation).validate_python(content)
-        n, c = found.n_samples, len(found.clusters)
-        histograms = (found.probabilities, found.log_densities, found.trusts)
-        if (
-            [p.cluster for p in found.clusters] != list(range(c))
-            or sum(p.size for p in found.clusters) != n
-            or not all(0 <= row < n for row in found.rows)
-            or not all(0 <= other.cluster < c for p in found.clusters for other in p.neighbours)
-            or any(h.counts and len(h.edges) != len(h.counts) + 1 for h in histograms)
-        ):
-            raise ValueError("its clusters, rows and histograms do not belong together")
+        numbers = [profile.cluster for profile in found.clusters]
+        n = sum(profile.size for profile in found.clusters)
+        if numbers != list(range(len(numbers))) or n != found.n_samples:
+            raise ValueError("its clusters and rows do not belong together")
         return found
 
     def __str__(self) -> str:
@@ -247,26 +232,31 @@ def explain(
     log_density: (n,); None if it was not learnt: then no rows are unusual
     trust: (n,), how far to trust the cluster of each row, where that is known
     """
-    c, meanings = probabilities.shape[1], meanings or {}
-    columns = _columns(x, names)
+    c, meanings, columns = probabilities.shape[1], meanings or {}, _columns(x, names)
     differences: list[tuple[Difference, ...]] = [()] * c
-    alone: list[SufficientColumn] = []
+    warnings = [] if log_density is not None else [UNLEARNT]
     if columns and c > 1:
-        differences = compare(x, columns, labels, c, meanings)
-        alone = sufficient_columns(x, columns, labels)
+        scaling = Scaling.fit(x)
+        compared = compare(x, scaling.scale, labels, c)
+        kinds = {columns[j]: _kind(x[:, j], meanings.get(j)) for j in range(len(columns))}
+        differences = [_worth_naming(kinds, *numbers) for numbers in zip(*compared, strict=True)]
+        tried = _largest(np.abs(compared[0]).max(0))[:MOST_TRIED]
+        some = evenly_spaced(len(x), MOST_SEARCHED)
+        alone = sufficient_columns(scaling.apply(x[some]), labels[some], tried)
+        warnings += [ALONE.format(columns[j], ami) for j, ami in list(alone.items())[:MOST_ROWS]]
+    if empty := [k for k in range(c) if not (labels == k).any()]:
+        warnings.append(f"Clusters without rows: {listing(empty)}.")
     rows = _Rows(x, columns, labels, probabilities, log_density, trust)
-    clusters = tuple(rows.profile(k, own) for k, own in enumerate(differences))
     return Explanation(
         n_samples=len(labels),
         columns=columns,
         kinds={columns[j]: kind for j, kind in meanings.items()},
-        clusters=clusters,
+        clusters=tuple(rows.profile(k, own) for k, own in enumerate(differences)),
         outliers=rows.lowest(log_density, np.arange(len(labels)), most=MOST_OUTLIERS),
-        alone=tuple(alone),
-        warnings=(*([UNLEARNT] if log_density is None else []), *_warnings(alone, clusters)),
-        probabilities=_histogram(rows.own, UNIT),
-        log_densities=_histogram(log_density),
-        trusts=_histogram(trust, UNIT),
+        warnings=tuple(warnings),
+        probabilities=Histogram.of(rows.own),
+        log_densities=_log_densities(log_density),
+        trusts=Histogram.of(trust),
     )
 
 
@@ -280,141 +270,74 @@ def _columns(x: np.ndarray, names: Names) -> tuple[str, ...]:
     return columns
 
 
-def _warnings(alone: Sequence[SufficientColumn], clusters: Sequence[Profile]) -> list[str]:
-    named = [each.column for each in alone]
-    said = [
-        f"The column {each.column} alone reproduces the clusters (AMI {each.ami:.2f}): a few "
-        "thresholds on it give the same groups. Check that it is not a row number, a date or a "
-        "known answer."
-        for each in alone[:MOST_ROWS]
-    ]
-    said += [
-        f"The column {d.column} alone separates cluster {profile.cluster}: its rows have one "
-        "value, all others another."
-        for profile in clusters
-        for d in profile.differences
-        if math.isinf(d.effect) and d.column not in named
-    ]
-    if empty := [profile.cluster for profile in clusters if not profile.size]:
-        said.append(f"Clusters without rows: {listing(empty)}.")
-    return said
-
-
-def _histogram(values: np.ndarray | None, edges: np.ndarray | None = None) -> Histogram:
-    """Of finite values; without edges, from the largest down to values far below the median."""
-    values = np.zeros(0) if values is None else values[np.isfinite(values)].astype(np.float64)
-    if not len(values):
-        return Histogram((), ())
-    if edges is None:
-        q1, median, q3 = np.quantile(values, (0.25, 0.5, 0.75))
-        low, high = max(values.min(), median - FAR * (q3 - q1)), values.max()
-        if not high > low:
-            low, high = low - 0.5, low + 0.5
-        edges = np.linspace(low, high, len(UNIT))
-    counts = np.histogram(values.clip(edges[0], edges[-1]), edges)[0]
-    below = int((values < edges[0]).sum())
-    return Histogram(tuple(edges.tolist()), tuple(counts.tolist()), below)
+def _log_densities(values: np.ndarray | None) -> Histogram:
+    """From the largest value down to those far below the median."""
+    finite = np.zeros(0) if values is None else values[np.isfinite(values)]
+    if not len(finite):
+        return Histogram()
+    q1, median, q3 = np.quantile(finite, (0.25, 0.5, 0.75))
+    return Histogram.of(finite, max(finite.min(), median - FAR * (q3 - q1)), finite.max())
 
 
 # --- columns --------------------------------------------------------------------------------------
 
 
 def compare(
-    x: np.ndarray,
-    names: Sequence[str],
-    labels: np.ndarray,
-    n_clusters: int,
-    meanings: Mapping[int, Kind],
-) -> list[tuple[Difference, ...]]:
-    """The columns worth a word for each cluster, the strongest first; x: (rows, columns).
+    x: np.ndarray, scale: np.ndarray, labels: np.ndarray, n_clusters: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every cluster against all other rows, column by column: Cohen's d, and both means.
 
-    Every cluster is compared with all other rows, column by column. `meanings` has the kinds of
-    columns that their values do not show.
+    x: (rows, columns); scale: (columns,), their standard deviations -> (clusters, columns) each
     """
-    found: list[list[Difference]] = [[] for _ in range(n_clusters)]
-    for j, name in enumerate(names):
-        column = x[:, j].astype(np.float64)
-        kind = meanings.get(j, "share" if np.isin(column, (0, 1)).all() else "number")
-        numbers = _compare_column(column, labels, n_clusters)
-        for own, (effect, mean, others, spread) in zip(found, numbers.tolist(), strict=True):
-            own.append(Difference(name, effect, mean, others, spread, "", kind))
-    return [_worth_naming(own) for own in found]
-
-
-def _compare_column(values: np.ndarray, labels: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Effect, mean, the other rows' mean, and spread of each cluster: (clusters, 4)."""
-    n, size = len(values), np.bincount(labels, minlength=n_clusters)
-    rest = n - size
-    z = values - values.mean()
-    scale = np.abs(z).max() or 1.0
-    z = z / scale  # squares of large values are no numbers
-    z -= z.mean()  # a huge offset leaves some rounding
+    n, size = len(x), np.bincount(labels, minlength=n_clusters)[:, None]
+    total = np.stack([x[labels == k].sum(0, dtype=np.float64) for k in range(n_clusters)])
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.bincount(labels, z, n_clusters) / size
-        others = -mean * size / rest
-        # The sums of squares about the cluster's mean, and of all other rows about theirs.
-        within = np.bincount(labels, (z - mean[labels]) ** 2, n_clusters)
-        outside = (z**2).sum() - within - size * mean**2 - rest * others**2
-        rounding = 1e-14 * (z**2).sum()
-        within, outside = (np.where(s <= rounding, 0.0, s) for s in (within, outside))
-        effect = (mean - others) / np.sqrt((within + outside) / max(n - 2, 1))
-        spread = np.sqrt(within / size) / np.sqrt(outside / rest)
-        total = np.bincount(labels, values, n_clusters)
-        means = total / size, (total.sum() - total) / rest
-    effect = np.where(np.isnan(effect), 0.0, effect)
-    spread = np.where(np.isnan(spread), 1.0, spread)
-    return np.column_stack([effect, *means, spread])
+        mean, others = total / size, (total.sum(0) - total) / (n - size)
+        apart = (mean - others) / scale
+        # The variance that is left within the cluster and within the rest, as a share of all.
+        within = 1 - size * (n - size) * (apart / n) ** 2
+        within = np.where(within > ROUNDING, within, 0.0) * n / max(n - 2, 1)
+        effect = apart / np.sqrt(within)
+    return np.where(np.isnan(effect), 0.0, effect), mean, others
 
 
-def _worth_naming(found: Sequence[Difference]) -> tuple[Difference, ...]:
-    """The columns of another mean, then those of another spread, with their words."""
-    strongest = sorted(
-        found, key=lambda d: (abs(d.effect) < WORTH, -abs(d.effect), -d.spread_ratio)
-    )
-    return tuple(
-        replace(d, words=_words(d))
-        for d in strongest[:MOST_NAMED]
-        if abs(d.effect) >= WORTH or d.spread_ratio >= 1 / NARROW
-    )
+def _kind(column: np.ndarray, known: Kind | None) -> Kind:
+    return known or ("share" if np.isin(column, (0, 1)).all() else "number")
 
 
-def _words(difference: Difference) -> str:
-    """'higher income', 'much later joined', 'never smoker', 'narrower range of age'."""
-    name, effect, mean = difference.column, difference.effect, difference.mean
-    if abs(effect) < WORTH:
-        return f"{'narrower' if difference.spread < 1 else 'wider'} range of {name}"
-    if difference.kind == "share" and min(abs(mean), abs(1 - mean)) < ROUNDING:
-        return f"{'always' if mean > 0.5 else 'never'} {name}"
-    _, more, less = KINDS[difference.kind]
-    return f"{'much ' if abs(effect) >= GREAT else ''}{more if effect > 0 else less} {name}"
+def _worth_naming(
+    kinds: Mapping[str, Kind], effects: np.ndarray, means: np.ndarray, others: np.ndarray
+) -> tuple[Difference, ...]:
+    """The columns that set a cluster apart, the strongest first; arrays: (columns,)."""
+    found = [
+        Difference(name, float(effect), float(mean), float(other), kind)
+        for (name, kind), effect, mean, other in zip(
+            kinds.items(), effects, means, others, strict=True
+        )
+        if abs(effect) >= WORTH
+    ]
+    return tuple(sorted(found, key=lambda difference: -abs(difference.effect))[:MOST_NAMED])
 
 
-def sufficient_columns(
-    x: np.ndarray, names: Sequence[str], labels: np.ndarray
-) -> list[SufficientColumn]:
-    """The columns that alone reproduce the clusters, the best first.
+def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: Sequence[int]) -> dict[int, float]:
+    """The columns that alone reproduce the clusters, with the agreement (AMI), the best first.
 
-    A column alone is a decision tree of it with twice as many leaves as there are clusters, on
-    evenly spaced rows. Of many columns those are tried that explain the most variance.
+    A column alone is a decision tree of it with twice as many leaves as there are clusters.
+    z: (rows, columns), standardised, since the tree computes in single precision
     """
     from sklearn.metrics import adjusted_mutual_info_score
     from sklearn.tree import DecisionTreeClassifier
 
     used = len(np.unique(labels))
-    if x.shape[1] < 2 or used < 2:
-        return []
-    rows = evenly_spaced(len(labels), MOST_SEARCHED)
-    own, found = labels[rows], []
-    z = Scaling.fit(x[rows]).apply(x[rows])  # the tree computes in single precision
-    groups = [z[own == k] for k in np.unique(own)]
-    explained = sum(len(group) * group.mean(0, dtype=np.float64) ** 2 for group in groups)
-    for j in sorted(np.argsort(-np.asarray(explained), kind="stable")[:MOST_TRIED].tolist()):
-        tree = DecisionTreeClassifier(max_leaf_nodes=2 * used, random_state=0)
-        column = z[:, j : j + 1]
-        agreement = float(adjusted_mutual_info_score(own, tree.fit(column, own).predict(column)))
-        if agreement >= SUFFICIENT:
-            found.append(SufficientColumn(names[j], agreement))
-    return sorted(found, key=lambda each: -each.ami)
+    if z.shape[1] < 2 or used < 2:
+        return {}
+    agreement = {}
+    for j in tried:
+        tree, column = DecisionTreeClassifier(max_leaf_nodes=2 * used, random_state=0), z[:, [j]]
+        found = tree.fit(column, labels).predict(column)
+        agreement[j] = float(adjusted_mutual_info_score(labels, found))
+    best = sorted(agreement, key=lambda j: -agreement[j])
+    return {j: agreement[j] for j in best if agreement[j] >= SUFFICIENT}
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -476,25 +399,27 @@ class _Rows:
 
     def _row(self, i: int, names: Sequence[str]) -> Row:
         cluster, p = int(self.labels[i]), self.p[i]
-        others = [j for j in np.argsort(-p, kind="stable").tolist() if j != cluster]
-        second = others[0] if others else None
+        others = [k for k in _largest(p) if k != cluster and p[k] >= LEAST_SECOND]
         return Row(
             row=i,
             cluster=cluster,
             probability=float(p[cluster]),
-            second=second,
-            second_probability=0.0 if second is None else float(p[second]),
+            second=others[0] if others else None,
             log_density=None if self.log_density is None else float(self.log_density[i]),
             values={name: float(self.x[i, self.columns.index(name)]) for name in names},
             trust=None if self.trust is None else float(self.trust[i]),
         )
 
 
-def _neighbours(k: int, mean: np.ndarray) -> tuple[Neighbour, ...]:
+def _neighbours(k: int, mean: np.ndarray) -> dict[int, float]:
     """The clusters that rows of cluster k are taken for; mean: (clusters,) of p(y|x)."""
-    order = [int(j) for j in np.argsort(-mean, kind="stable") if j != k]
-    near = [j for j in order if mean[j] >= LEAST_CONFUSED][:MOST_NEIGHBOURS]
-    return tuple(Neighbour(j, float(mean[j])) for j in near)
+    near = [j for j in _largest(mean) if j != k and mean[j] >= LEAST_CONFUSED]
+    return {j: float(mean[j]) for j in near[:MOST_NEIGHBOURS]}
+
+
+def _largest(values: np.ndarray) -> list[int]:
+    """Places of values, the largest first, and of equals the first."""
+    return [int(i) for i in np.argsort(-values, kind="stable")]
 
 
 # --- of a fitted result, and in a run directory ---------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from gedilearn.io import printable, replacing
 
@@ -22,17 +22,16 @@ COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9",
     "#D55E00", "#000000", "#8A8A8A", "#882255", "#F0E442",
 )  # fmt: skip
-Layout = Literal["constrained", "compressed"]
 
 
-def new_figure(width: float, height: float, title: str, layout: Layout = "constrained") -> Figure:
+def new_figure(width: float, height: float, title: str) -> Figure:
     """An empty figure outside pyplot, in inches, made higher for a title of many lines."""
     from matplotlib.figure import Figure
 
     lines = textwrap.wrap(printable(title), int(width * 9.5), max_lines=4, placeholder=" …")
     size = (width, height + 0.22 * (len(lines) - 1))
     fig = Figure(figsize=size, dpi=130, facecolor="white")
-    fig.set_layout_engine(layout, w_pad=0.1, h_pad=0.06, wspace=0.03)
+    fig.set_layout_engine("constrained", w_pad=0.1, h_pad=0.06, wspace=0.03)
     # Text from files must not be read as mathematics.
     fig.suptitle("\n".join(lines), fontsize=12, parse_math=False)
     return fig
@@ -54,13 +53,6 @@ def label_axes(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_ylabel(printable(y), fontsize=10, parse_math=False)
     axes.tick_params(labelsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def note(axes: Axes, words: str) -> None:
-    """Words in place of a drawing that cannot be made."""
-    axes.tick_params(labelleft=False, labelbottom=False)
-    box, at = {"facecolor": "white", "edgecolor": "none"}, axes.transAxes
-    axes.text(0.5, 0.5, words, ha="center", va="center", fontsize=10, bbox=box, transform=at)
 
 
 def colour(cluster: int) -> str:

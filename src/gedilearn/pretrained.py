@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad, relu6
 
-from gedilearn.data.arrays import as_numbers, of_tensor
+from gedilearn.data.arrays import as_numbers, check_finite, of_tensor
 from gedilearn.errors import InputError
 from gedilearn.io import read_bytes, reading
 from gedilearn.progress import Progress, shown
@@ -63,38 +63,33 @@ def features(
         raise InputError(f"images of shape {array.shape}: give (n, channels, height, width)")
     if batch_size < 1:
         raise InputError(f"batch_size={batch_size}: give 1 or more")
+    if module is None and array.shape[1] not in (1, 3):
+        raise InputError(f"images of {array.shape[1]} channels: EfficientNet-Lite0 takes 1 or 3")
     network = EfficientNetLite0.installed() if module is None else copy.deepcopy(module)
     network = network.float().eval()
-    with shown(verbose, progress) as told:
-        told.phase("features")
-        return _compute(array, network, batch_size, module is None, told)
-
-
-@torch.no_grad()
-def _compute(
-    array: np.ndarray, network: nn.Module, batch_size: int, colour: bool, progress: Progress
-) -> np.ndarray:
-    """Batch by batch; with `colour`, grey images are given as three equal channels."""
-    if colour and array.shape[1] not in (1, 3):
-        raise InputError(f"images of {array.shape[1]} channels: EfficientNet-Lite0 takes 1 or 3")
     found: list[Tensor] = []
-    for begin in range(0, len(array), batch_size):
-        progress.step(begin, len(array))
-        batch = torch.from_numpy(np.ascontiguousarray(array[begin : begin + batch_size])).float()
-        try:
-            vectors = network(batch.expand(-1, 3, -1, -1) if colour else batch)
-        except Exception as error:  # a module of the user's may raise anything
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise InputError(
-                f"module does not take images of shape {array.shape[1:]}: {reason}"
-            ) from None
-        if not isinstance(vectors, Tensor) or vectors.dim() < 2 or len(vectors) != len(batch):
-            raise InputError("module gives no tensor with a vector for each image")
-        found.append(vectors.flatten(1).float().cpu())
-    whole = torch.cat(found)
-    if not bool(whole.isfinite().all()):
-        raise InputError("module gives numbers that are not finite")
-    return whole.numpy()
+    with shown(verbose, progress) as told, torch.no_grad():
+        told.phase("features")
+        for begin in range(0, len(array), batch_size):
+            told.step(begin, len(array))
+            batch = torch.from_numpy(array[begin : begin + batch_size].copy()).float()
+            found.append(_vectors(network, batch))
+    vectors = torch.cat(found).numpy()
+    check_finite(vectors, "vectors of the module")
+    return vectors
+
+
+def _vectors(network: nn.Module, batch: Tensor) -> Tensor:
+    """(n, channels, height, width) -> (n, d)"""
+    try:
+        vectors = network(batch)
+    except Exception as error:  # a module of the user's may raise anything
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        shape = tuple(batch.shape[1:])
+        raise InputError(f"module does not take images of shape {shape}: {reason}") from None
+    if not isinstance(vectors, Tensor) or vectors.dim() < 2 or len(vectors) != len(batch):
+        raise InputError("module gives no tensor with a vector for each image")
+    return vectors.flatten(1).float().cpu()
 
 
 # --- networks with published weights --------------------------------------------------------------
@@ -128,7 +123,7 @@ Network = TypeVar("Network", bound="FeatureNetwork")
 
 
 class FeatureNetwork(nn.Module):
-    """Pixels, bytes (n, 3, h, w), to the features before the classifier, (n, d).
+    """Pixels, bytes (n, c, h, w), c 1 (grey) or 3, to the features before the classifier, (n, d).
 
     Attributes
     ----------
@@ -235,7 +230,8 @@ class EfficientNetLite0(FeatureNetwork):
     def forward(self, pixels: Tensor) -> Tensor:
         # Antialiasing matters where images shrink, and changes nothing where they grow.
         size = (self.size, self.size)
-        x = interpolate(pixels.float(), size=size, mode="bilinear", antialias=True)
+        colours = pixels.expand(-1, 3, -1, -1).float()  # grey is three equal channels
+        x = interpolate(colours, size=size, mode="bilinear", antialias=True)
         x = (x - 127) / 128  # as the Lite models were trained, unlike other EfficientNets
         x = relu6(self._bn0(self._conv_stem(x)))
         for block in self._blocks:

@@ -96,12 +96,8 @@ def choose_n_clusters(
         models[k] = min(fits, key=lambda model: model.certificate_gap_)
         rows.append(_row(models[k], fits, perf_counter() - started))
         on_row(dict(rows[-1]))
-    tol = models[2].settings_.training.tol
-    ranked = sorted(rows, key=lambda row: _order(row, tol))
-    for place, row in enumerate(ranked, start=1):
-        row["rank"] = place
-    best, stands_out = ranked[0], _stands_out(ranked, tol)
-    return Choice(best["n_clusters"], stands_out, _words(ranked, stands_out, tol), rows, models)
+    best, stands_out, recommendation = rank(rows, models[2].settings_.training.tol)
+    return Choice(best, stands_out, recommendation, rows, models)
 
 
 def _row(best: GEDI, fits: list[GEDI], seconds: float) -> Row:
@@ -140,39 +136,30 @@ def _order(row: Row, tol: float) -> tuple[int, float]:
     return tier, -row["step"] if tier == 2 else row["score"]
 
 
-def _most_stable(ranked: list[Row], tol: float) -> Row:
-    """Of the supported numbers, the one at which parts of the data agree best."""
-    supported = [row for row in ranked if _tier(row, tol) == 2]
-    return max(supported, key=lambda row: row["stability"])
-
-
-def _stands_out(ranked: list[Row], tol: float) -> bool:
-    """Whether the first one is recommended; see the top of this file."""
-    best = ranked[0]
-    if _tier(best, tol) != 2:
-        return _tier(best, tol) < 2
-    most = _most_stable(ranked, tol)["stability"]
-    return bool(best["step"] > STEP and best["stability"] >= most - AS_STABLE)
-
-
-def _words(ranked: list[Row], stands_out: bool, tol: float) -> str:
-    """The recommendation, or that there is none, and the numbers behind it."""
-    best, tier = ranked[0], _tier(ranked[0], tol)
-    k, gap = best["n_clusters"], f"a gap of {best['gap']:.4f} nats"
-    largest = max(row["n_clusters"] for row in ranked)
+def rank(rows: list[Row], tol: float) -> tuple[int, bool, str]:
+    """Give each row its rank; the first number, whether it is recommended, and the words for it."""
+    ranked = sorted(rows, key=lambda row: _order(row, tol))
+    for place, row in enumerate(ranked, start=1):
+        row["rank"] = place
+    best, largest = ranked[0], max(row["n_clusters"] for row in rows)
+    k, tier, gap = best["n_clusters"], _tier(best, tol), f"a gap of {best['gap']:.4f} nats"
+    stands_out = tier < 2
     if tier == 0:
         found = f"{k} clusters: the largest certified number up to {largest}, with {gap}"
     elif tier == 1:
         found = f"{k} clusters, probably: nearly certified, with {gap} (certified below {tol:g})"
     elif tier == 2:
+        supported = [row for row in ranked if _tier(row, tol) == 2]
+        stable = max(supported, key=lambda row: row["stability"])
+        is_stable = best["stability"] >= stable["stability"] - AS_STABLE
+        stands_out = bool(best["step"] > STEP and is_stable)
         step = f"the next mode of walks decays {best['step']:.1f} times faster"
         found = f"{k} clusters, probably: supported, not certified; {step}"
         if not stands_out:
-            stable = _most_stable(ranked, tol)["n_clusters"]
             found = "No number stands out: the evidence disagrees, or is weak. "
-            found += f"{k} clusters by the walks ({step}), {stable} by stability"
+            found += f"{k} clusters by the walks ({step}), {stable['n_clusters']} by stability"
     else:
         found = f"No number stands out: none up to {largest} is certified or supported. "
         found += f"The least bad is {k} ({best['grade']}), with {gap}"
     whose = "initialisations" if best["step"] is None else "parts of the data"
-    return f"{found}; {whose} agree to {best['stability']:.2f}."
+    return k, stands_out, f"{found}; {whose} agree to {best['stability']:.2f}."

@@ -19,7 +19,7 @@ from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_s
 
 from gedilearn import GEDI
 from gedilearn.presets import ABOUT, PRESETS
-from gedilearn.settings import IMAGES, Settings, known_paths
+from gedilearn.settings import IMAGES, known_paths
 from gedilearn.training.run import RunDirectory
 from helpers import run_command as gedi
 
@@ -112,14 +112,12 @@ def test_fit_with_json_prints_json_alone_with_nmi_and_ami(table, here):
 def test_settings_come_from_preset_then_set_then_options(points, here):
     np.save("x.npy", points)
     sets = ["--set", "training.seed=3", "--set", "weights.prior=[[0, 5], [1, 7.5]]"]
-    options = ["--preset", "paper/toy", "--seed", 4, "--inits", 2, "--device", "cpu"]
+    options = ["--preset", "paper/toy", "--seed", 4]
     gedi("fit", "x.npy", "-k", 3, *SHORT, *sets, *options, "--set", "optimizer.learning_rate=1e-4")
     settings = config_of(here / "gedi-runs/x-1")["settings"]
     assert settings["n_clusters"] == 3
     assert settings["scaling"] == PRESETS["paper/toy"]["scaling"] == "none"
     assert settings["training"]["seed"] == 4
-    assert settings["training"]["n_init"] == 2
-    assert settings["device"]["accelerator"] == "cpu"
     assert settings["weights"]["prior"] == [[0, 5], [1, 7.5]]
     assert settings["optimizer"]["learning_rate"] == 1e-4
 
@@ -151,14 +149,13 @@ def test_predict_writes_files_by_their_ending(run, table, model, points, here):
     assert np.load("a.npy").tolist() == labels.tolist()
     gedi("predict", run, table, "--proba", "--out", "p.npy")
     np.testing.assert_allclose(np.load("p.npy"), p, rtol=1e-6)
-    gedi("predict", run, table, "--proba", "--out", "a.json")
-    content = json.loads(Path("a.json").read_text())
+    content = json.loads(gedi("predict", run, table, "--proba", "--json").stdout)
     assert content["cluster"] == labels.tolist()
     np.testing.assert_allclose(np.transpose([content["p0"], content["p1"]]), p, rtol=1e-6)
     result = gedi("predict", run, table, "--out", "b.parquet", "--json")
     assert json.loads(result.stdout) == {"out": "b.parquet", "rows": 80}
     assert pd.read_parquet("b.parquet")["cluster"].tolist() == labels.tolist()
-    assert sorted(os.listdir()) == ["a.csv", "a.json", "a.npy", "b.parquet", "p.npy"]
+    assert sorted(os.listdir()) == ["a.csv", "a.npy", "b.parquet", "p.npy"]
 
 
 @pytest.mark.parametrize("kind", ["log_density", "gradient_norm", "confidence"])
@@ -268,7 +265,7 @@ def test_moved_data_is_asked_for_and_taken(interrupted):
     assert "--data DATA" in refusal
     assert "my run" in gedi("resume", interrupted, "--data", "y.npy").stdout
     Path("my run/profile.json").unlink()
-    assert "give DATA" in gedi("explain", interrupted, code=2).stderr
+    assert "profile.json is damaged" in gedi("explain", interrupted, code=2).stderr
 
 
 def test_other_data_is_refused(interrupted, points):
@@ -296,19 +293,21 @@ def test_reproduce_landscape_shows_and_writes_the_table(here):
 
 
 def test_settings_lists_every_setting_with_default_and_meaning():
-    rows = {row["setting"]: row for row in rows_of(gedi("settings").stdout)}
+    rows = {row["setting"]: row for row in json.loads(gedi("settings", "--json").stdout)}
     assert {name: row["meaning"] for name, row in rows.items()} == known_paths()
-    assert json.loads(rows["optimizer.learning_rate"]["default"]) == 1e-3
-    images = {name: row["for images"] for name, row in rows.items() if row["for images"]}
-    assert {name: json.loads(value) for name, value in images.items()} == IMAGES
-    assert yaml.safe_load(rows["network.features"]["default"]) is Settings().network.features
+    images = {name: row["for images"] for name, row in rows.items() if "for images" in row}
+    assert images == json.loads(json.dumps(IMAGES))
+    lines = gedi("settings").stdout.splitlines()
+    assert [line.split(" = ")[0] for line in lines] == list(rows)
+    assert f"training.seed = 0: {known_paths()['training.seed']}" in lines
 
 
 def test_settings_lists_the_presets_and_what_each_changes():
-    listed = rows_of(gedi("settings", "--presets").stdout)
-    assert {row["preset"]: row["about"] for row in listed} == ABOUT
-    rows = {row["setting"]: row["value"] for row in rows_of(gedi("settings", "paper/toy").stdout)}
-    assert json.loads(rows["weights.inv"]) == PRESETS["paper/toy"]["weights"]["inv"]
+    listed = gedi("settings", "--presets").stdout.splitlines()
+    assert listed == [f"{name}: {about}" for name, about in ABOUT.items()]
+    rows = json.loads(gedi("settings", "paper/toy", "--json").stdout)
+    values = {row["setting"]: row["value"] for row in rows}
+    assert values["weights.inv"] == PRESETS["paper/toy"]["weights"]["inv"]
     assert "did you mean 'paper/toy'" in gedi("settings", "papr/toy", code=2).stderr
 
 
@@ -319,24 +318,18 @@ def test_a_report_is_written_into_the_run(run, monkeypatch):
     assert Path(run, "figures", "training.png").exists()
     opened = []
     monkeypatch.setattr("gedilearn.report.page.write_report", lambda *_: page)
-    for works in (True, False):
-        monkeypatch.setattr("webbrowser.open", lambda url, works=works: opened.append(url) or works)
-        told = gedi("report", run, "--open").stderr
-        assert ("no browser was found" in told) == (not works)
-    assert opened == [page.absolute().as_uri()] * 2
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    gedi("report", run, "--open")
+    assert opened == [page.absolute().as_uri()]
 
 
-def test_explain_says_what_the_model_says_of_the_data_of_the_fit(run, model, points, table, here):
+def test_explain_says_what_the_model_says_of_the_data_of_the_fit(run, model, points):
     expected = model.explain(points, NAMES)
     assert gedi("explain", run).stdout == f"{expected}\n"
-    assert gedi("explain", run, table).stdout == f"{expected}\n"
     assert "cluster 0: " in str(expected) and "width" in str(expected)
     content = json.loads(gedi("explain", run, "--json").stdout)
     assert [c["size"] for c in content["clusters"]] == [c.size for c in expected.clusters]
     assert content["columns"] == NAMES
-    np.save("part.npy", points[:9])
-    part = json.loads(gedi("explain", run / "model.safetensors", "part.npy", "--json").stdout)
-    assert part["n_samples"] == 9 and part["columns"] == NAMES
 
 
 def test_explain_prints_no_character_that_a_terminal_would_obey(run, tmp_path):

@@ -10,8 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from gedilearn.cli import app
-from gedilearn.cli.app import Screen
-from gedilearn.cli.data import read
 
 
 @pytest.fixture(autouse=True)
@@ -48,25 +46,8 @@ def test_a_wrong_name_or_folder_is_one_line(arguments: tuple[str, ...], words: s
     assert code == 2 and words in out.splitlines()[-1] and out.count("error:") == 1
 
 
-def test_a_set_from_a_folder_is_known_by_its_name_and_a_run_finds_it_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from gedilearn.cli.data import lasting
-
-    assert lasting("mnist:test") == "mnist:test"
-    assert lasting("points.npy") == str(Path("points.npy").absolute())
+def test_a_set_from_a_folder_needs_its_files(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     np.save(tmp_path / "empty" / "other.npy", np.zeros(3))
     code, out = gedi("data", "get", "svhn", "--from", str(tmp_path / "empty"))
     assert code == 2 and "train_32x32.mat" in out
-
-
-def test_a_folder_that_is_called_like_a_set_is_pointed_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    read("moons", Screen())
-    assert capsys.readouterr().err == ""
-    Path("moons").mkdir()
-    read("moons", Screen())
-    assert "what lies here is ./moons" in capsys.readouterr().err

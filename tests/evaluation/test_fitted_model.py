@@ -87,8 +87,8 @@ def test_points_outside_are_told_apart_by_every_score(model, train, test, colour
     assert part["changes"] == changes
     assert part["n_inside"] == 150 and part["n_outside"] == 70
     for kind, numbers in part["scores"].items():
-        curve = roc(model.score_samples(test.x, kind), model.score_samples(x, kind))
-        assert numbers == pytest.approx({"auroc": curve.auroc, "fpr95": curve.fpr95}, abs=0.01)
+        expected = roc(model.score_samples(test.x, kind), model.score_samples(x, kind))
+        assert numbers == pytest.approx(expected._asdict(), abs=0.01)
     assert set(part["scores"]) == {"log_density", "gradient_norm", "confidence", "energy"}
 
 
@@ -121,40 +121,44 @@ def test_the_probe_reads_the_model_s_features(model, train, test):
     part = evaluate(model, train, test, n_samples=0)["probe"]
     data = model.transform(train.x), train.y, model.transform(test.x), test.y
     for name, probe in (("linear", fast_probe), ("knn", knn_accuracy)):
-        assert part[name]["accuracy"] == pytest.approx(probe(*data).accuracy, abs=0.02)
+        assert part[name]["accuracy"] == pytest.approx(probe(*data), abs=0.02)
 
 
 def test_the_paper_s_probe_uses_all_training_points(model, train, test, monkeypatch):
     monkeypatch.setattr(fitted_model, "MOST", 40)
     part = evaluate(model, train, test, probe="paper", n_samples=0)["probe"]
-    assert part["linear"]["n_train"] == 300 and part["linear"]["settings"]["epochs"] == 100
+    assert part["linear"]["n_train"] == 300 and "SGD" in part["linear"]["method"]
     assert part["knn"]["n_train"] == 40
 
 
-class MeanOfRows:
+class MeanOfRows(torch.nn.Module):
     """A network for features that keeps what it was shown."""
 
     space = "means of rows"
 
     def __init__(self) -> None:
+        super().__init__()
         self.seen: list[torch.Tensor] = []
 
-    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+    def __deepcopy__(self, memo: object) -> MeanOfRows:
+        return self
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         self.seen.append(pixels)
-        return pixels.float().mean((1, 3))
+        return pixels.mean((1, 3))
 
 
 def test_samples_are_compared_with_real_images_in_the_pixels_of_a_file(
     model, train, test, monkeypatch, tmp_path
 ):
     network = MeanOfRows()
-    monkeypatch.setattr(frechet, "extractor", lambda path: network)
+    monkeypatch.setattr(frechet, "extractor", lambda: network)
     result = evaluate(model, train, test, n_samples=30, steps=2, probe="none", out=tmp_path)
     part = result["frechet"]
     assert part["title"] == "Frechet distance in means of rows" and part["n"] == 30
     assert part["distance"] > 0 and part["floor"] > 0
     originals = {image.tobytes() for image in test.x[:, 0]}
-    shown = {image.tobytes() for image in torch.cat(network.seen)[:, 0].numpy()}
+    shown = {image.tobytes() for image in torch.cat(network.seen)[:, 0].byte().numpy()}
     assert len(shown & originals) == 60 and len(shown) == 90  # 30, 30 for the floor, 30 samples
     assert result["samples"]["n"] == result["samples"]["finite"] == 30
 
@@ -168,31 +172,23 @@ def test_shares_of_samples_are_held_against_those_of_the_data(drawn, expected):
 
 
 def test_without_a_network_the_distance_says_what_to_install(model, test, monkeypatch):
-    def missing(path: object) -> None:
+    def missing() -> None:
         raise InputError("no network for features: pip install something")
 
     monkeypatch.setattr(frechet, "extractor", missing)
     part = evaluate(model, None, test, n_samples=4, steps=1, probe="none")["frechet"]
     assert part == {"skipped": "no network for features: pip install something"}
-    with pytest.raises(InputError, match="pip install"):
-        evaluate(model, None, test, n_samples=4, steps=1, weights=Path("given.pth"))
 
 
-def test_the_folder_holds_pictures_and_numbers(model, train, test, colour, tmp_path):
-    asked = {"n_samples": 30, "steps": 1, "frechet": False, "probe": "none"}
+def test_the_folder_holds_a_picture_and_numbers(model, train, test, colour, tmp_path, monkeypatch):
+    monkeypatch.setattr(frechet, "extractor", MeanOfRows)
+    asked = {"n_samples": 30, "steps": 1, "probe": "none"}
     out = tmp_path / "new" / "folder"
     result = evaluate(model, train, test, others={"c": colour}, out=out, **asked)
     assert sorted(result["files"]) == sorted(path.name for path in out.iterdir())
-    assert {"samples.png", "nearest.png"} < set(result["files"])
     assert json.loads((out / "evaluation.json").read_text()) == json.loads(json.dumps(result))
-    with Image.open(out / "nearest.png") as picture:
-        pixels = np.asarray(picture.convert("L"))
-    assert pixels.shape == (4 * 10 - 2, 20 * 10 - 2)  # two rows of samples, two of their nearest
-    for k in range(20):
-        sample, like = (pixels[top : top + 8, 10 * k : 10 * k + 8].astype(float) for top in (0, 10))
-        distances = np.sqrt(((train.x[:, 0] - sample) ** 2).sum((1, 2)))
-        assert np.sqrt(((like - sample) ** 2).sum()) <= distances.min() + 1  # pixels are rounded
-    assert (pixels[30:38, 100:] == 255).all()  # the second rows hold ten
+    with Image.open(out / "samples.png") as picture:
+        assert picture.width <= 20 * 10 - 2 and (picture.height + 2) % 10 == 0
     again = evaluate(model, train, test, out=out, **CHEAP)
     assert sorted(path.name for path in out.iterdir()) == again["files"]
 
@@ -212,12 +208,12 @@ def test_without_labels_there_are_no_scores_against_them(model, train, test):
     assert "labels" in result["probe"]["skipped"] and "nmi" not in result["clustering"]
 
 
-def test_images_stand_row_by_row_with_white_gaps_and_each_label_starts_a_row():
+def test_images_stand_row_by_row_with_white_gaps_sorted_by_label():
     grey = np.array([1, 2, 3, 4], dtype=np.uint8)[:, None, None, None]
     images = np.broadcast_to(grey, (4, 3, 3, 4))
-    grid = image_grid(images, np.array([7, 0, 7, 7]), columns=2)
-    assert grid.shape == (3 * 3 + 2 * 2, 2 * 4 + 2, 3) and grid.dtype == np.uint8
-    assert grid[::5, ::6, 0].tolist() == [[2, 255], [1, 3], [4, 255]]
+    grid = image_grid(images[:3], np.array([7, 0, 7]), columns=2)
+    assert grid.shape == (2 * 3 + 2, 2 * 4 + 2, 3) and grid.dtype == np.uint8
+    assert grid[::5, ::6, 0].tolist() == [[2, 1], [3, 255]]
     assert (grid[3:5] == 255).all() and (grid[:, 4:6] == 255).all() and (grid[:3, :4] == 2).all()
 
 
@@ -236,6 +232,7 @@ def test_energies_that_are_not_finite_are_named_and_do_not_end_it(model, train, 
         for parameter in broken.model_.parameters():
             parameter.fill_(torch.nan)
     result = evaluate(broken, train, test, others={"c": colour}, n_samples=4, steps=1)
+    assert result["frechet"] == {"skipped": "no samples"}
     numbers = result["ood"]["c"]
     assert "NaN or infinite" in numbers["scores"]["log_density"]["skipped"]
     assert "auroc" in numbers["trivial"]["mean_pixel"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
 import threading
 import warnings
 
@@ -14,8 +13,7 @@ import pytest
 import threadpoolctl
 
 from gedilearn.errors import InputError
-from gedilearn.experiments import runner
-from gedilearn.experiments.runner import Cell, Runner, asked_for, changed, commit
+from gedilearn.experiments.runner import Cell, Runner, changed
 
 CELLS = [Cell("moons", "a", (0, 1, 2), ("a", "a too")), Cell("moons", "b", (0, 1))]
 
@@ -110,24 +108,8 @@ def test_a_folder_of_other_settings_or_without_its_config_is_refused(tmp_path):
 
 
 def test_folders_below_are_named_after_the_settings(tmp_path):
-    asked = asked_for(20, {"network.hidden": [8, 8], "views.kind": "noise"})
-    assert changed(asked) == ["20 iterations", "network.hidden=[8, 8]", "views.kind=noise"]
+    asked = {"changes": {"network.hidden": [8, 8], "views.kind": "noise"}}
+    assert changed(asked) == ["network.hidden=[8, 8]", "views.kind=noise"]
     folder = Runner(tmp_path).within("paper/toy", asked).out
-    name = "paper-toy-20-iterations-network.hidden=-8-8--views.kind=noise"
+    name = "paper-toy-network.hidden=-8-8--views.kind=noise"
     assert folder == tmp_path / name
-
-
-def test_rows_name_the_commit_of_the_repository_alone(tmp_path, monkeypatch):
-    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
-    monkeypatch.setattr(runner, "__file__", str(tmp_path / "a" / "b" / "c" / "runner.py"))
-    assert commit.__wrapped__() == {}
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
-    (tmp_path / "file").touch()
-    for command in (["init", "-q"], ["add", "file"], ["commit", "-q", "-m", "one"]):
-        subprocess.run([*git, *command], check=True)
-    head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)[:12]
-    assert commit.__wrapped__() == {"commit": head}
-    (tmp_path / "file").write_text("changed")
-    assert commit.__wrapped__() == {"commit": f"{head}+"}
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert commit.__wrapped__() == {}

@@ -11,7 +11,7 @@ import torch
 
 from gedilearn import panels
 from gedilearn.experiments import sensitivity
-from gedilearn.experiments.runner import Runner, asked_for
+from gedilearn.experiments.runner import Runner
 from gedilearn.io import read_json_lines
 from gedilearn.methods.gedi import GEDI
 from gedilearn.methods.priors import Fixed
@@ -23,9 +23,12 @@ SHORT = {
     "network.hidden": (8,),
     "sampler.buffer": 100,
     "sampler.chains": 40,
+    "training.max_iter": 20,
+    "density.iterations": 20,
+    "optimizer.warmup": 10,
 }
 GRID = (0, 10, 50)
-ASKED = {"preset": "paper/toy", "iterations": 20, "n": 60, "changes": SHORT, "weights": GRID}
+ASKED = {"preset": "paper/toy", "n": 60, "changes": SHORT, "weights": GRID}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,8 @@ def test_a_member_has_the_weights_of_its_point_and_is_one_network(monkeypatch, t
 def test_only_the_point_with_both_weights_leaves_the_gap_of_a_constant_prediction(tmp_path):
     """So a row's weights are those of its member; a constant prediction has at least log 2."""
     changes = SHORT | {"weights.gen": 0.0, "optimizer.learning_rate": 0.01}
-    asked = ASKED | {"changes": changes, "iterations": 150, "weights": (0, 50)}
+    changes |= {"training.max_iter": 150, "density.iterations": 150, "optimizer.warmup": 75}
+    asked = ASKED | {"changes": changes, "weights": (0, 50)}
     sensitivity.run(Runner(tmp_path), [0], ["moons"], **asked)
     gap = {(r["inv"], r["prior"]): r["gap"] for r in rows_in(tmp_path)}
     assert gap.pop((50, 50)) < math.log(2) / 10
@@ -116,11 +120,11 @@ def test_tables_and_heat_maps_hold_means_and_medians_over_the_seeds(rows, monkey
     assert axes.get_ylim()[0] < axes.get_ylim()[1]
     words = {text.get_position(): text.get_text() for text in axes.texts}
     assert words[2, 1] == nmi.lines[line[0]]["PRIOR 50"]
-    assert "20 iterations" in drawn[0].get_suptitle().replace("\n", " ")
+    assert "preset paper/toy" in drawn[0].get_suptitle()
 
 
 def test_the_default_preset_holds_the_clusters_with_the_same_weights():
-    values = sensitivity.values_of("gedi", asked_for(None, sensitivity.UNIT, preset="default"))
+    values = sensitivity.values_of("gedi", {"preset": "default", "changes": sensitivity.UNIT})
     settings = resolve(values, (60, 2))
     assert (settings.weights.inv, settings.weights.prior) == (1, 1)
     assert (settings.density.inv, settings.density.prior) == (1, 1)

@@ -27,7 +27,6 @@ ROUND = 10  # cases; after ten, hypothesis varies those it has drawn, and new on
 KINDS: dict[str, tuple[Any, Any, int]] = {  # strategy, player, cases in a round
     "files": (cases.files, Player.faults, ROUND),
     "commands": (cases.commands, Player.faults, ROUND),
-    "settings": (cases.settings, Player.faults, ROUND),
     "runs": (cases.runs, Player.faults, ROUND),
     "api": (cases.programs, Player.faults, ROUND),
     "interruptions": (lambda: interruptions.cases(1), interruptions.faults, 6),

@@ -1,32 +1,19 @@
-"""Cases: files of data, command lines, settings, damaged runs, programs that use the estimator."""
+"""Cases: files of data, command lines, damaged runs, programs with any settings."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import typer
-import yaml
 from hypothesis import strategies as st
 
-from fuzz.contents import (
-    CONTENTS,
-    PLAIN,
-    POINTS,
-    STRANGE,
-    contents,
-    damaged,
-    mostly,
-    npy,
-    npy_head,
-    odd_pictures,
-)
+from fuzz.contents import CONTENTS, POINTS, STRANGE, contents, damaged, mostly, npy_head
 from fuzz.play import Case, Entry, Player
 from gedilearn.cli import app
 from gedilearn.registry import METHODS, VIEWS
-from gedilearn.settings import known_paths, settings_type
+from gedilearn.settings import known_paths
 
 # --- fits of a fraction of a second, and the runs that cases begin with --------------------------
 
@@ -94,41 +81,26 @@ def not_files(name: str) -> st.SearchStrategy[Entry]:
 
 
 @st.composite
-def image_folders(draw: Any) -> list[Entry]:
-    """Twelve images, flat or in folders of classes; two of them may be anything."""
-    flat = draw(st.booleans())
-    names = [f"x/{k}.png" if flat else f"x/{'ab'[k % 2]}/{k}.png" for k in range(12)]
-    entries = [Entry(name, draw(odd_pictures) if k < 2 else PLAIN) for k, name in enumerate(names)]
-    odd = draw(st.sampled_from(["x/z.png", "x/a/z.png", "x/\udcff.png", "x/\udcff/z.png"]))
-    return [*entries, draw(mostly(st.just(Entry(odd, PLAIN)), not_files(odd)))]
-
-
-@st.composite
 def files(draw: Any) -> Case:
     """Data and a command that reads it."""
-    kind = draw(st.sampled_from([*CONTENTS, "images", "images"]))
-    data, entries = ("x", draw(image_folders())) if kind == "images" else (kind, [])
-    if kind != "images" and draw(st.integers(0, 7)) == 7:
-        entries = [draw(not_files(kind))]
-    elif kind != "images":
+    kind = draw(st.sampled_from([*CONTENTS]))
+    if draw(st.integers(0, 7)) == 7:
+        data, entry = kind, draw(not_files(kind))
+    else:
         data = draw(mostly(st.just(""), st.sampled_from(ODD_BEGINNINGS))) + kind
-        entries = [Entry(data, draw(contents(kind)))]
+        entry = Entry(data, draw(contents(kind)))
     run = template(draw(st.sampled_from(["images", "finished"])))
-    more: list[tuple[str, ...]] = [(), (), ("--inits", "2"), ("--label-column", "a")]
-    if kind == "images":
-        more += [("--size", size) for size in ("8x8", "8", "0", "99999999", "4x")]
-        more += [("--skip-broken",), ("--skip-broken", "--size", "8")]
+    more = draw(st.sampled_from([(), (), ("--size", "8"), ("--label-column", "a")]))
     clusters = draw(st.sampled_from(["2", "2", "3", "30"]))
-    fit = ("fit", data, "-k", clusters, "--out", "r", *options(), *draw(st.sampled_from(more)))
+    fit = ("fit", data, "-k", clusters, "--out", "r", *options(), *more)
     others = [
         (("predict", "t/run", data, "--proba", "--out", "o.csv"), ("o.csv",)),
-        (("explain", "t/run", data), ()),
         (("evaluate", "t/run", "--test", data, "--samples", "0"), ("t/run/evaluation",)),
         (("evaluate", "t/run", "--ood", data, "--samples", "0"), ("t/run/evaluation",)),
         (("resume", "t/run", "--data", data), ()),
     ]
     arguments, writes = (fit, ("r",)) if draw(st.booleans()) else draw(st.sampled_from(others))
-    return Case((run, *entries), arguments, writes=writes)
+    return Case((run, entry), arguments, writes=writes)
 
 
 # --- command lines ------------------------------------------------------------------------------
@@ -153,16 +125,16 @@ OUTS = [
 NAMES = ["", ",", "moons", "moons,moons", "no", "gedi", "no-gen,no", "\udcff", "digits", "a", "toy"]
 SETS = ["training.max_iter=1", "a", "=", "a=1", "training.max_iter=", "n_clusters=3"]
 VALUES = {
-    **dict.fromkeys(("data", "--data", "--test", "--train", "--ood", "--from"), DATA),
+    **dict.fromkeys(("data", "--data", "--test", "--ood", "--from"), DATA),
     **dict.fromkeys(("run", "model"), RUNS),
     **dict.fromkeys(("--out", "--inception", "--weights"), OUTS),
-    **dict.fromkeys(("-n", "-k", "--seed", "--seeds", "--inits", "--steps", "--max"), NUMBERS),
-    **dict.fromkeys(("--samples", "--iterations", "--cluster", "--jobs"), NUMBERS),
+    **dict.fromkeys(("-n", "-k", "--seed", "--seeds", "--steps", "--max"), NUMBERS),
+    **dict.fromkeys(("--samples", "--cluster", "--jobs"), NUMBERS),
     "--size": ["8", "8x8", "0", "x", "8x", "-1", "99999999", "٣x3"],
     "--set": SETS,
 }
 # Options that keep a command short, where it has them.
-SHORT = {"-k": "2", "-n": "3", "--steps": "2", "--samples": "3", "--max": "2", "--iterations": "2"}
+SHORT = {"-k": "2", "-n": "3", "--steps": "2", "--samples": "3", "--max": "2"}
 SHORT |= {"--seeds": "1", "--methods": "no-gen", "--jobs": "1"}
 WRITES = ("o", "o.csv", "o.npy", "o.json", "o.txt", "o.parquet", "o.CSV", "\udcff.csv", "gedi-runs")
 WRITES += ("t/run/evaluation", "t/run/figures", "t/run/report.html", "cache", "no")
@@ -177,7 +149,6 @@ def _commands(command: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...],
 
 
 COMMANDS = _commands(typer.main.get_command(app))
-del COMMANDS["demo",]  # three long fits, into any folder that is given
 
 
 @st.composite
@@ -206,37 +177,12 @@ def commands(draw: Any) -> Case:
 # --- settings -----------------------------------------------------------------------------------
 
 PATHS = sorted(known_paths())
-# By a part of the annotation, the first that fits: values that a setting may have. Others are
-# STRANGE.
-KINDS: dict[str, list[Any]] = {
-    "tuple[tuple[": [0, 0.5, [[0, 1], [1, 0.5]], [[1, 1], [0, 1]], [[0, math.nan], [1, 1]]],
-    "tuple[int": [[], [4], [3, 3], [0], [3, 0], [1] * 300, [10**5] * 2, [10**12], ["3"]],
-    "tuple[float": [None, [0.5, 0.5], [0.9, 0.99], "auto", [0, 0], [-1, 2], [math.nan, 0.9]],
-    "Literal": ["auto", "AUTO", "mlp", "conv", "resnet8"],
-    "bool": [True, False],
-    "float": [0, 0.1, 0.5, 1, 2, 1e30],
-    "int": [1, 2, 3, 5, 8, None, 100, 100_000],
-    "str": ["auto", *METHODS, *VIEWS],
-}
+USUAL: list[Any] = [  # values that many settings may have; others are STRANGE
+    *("auto", *METHODS, *VIEWS, None, True, False, 0, 1, 2, 5, 100, 100_000, 0.1, 0.5, 1e30),
+    *([], [4], [3, 3], [0], [1] * 300, [10**12], [0.5, 0.5], [-1, 2], [[0, 1], [1, 0.5]]),
+]
 ALIASES = "".join(f", &{b} [" + ",".join([f"*{a}"] * 10) + "]" for a, b in ("ab", "bc", "cd", "de"))
 BOMB = f"[&a [x,x,x,x,x,x,x,x,x,x]{ALIASES}]"
-TEXTS = [  # no values in the words of YAML, or strange ones
-    *("[1", "{a: 1}", "&a [*a]", "*a", "!!python/object/apply:os.system [ls]", "!!binary AA=="),
-    *("2020-01-01", "0x10", "1e400", ".nan", "~", "a: b: c", "[" * 2000, "\t", "- 1", BOMB, "'"),
-]
-MORE = [["--method", name] for name in METHODS]
-MORE += [["--preset", name] for name in ("paper/toy", "é")]
-MORE += [["--device", name] for name in ("cpu", "cuda", "abacus")]
-
-
-def values_of(path: str) -> list[Any]:
-    """Values that a setting may have, as far as its kind tells."""
-    section, _, name = path.rpartition(".")
-    owner: Any = settings_type()
-    owner = owner.model_fields[section].annotation if section else owner
-    annotation = owner.model_fields[name].annotation
-    usual = next(values for text, values in KINDS.items() if text in str(annotation))
-    return [c for c in get_args(annotation) if isinstance(c, str)] + usual
 
 
 def awaits_others(path: str, value: Any) -> bool:
@@ -251,29 +197,10 @@ def changes(draw: Any) -> dict[str, Any]:
     """A few settings with new values."""
     found: dict[str, Any] = {}
     for path in draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=3)):
-        value = draw(st.sampled_from(values_of(path)) | st.sampled_from(STRANGE))
+        value = draw(st.sampled_from(USUAL) | st.sampled_from(STRANGE))
         if not awaits_others(path, value):
             found[path] = value
     return found
-
-
-def in_yaml(value: Any) -> str:
-    """The value as one line of YAML."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
-    return text.removesuffix("\n").removesuffix("\n...")
-
-
-@st.composite
-def settings(draw: Any) -> Case:
-    """A fit with changed settings."""
-    data = Entry("x.npy", npy(IMAGES if draw(st.integers(0, 4)) == 4 else POINTS))
-    texts = {path: in_yaml(value) for path, value in draw(changes()).items()}
-    if draw(st.integers(0, 3)) == 3:
-        texts = {draw(st.sampled_from(PATHS)): draw(st.sampled_from(TEXTS))}
-    arguments = ["fit", "x.npy", "-k", texts.pop("n_clusters", "2"), "--out", "r", *options(texts)]
-    arguments += draw(mostly(st.just([]), st.sampled_from(MORE)))
-    clean = (a.replace("\0", "").encode(errors="replace").decode() for a in arguments)
-    return Case((data,), tuple(clean), writes=("r",))
 
 
 # --- damaged runs -------------------------------------------------------------------------------

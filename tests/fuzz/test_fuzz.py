@@ -16,7 +16,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.mark.parametrize(
     ("kinds", "cases"),
-    [("files,commands,settings,runs,api,interruptions", 3)],  # ranks: tests/training/test_ranks.py
+    [("files,commands,runs,api,interruptions", 3)],  # ranks: tests/training/test_ranks.py
 )
 def test_cases_end_well_or_are_refused_in_one_line(kinds: str, cases: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fuzz", "--seed", "1", "--cases", str(cases), "--kinds", kinds]

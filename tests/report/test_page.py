@@ -250,7 +250,7 @@ def test_trust_stands_beside_the_probability_where_a_run_has_it(run: Path) -> No
     cluster["doubtful"][0]["trust"] = 0.12345
     for row in (*cluster["typical"], *cluster["doubtful"][1:], *cluster["outliers"]):
         row["trust"] = 0.75
-    profile["trusts"] = {"edges": [0, 0.5, 1], "counts": [15, 45], "below": 0}
+    profile["trusts"] = {"counts": [15, 45]}
     file.write_text(json.dumps(profile))
     n = len(tensors["labels"])
     save_file(tensors | {"trust": torch.linspace(0, 1, n, dtype=torch.float64)}, preview)

@@ -160,8 +160,7 @@ def gedi(
 
 # --- output -------------------------------------------------------------------------------------
 
-ROWS_SHOWN = 10
-ENDINGS = (".csv", ".parquet", ".npy", ".json")
+ENDINGS = (".csv", ".parquet", ".npy")
 
 
 def _check_out(out: Path | None) -> Path | None:
@@ -178,7 +177,7 @@ def _check_out(out: Path | None) -> Path | None:
     return out
 
 
-_OUT = "Write the result to this new file: .csv, .parquet, .npy or .json."
+_OUT = "Write the result to this new file: .csv, .parquet or .npy."
 OutFile = Annotated[Path | None, Option(metavar="FILE", callback=_check_out, help=_OUT)]
 
 
@@ -198,8 +197,7 @@ class Screen:
 
     def progress(self) -> AbstractContextManager[Progress]:
         """The display of the phases of the work; none for a program that reads JSON."""
-        seen = not self.json or sys.stderr.isatty()
-        return shown(seen and not self.quiet and io.is_first_process())
+        return shown(not self.json and not self.quiet and io.is_first_process())
 
     def show(self, content: Any, *parts: str | Table) -> None:
         """Print a result: `content` with --json, otherwise tables and text."""
@@ -218,18 +216,10 @@ class Screen:
                 else:
                     console.print(part)
 
-    def show_all(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print all rows: JSON, a table on a terminal, CSV in a pipe."""
-        if self.json or sys.stdout.isatty():
-            content = [dict(zip(heads, row, strict=True)) for row in rows]
-            self.show(content, table(heads, rows, overflow="fold"))
-        elif not self.quiet:
-            sys.stdout.write(io.csv_text(heads, rows))
-
     def give(self, columns: dict[str, Any], array: np.ndarray, out: Path | None) -> None:
         """Write one row of results for each row of data.
 
-        To the file `out`, or to stdout: JSON, the first rows on a terminal, all as CSV in a pipe.
+        To the file `out`, or to stdout as JSON or CSV.
         columns: (n,) each; array: (n, ...), for .npy
         """
         if not io.is_first_process():
@@ -240,24 +230,21 @@ class Screen:
             if self.json:
                 print(io.json_text({"out": str(out), "rows": len(array)}))
         elif self.json:
-            print(io.json_text(_lists(columns)))
-        elif sys.stdout.isatty():
-            more = len(array) - ROWS_SHOWN
-            lines = [f"... and {more} more rows: --out FILE writes all"] if more > 0 else []
-            rows = zip(*(values[:ROWS_SHOWN] for values in columns.values()), strict=True)
-            self.show({}, table(list(columns), (map(short, row) for row in rows)), *lines)
+            import pandas as pd
+
+            print(io.json_text(pd.DataFrame(columns).to_dict("list")))
         else:
             sys.stdout.write(csv_of(columns))
 
 
-def table(heads: Sequence[str], rows: Iterable[Iterable[str]], overflow: Any = "ellipsis") -> Table:
+def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Table:
     """A table for a terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     made = Table(box=SIMPLE_HEAD, show_header=any(heads), pad_edge=False)
     for head in heads:
-        made.add_column(head, overflow=overflow)
+        made.add_column(head)
     for row in rows:
         made.add_row(*row)
     return made
@@ -275,8 +262,7 @@ def _write_result(out: Path, columns: dict[str, Any], array: np.ndarray) -> None
         elif ending == ".parquet":
             pd.DataFrame(columns).to_parquet(file, index=False)
         else:
-            text = csv_of(columns) if ending == ".csv" else f"{io.json_text(_lists(columns))}\n"
-            file.write(text.encode(errors="backslashreplace"))
+            file.write(csv_of(columns).encode(errors="backslashreplace"))
 
 
 def csv_of(columns: dict[str, Any]) -> str:
@@ -284,12 +270,6 @@ def csv_of(columns: dict[str, Any]) -> str:
     import pandas as pd
 
     return str(pd.DataFrame(columns).to_csv(index=False, lineterminator="\n"))
-
-
-def _lists(columns: dict[str, Any]) -> dict[str, list[Any]]:
-    import pandas as pd
-
-    return {name: pd.Series(values).tolist() for name, values in columns.items()}
 
 
 def short(value: Any) -> str:

@@ -66,7 +66,6 @@ SkipBroken = Annotated[bool, Option("--skip-broken", help=_BROKEN)]
 _SEPARATOR = "The mark between the cells of a .csv, .tsv or .txt file; detected if not given."
 _DECIMAL = "The decimal mark in a .csv, .tsv or .txt file; a point if not given."
 _ID = "The column with the IDs of the rows: not used, but written beside the clusters."
-_IMPUTE = "The value for missing numbers, dates and times; the median if not given."
 Names = list[str] | None
 
 
@@ -102,9 +101,6 @@ class FitOptions(FileOptions):
     numeric: Annotated[
         Names, _names_option("Read these columns as numbers, even if they look like IDs")
     ] = None
-    impute: Annotated[str | None, Option(metavar="[median|mean|most_frequent]", help=_IMPUTE)] = (
-        None
-    )
 
     def how(self) -> dict[str, Any]:
         """Arguments of `load`; --size is WIDTHxHEIGHT, or one number for both."""
@@ -114,23 +110,17 @@ class FitOptions(FileOptions):
             if not (width + (height or width)).isdecimal() or self.size[-1] in "xX":
                 words = "give width and height in pixels, as 32x32 or 32"
                 raise InputError(f"--size {self.size}: {words}")
-            sides = (int(height or width), int(width))
+            sides = [int(height or width), int(width)]
         return super().how() | {"size": sides}
 
     def settings(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The settings that the options stand for, by dotted name; `kinds` are those of --set."""
-        asked = {"drop": _names(self.drop), "id": [self.id_column] if self.id_column else []}
-        asked |= {"category": _names(self.categorical), "number": _names(self.numeric)}
-        found: dict[str, str] = {}
-        for kind, names in asked.items():
-            for name in names:
-                if found.setdefault(name, kind) != kind:
-                    raise InputError(f"column {name!r}: one option says {found[name]}, one {kind}")
-        settings = {
-            "table.columns": _names(self.columns),
-            "table.kinds": dict(kinds or {}) | found if found else None,
-            "table.impute": self.impute,
-        }
+        found = dict.fromkeys(_names(self.drop), "drop")
+        found |= dict.fromkeys(_names(self.categorical), "category")
+        found |= dict.fromkeys(_names(self.numeric), "number")
+        found |= {self.id_column: "id"} if self.id_column else {}
+        settings: dict[str, Any] = {"table.columns": _names(self.columns)}
+        settings["table.kinds"] = dict(kinds or {}) | found if found else None
         return {name: value for name, value in settings.items() if value}
 
 
@@ -162,8 +152,6 @@ def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict
         name, equals, data = text.partition("=")
         if not equals or Path(text).exists():
             name, data = "", text
-        if not data:
-            raise InputError(f"--ood {text}: write it as NAME=DATA, or DATA alone")
         dataset = read(data)
         name = name or dataset.name
         if name in sets:
@@ -176,14 +164,9 @@ def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict
 
 
 def read(data: str, screen: Screen, **options: Any) -> Dataset:
-    """`load`, with remarks on stderr.
+    """`load`, with the names of images that were left out on stderr."""
+    from gedilearn.data.load import SkippedImages, load
 
-    They tell of images that were left out, and of a file that the name does not mean.
-    """
-    from gedilearn.data.load import SkippedImages, is_name, load
-
-    if is_name(data) and Path(data).exists():
-        screen.message(f"{data}: the built-in or fetched set; what lies here is ./{data}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", SkippedImages)
@@ -194,11 +177,7 @@ def read(data: str, screen: Screen, **options: Any) -> Dataset:
 
 
 def read_for_fit(
-    data: str,
-    screen: Screen,
-    values: dict[str, Any],
-    how: dict[str, Any],
-    label_column: str | None = None,
+    data: str, screen: Screen, values: dict[str, Any], how: dict[str, Any]
 ) -> tuple[Dataset, Columns | None]:
     """Data for a fit with nested settings, and how its columns become points, if they must.
 
@@ -211,8 +190,7 @@ def read_for_fit(
     if not is_table(data) and values.get("table"):
         raise InputError(f"{data}: columns are chosen of tables, {', '.join(TABLE_SUFFIXES)}")
     table = checked(values).table
-    text = _text_columns(table.kinds)
-    dataset = read(data, screen, label_column=label_column, text=text, **how)
+    dataset = read(data, screen, text=_text_columns(table.kinds), **how)
     if dataset.frame is None:
         return dataset, None
     columns = Columns.of(dataset.x, table)
@@ -232,15 +210,19 @@ def _text_columns(kinds: Mapping[str, str]) -> list[str]:
     return [name for name, kind in kinds.items() if kind in ("category", "id")]
 
 
-def describe(
-    data: str, label_column: str | None, how: dict[str, Any], dataset: Dataset, encoded: bool
-) -> dict[str, Any]:
-    """The entry on data in a config, so that `read_source` finds and reads it again."""
+def describe(data: str, how: dict[str, Any], dataset: Dataset, encoded: bool) -> dict[str, Any]:
+    """The entry on data in a config, so that `read_source` finds and reads it again.
+
+    how: arguments of `load`
+    """
+    from gedilearn.data.load import is_name
+
     names = list(dataset.columns or ())
-    described: dict[str, Any] = {"source": lasting(data), "label_column": label_column}
-    described |= {name: value for name, value in how.items() if value not in (None, "refuse")}
-    if how["size"]:
-        described["size"] = list(how["size"])
+    source = data if is_name(data) else str(as_path(data).absolute())
+    given = {name: value for name, value in how.items() if value not in (None, "refuse")}
+    described: dict[str, Any] = {"source": source} | given
+    if given.get("size"):
+        described["size"] = list(given["size"])
     if encoded:
         described["table"] = names
     elif names and len(set(names)) == len(names):
@@ -249,33 +231,21 @@ def describe(
 
 
 def read_source(
-    run: Path, config: Config | None, data: str | None, remedy: str, screen: Screen
+    run: Path, config: Config, data: str | None, remedy: str, screen: Screen
 ) -> Dataset:
     """The data that a run was fitted to, at its old place or at `data`."""
-    from gedilearn.data.load import is_folder, is_name, is_table
-
-    source = data or (config.data.source if config else None)
-    if source is None or config is None:
-        kind = "" if config else "is a model file, which "
-        raise InputError(f"{run} {kind}does not name its data: {remedy}")
-    if data is None and not is_name(source) and not Path(source).exists():
-        raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
-    was = config.data
-    options: dict[str, Any] = {"columns": was.table or was.columns}
-    if was.table is not None:
-        options["text"] = _text_columns(config.settings.get("table", {}).get("kinds", {}))
-    if is_folder(source):
-        options |= {"size": was.size, "broken": was.broken}
-    if is_table(source):
-        options |= {"separator": was.separator, "decimal": was.decimal}
-    return read(source, screen, label_column=was.label_column, **options)
-
-
-def lasting(data: str) -> str:
-    """What finds the data again from another folder."""
     from gedilearn.data.load import is_name
 
-    return data if is_name(data) else str(as_path(data).absolute())
+    was, source = config.data, data or config.data.source
+    if source is None:
+        raise InputError(f"{run} does not name its data: {remedy}")
+    if data is None and not is_name(source) and not Path(source).exists():
+        raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
+    how = was.model_dump(include={"label_column", "size", "broken", "separator", "decimal"})
+    how["columns"] = was.table or was.columns
+    if was.table is not None:
+        how["text"] = _text_columns(config.settings.get("table", {}).get("kinds", {}))
+    return read(source, screen, **how)
 
 
 # --- results ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Commands that fit: `fit`, `resume`, `demo`."""
+"""Commands that fit: `fit`, `resume`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,7 @@ if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
     from gedilearn.progress import Progress
 
-SHOWN = {
-    "points": "n_samples",
-    "clusters": "n_clusters",
-    "gap in nats": "gap",
-    "iterations": "iterations",
-    "seconds": "seconds",
-    "NMI": "nmi",
-    "AMI": "ami",
-}
+SHOWN = ("n_samples", "n_clusters", "gap", "iterations", "seconds", "nmi", "ami")
 
 
 @app.command()
@@ -59,13 +51,6 @@ def fit(
     seed: Annotated[
         int | None, Option(metavar="N", help="Seed of the random numbers; 0 if not given.")
     ] = None,
-    inits: Annotated[
-        int | None, Option(metavar="N", help="Train N networks at once and keep the best.")
-    ] = None,
-    device: Annotated[
-        str | None, Option(metavar="[auto|cpu|cuda|mps]", help="The device to train on.")
-    ] = None,
-    keep_columns: inputs.KeepColumns = False,
     *,
     reading: inputs.FitOptions,
     screen: Screen,
@@ -82,7 +67,7 @@ def fit(
     gedi fit iris.csv -k 3 --label-column species --out runs/iris
     gedi fit customers.csv -k 4 --drop notes --categorical zip --id-column customer
     gedi fit kunden.csv -k 4 --separator semicolon --decimal comma
-    gedi fit x.npy -k 10 --inits 4 --set training.max_iter=5000 --set weights.inv=20
+    gedi fit x.npy -k 10 --set training.n_init=4 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
     from gedilearn.presets import preset as preset_values
@@ -92,21 +77,16 @@ def fit(
     if "n_clusters" in changed:
         raise InputError(f"--set n_clusters={changed['n_clusters']}: use --clusters")
     changed |= reading.settings(changed.get("table.kinds"))
-    given = {"method": method, "training.seed": seed, "training.n_init": inits}
-    given |= {"device.accelerator": device, "n_clusters": clusters}
+    given = {"method": method, "training.seed": seed, "n_clusters": clusters}
     changed |= {name: value for name, value in given.items() if value is not None}
     values = preset_values(preset, method)
     for name, value in changed.items():
         assign(values, name, value)
     checked(values)
-    how = reading.how()
-    if out is not None and out.exists() and is_first_process():
-        from gedilearn.training.run import RunDirectory
-
-        RunDirectory(out).refuse_used()
+    how = reading.how() | {"label_column": label_column}
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, typed = inputs.read_for_fit(data, screen, values, how, label_column)
+        rows, typed = inputs.read_for_fit(data, screen, values, how)
         progress.phase("loading torch")
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory
@@ -114,13 +94,13 @@ def fit(
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
         model = GEDI.from_settings(settings)
         processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
-        described = inputs.describe(data, label_column, how, rows, typed is not None)
+        described = inputs.describe(data, how, rows, typed is not None)
         with (
             inputs.run_folder(out, rows.name, processes) as run,
             interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),
         ):
             model.fit_run(rows.x, run, described, progress, typed)
-            _write_labels(model, rows, run, progress, keep_columns)
+            _write_labels(model, rows, run, progress)
     _show(model, rows.y, run, screen)
 
 
@@ -130,7 +110,6 @@ def resume(
     data: Annotated[
         str | None, Option(metavar="DATA", help="The data of the fit, if it was moved.")
     ] = None,
-    keep_columns: inputs.KeepColumns = False,
     *,
     screen: Screen,
 ) -> None:
@@ -157,17 +136,17 @@ def resume(
         rows = inputs.read_source(run, config, data, "give it with --data DATA", screen)
         with interruptible(f"continue with {inputs.resume_command(run)}"):
             model = GEDI.resume(run, rows.x, progress=progress)
-            _write_labels(model, rows, run, progress, keep_columns)
+            _write_labels(model, rows, run, progress)
     _show(model, rows.y, run, screen)
 
 
-def _write_labels(model: GEDI, rows: Dataset, run: Path, progress: Progress, keep: bool) -> None:
+def _write_labels(model: GEDI, rows: Dataset, run: Path, progress: Progress) -> None:
     """Write the cluster of each row."""
     from gedilearn.training.run import RunDirectory
 
     if is_first_process():
         progress.phase("labels")
-        columns = inputs.results(rows, model, inputs.found(model, rows.x, model.labels_), keep)
+        columns = inputs.results(rows, model, inputs.found(model, rows.x, model.labels_))
         write_text(RunDirectory(run).labels, csv_of(columns))
 
 
@@ -185,64 +164,8 @@ def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
         lines.append("NMI and AMI compare the clusters with the labels, which the fit did not use.")
     sizes = [str(size) for size in content["cluster_sizes"]]
     rows = [("sizes", ", ".join(sizes[:12]) + (", ..." if len(sizes) > 12 else ""))]
-    rows += [(name, short(content[key])) for name, key in SHOWN.items() if key in content]
+    rows += [(name, short(content[name])) for name in SHOWN if name in content]
     for problem in model.diagnosis_.problems:
         mode = f" ({problem.mode})" if problem.mode else ""
         lines.append(f"- {problem.name}: {problem.words}{mode}")
     screen.show(content, table(("", ""), rows), *lines, f"run directory: {run}")
-
-
-# --- demo ---------------------------------------------------------------------------------------
-
-DEMO = {"moons": 2, "circles": 2, "digits": 10}  # sets, and their clusters
-WORDS = """\
-NMI and AMI compare the clusters with the true labels, which training never sees; 1 is perfect.
-The gap is the distance in nats to the best clustering that Proposition 1 allows, measured without \
-labels: below the tolerance of {tol:g}, the clusters are certified as confident, invariant and in \
-the prior's proportions.
-Reports: {report}"""
-LINE = "{verdict}, NMI {nmi:.3f}, AMI {ami:.3f}, gap {gap:.4f}, {seconds:.1f} s"
-
-
-@app.command()
-def demo(
-    out: Annotated[
-        Path | None, Option(metavar="DIR", help="Folder for the runs; gedi-runs/demo-1 by default.")
-    ] = None,
-    *,
-    screen: Screen,
-) -> None:
-    """Cluster three example sets, with a report on each.
-
-    \b
-    gedi demo
-    """
-    from gedilearn.data.load import load
-    from gedilearn.estimator import GEDI
-    from gedilearn.evaluation.clustering import clustering_scores
-    from gedilearn.report.page import write_report
-    from gedilearn.training.run import RunDirectory
-
-    rows = []
-    with inputs.run_folder(out, "demo") as folder:
-        for name, n_clusters in DEMO.items():
-            data = load(name)
-            model = GEDI(n_clusters, random_state=0)
-            with screen.progress() as progress:
-                model.fit_run(data.x, folder / name, {"source": name}, progress)
-            write_report(folder / name)
-            assert data.y is not None
-            scores = clustering_scores(data.y, model.labels_)
-            row = {"data": name, "verdict": _verdict(model), "nmi": scores["nmi"]}
-            row |= {"ami": scores["ami"], "gap": model.certificate_gap_, "seconds": model.seconds_}
-            rows.append(row)
-            if not screen.json:
-                size = " x ".join(map(str, data.x.shape))
-                screen.show({}, f"{name} ({size}, {n_clusters} clusters) ... {LINE.format(**row)}")
-        tol, report = model.settings_.training.tol, RunDirectory(folder / "<data>").report
-        screen.show(rows, WORDS.format(tol=tol, report=report))
-
-
-def _verdict(model: GEDI) -> str:
-    """The grade, and the failures of the training if there are any."""
-    return ": ".join(filter(None, [model.grade_, ", ".join(model.diagnosis_.failure_modes)]))

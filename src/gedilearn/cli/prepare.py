@@ -11,7 +11,6 @@ from typer import Argument, Option
 from gedilearn.cli import data as inputs
 from gedilearn.cli.app import App, OutFile, Screen, app, short, table
 from gedilearn.errors import InputError
-from gedilearn.io import refuse_existing, write_json
 
 
 @app.command()
@@ -20,14 +19,6 @@ def choose(
     most: Annotated[
         int, Option("--max", metavar="K", min=2, help="The largest number of clusters to try.")
     ] = 10,
-    out: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR",
-            file_okay=False,
-            help="Write choose.json and choose.png into this folder.",
-        ),
-    ] = None,
     seed: inputs.Seed = 0,
     *,
     reading: inputs.FitOptions,
@@ -41,22 +32,13 @@ def choose(
 
     \b
     gedi choose points.csv
-    gedi choose points.csv --max 6 --out choice
+    gedi choose points.csv --max 6 --json
     """
     import numpy as np
 
     from gedilearn.settings import nested
 
     how, values = reading.how(), nested(reading.settings())
-    files = [out / "choose.json", out / "choose.png"] if out else []
-    for file in files:
-        refuse_existing(file)
-
-    def tell(row: dict[str, Any]) -> None:
-        certified = "certified" if row["certified"] else "not certified"
-        k, gap, seconds = row["n_clusters"], row["gap"], row["seconds"]
-        screen.message(f"{k} clusters: gap {gap:.4f} nats, {certified} ({seconds:.1f} s)")
-        progress.step(k - 1, most - 1)
 
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
@@ -69,17 +51,16 @@ def choose(
         from gedilearn.selection import choose_n_clusters
 
         progress.phase(f"fits with 2 to {most} clusters")
-        choice = choose_n_clusters(x, most, random_state=seed, on_row=tell, settings=settings)
+        choice = choose_n_clusters(
+            x,
+            most,
+            random_state=seed,
+            on_row=lambda row: progress.step(row["n_clusters"] - 1, most - 1),
+            settings=settings,
+        )
     heads = ("n_clusters", "gap", "certified", "stability", "unused", "score", "rank")
     lines = ([short(row[name]) for name in heads] for row in choice.rows)
     screen.show(choice.to_json(), table(heads, lines), choice.recommendation)
-    if files:
-        from gedilearn.report.pictures import choice_figure
-
-        files[0].parent.mkdir(parents=True, exist_ok=True)
-        write_json(files[0], choice.to_json(), 1, new=True)
-        choice_figure(choice, files[1])
-        screen.message(f"written: {files[0]}, {files[1]}")
 
 
 @app.command()
@@ -104,18 +85,21 @@ def settings(
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import IMAGES, flat, known_paths, settings_type
 
-    meanings = known_paths()
     if presets:
-        screen.show_all(("preset", "about"), list(ABOUT.items()))
-    elif preset is not None:
-        values = flat(preset_values(preset))
-        rows = [(path, json.dumps(value), meanings[path]) for path, value in values.items()]
-        screen.show_all(("setting", "value", "meaning"), rows)
-    else:
-        defaults = {path: json.dumps(v) for path, v in flat(settings_type()().model_dump()).items()}
-        images = {path: json.dumps(value) for path, value in IMAGES.items()}
-        listed = [(path, defaults[path], images.get(path, ""), meanings[path]) for path in meanings]
-        screen.show_all(("setting", "default", "for images", "meaning"), listed)
+        screen.show(ABOUT, *(f"{name}: {about}" for name, about in ABOUT.items()))
+        return
+    meanings = known_paths()
+    values = flat(preset_values(preset) if preset else settings_type()().model_dump())
+    images = {} if preset else IMAGES
+    rows, lines = [], []
+    for path, value in values.items():
+        row = {"setting": path, "value": value, "meaning": meanings[path]}
+        other = ""
+        if path in images:
+            row["for images"], other = images[path], f" (images: {json.dumps(images[path])})"
+        rows.append(row)
+        lines.append(f"{path} = {json.dumps(value)}{other}: {meanings[path]}")
+    screen.show(rows, *lines)
 
 
 # --- data ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from gedilearn.cli.app import Screen, app, interruptible
-from gedilearn.cli.data import Changes, Outside, Probe, changes, outside
+from gedilearn.cli.data import Changes, Outside, changes, outside
 from gedilearn.errors import InputError
 from gedilearn.registry import EXPERIMENTS
 
@@ -35,12 +35,10 @@ class Asked:
     scale: Annotated[str | None, Text(help="For images: paper (needs a GPU) or small.")] = None
     seeds: Annotated[int | None, Count(help="Repeat with the seeds 0 to N-1.")] = None
     seed: Annotated[int | None, Count(min=0, max=2**32 - 1, help="Seed of a figure.")] = None
-    iterations: Annotated[int | None, Count(help="Train for N iterations, as a quick test.")] = None
     changes: Changes = None
     ood: Outside = None
     samples: Annotated[int | None, Count(min=0, help="Number of images to generate.")] = None
     steps: Annotated[int | None, Count(help="Langevin steps of each sample.")] = None
-    probe: Annotated[Probe | None, Option(help="Training of the linear classifier.")] = None
     weights: Annotated[
         Path | None, Option(metavar="FILE", help="Weights of the Inception network, for FID.")
     ] = None

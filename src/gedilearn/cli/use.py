@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Option
 
 from gedilearn.cli import data as inputs
 from gedilearn.cli.app import OutFile, Screen, app, table
@@ -99,13 +99,8 @@ def sample(
 
 @app.command()
 def explain(
-    run: inputs.Run,
-    data: Annotated[
-        str | None,
-        Argument(metavar="DATA", help="Data to explain; the fitted data if not given."),
-    ] = None,
+    run: inputs.RunFolder,
     *,
-    reading: inputs.FileOptions,
     screen: Screen,
 ) -> None:
     """Describe each cluster.
@@ -116,31 +111,23 @@ def explain(
 
     \b
     gedi explain gedi-runs/points-1
-    gedi explain gedi-runs/points-1 more.csv --json
+    gedi explain gedi-runs/points-1 --json
     """
     from gedilearn.explanation import read_profile
     from gedilearn.training.run import RunDirectory, read_config
 
-    files = RunDirectory(run)
-    if data is None and run.is_dir() and files.profile.exists():
-        read_config(run)  # refuses other folders
-        explanation = read_profile(files)
-    else:
-        fitted = Fitted.open(run, screen, reading)
-        explanation = fitted.model.explain(fitted.read(data).x, fitted.columns)
+    read_config(run)  # refuses other folders
+    explanation = read_profile(RunDirectory(run))
     screen.show(explanation.to_json(), str(explanation))
 
 
 @app.command()
 def evaluate(
-    run: inputs.Run,
+    run: inputs.RunFolder,
     test: Annotated[
         str | None, Option(metavar="DATA", help="Test data, with or without labels.")
     ] = None,
     ood: inputs.Outside = None,
-    train: Annotated[
-        str | None, Option(metavar="DATA", help="The training data, if it was moved.")
-    ] = None,
     probe: Annotated[
         inputs.Probe, Option(help="Training of the linear classifier; paper is slow.")
     ] = "fast",
@@ -171,22 +158,26 @@ def evaluate(
     gedi evaluate gedi-runs/points-1 --test more.csv --ood others=elsewhere.csv --samples 0
     """
     from gedilearn import evaluation
-    from gedilearn.training.run import RunDirectory, open_model
+    from gedilearn.data.published import split_for_testing
+    from gedilearn.training.run import RunDirectory, read_config
 
-    fitted = Fitted.open(run, screen, reading)
-    file = RunDirectory(run).model if run.is_dir() else run
-    folder = out or RunDirectory(file.parent).evaluation
-    trained = fitted.training_data(train, test)
+    fitted, config = Fitted.open(run, screen, reading), read_config(run)
+    folder = out or RunDirectory(run).evaluation
+    test = test or split_for_testing(config.data.source)
+    tested = _test_data(fitted, test, config.data.label_column) if test else None
+    trained = _training_data(fitted, run, config, needed=tested is None)
+    measured = tested or trained
+    assert measured is not None
     result = evaluation.evaluate(
         fitted.model.on_points(),
         trained,
-        fitted.test_data(trained, train, test),
+        measured,
         others=inputs.outside(ood, lambda data: fitted.points(fitted.read(data))),
         n_samples=samples,
         steps=steps,
         probe=probe,
         weights=inception,
-        certificate="views" not in open_model(file)[1].objects,  # a function is in no file
+        certificate="views" not in config.objects,  # a function is in no file
         out=folder,
         tell=screen.message,
     )
@@ -199,6 +190,34 @@ def evaluate(
     screen.show(result, shown, *evaluation.sentences(result))
     if not screen.json:
         screen.message(f"written in {folder}: {', '.join(result['files'])}")
+
+
+def _training_data(fitted: Fitted, run: Path, config: Config, needed: bool) -> Dataset | None:
+    """The data of the fit; None if it cannot be found and is not needed."""
+    from gedilearn.data.arrays import as_numbers
+    from gedilearn.data.dataset import fingerprint
+
+    try:
+        rows = inputs.read_source(run, config, None, "give --test DATA", fitted.screen)
+    except InputError as error:
+        if needed:
+            raise
+        fitted.screen.message(f"without training data: {error}")
+        return None
+    data = fitted.points(rows)
+    if fingerprint(as_numbers(data.x, data.name)) != config.data.fingerprint:
+        fitted.screen.message(f"careful: {data.name} has changed since the fit of {run}")
+    return data
+
+
+def _test_data(fitted: Fitted, test: str, label_column: str | None) -> Dataset:
+    """Test data, with labels if it has the column of labels of the fit."""
+    try:
+        return fitted.points(fitted.read(test, label_column))
+    except InputError:
+        if label_column is None:
+            raise
+    return fitted.points(fitted.read(test))
 
 
 @app.command()
@@ -223,8 +242,7 @@ def report(
     if open_:
         import webbrowser
 
-        if not webbrowser.open(page.absolute().as_uri()):
-            screen.message(f"no browser was found: open {page} yourself")
+        webbrowser.open(page.absolute().as_uri())
 
 
 # --- models and their data ----------------------------------------------------------------------
@@ -232,16 +250,9 @@ def report(
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model, and how data for it is read.
+    """A fitted model, and how data for it is read; `how` are arguments of `load`."""
 
-    path: the run directory or model file
-    config: of the run directory; None for a model file
-    how: arguments of `load` for new data
-    """
-
-    path: Path
     model: GEDI
-    config: Config | None
     screen: Screen
     how: dict[str, Any]
 
@@ -251,25 +262,23 @@ class Fitted:
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory, read_config
 
-        file, config = path, None
+        file = path
         if path.is_dir():
-            file, config = RunDirectory(path).model, read_config(path)
+            read_config(path)  # refuses other folders
+            file = RunDirectory(path).model
             if not file.exists():
                 raise InputError(f"{path} is not finished: {inputs.resume_command(path)}")
-        how = (reading or inputs.FileOptions()).how()
-        return cls(path, GEDI.load(file), config, screen, how)
+        return cls(GEDI.load(file), screen, (reading or inputs.FileOptions()).how())
 
     @property
     def columns(self) -> list[str] | None:
         """The names of the columns, if they are known and all are numbers."""
         return self.model.feature_names() if self.model.columns_ is None else None
 
-    def read(self, data: str | None, label: str | None = None) -> Dataset:
-        """New data with the columns of the fit, or the data of the fit."""
+    def read(self, data: str, label: str | None = None) -> Dataset:
+        """New data with the columns of the fit."""
         from gedilearn.data.load import is_folder
 
-        if data is None:
-            return inputs.read_source(self.path, self.config, None, "give DATA", self.screen)
         encoding, shape, how = self.model.columns_, self.model.point_shape_, dict(self.how)
         if is_folder(data) and len(shape) == 3:
             how["size"] = shape[1:]
@@ -284,43 +293,3 @@ class Fitted:
         if encoding is None:
             return replace(data, x=np.asarray(data.x))
         return replace(data, x=self.model.validate(data.x), columns=tuple(encoding.names))
-
-    def training_data(self, train: str | None, test: str | None) -> Dataset | None:
-        """The data of the fit; None if it cannot be found, and there is test data."""
-        from gedilearn.data.arrays import as_numbers
-        from gedilearn.data.dataset import fingerprint
-
-        remedy = "give it with --train DATA" if self.config else "give --test DATA"
-        try:
-            if train is not None and not (self.config and self.config.data.source):
-                rows = self.read(train)
-            else:
-                rows = inputs.read_source(self.path, self.config, train, remedy, self.screen)
-        except InputError as error:
-            if train is not None or test is None:
-                raise
-            self.screen.message(f"without training data: {error}")
-            return None
-        data = self.points(rows)
-        expected = self.config.data.fingerprint if self.config else None
-        if expected and fingerprint(as_numbers(data.x, data.name)) != expected:
-            self.screen.message(f"careful: {data.name} has changed since the fit of {self.path}")
-        return data
-
-    def test_data(self, trained: Dataset | None, train: str | None, test: str | None) -> Dataset:
-        """The data asked for, the test images of a downloaded set, or the training data."""
-        from gedilearn.data.published import split_for_testing
-
-        described = self.config.data if self.config else None
-        source = train or (described.source if described else None)
-        test = test or split_for_testing(source)
-        same = test is None or (source and inputs.lasting(test) == inputs.lasting(source))
-        if trained is not None and same:
-            return trained
-        label = described.label_column if described else None
-        try:
-            return self.points(self.read(test, label))
-        except InputError:
-            if label is None:
-                raise
-        return self.points(self.read(test))  # new data need not have labels

@@ -27,7 +27,6 @@ from gedilearn.io import replacing, write_json
 from gedilearn.pretrained import FeatureNetwork
 from gedilearn.training.environment import check_steps
 from gedilearn.training.result import Score
-from gedilearn.training.run import EvaluationFolder
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]
@@ -40,7 +39,6 @@ BATCH = 64  # of the batch-wise NMI
 IMAGES_AT_ONCE = 256  # so that a wide network fits in memory
 CHAINS_AT_ONCE = 100  # of images
 SHOWN, COLUMNS = 200, 20  # samples in a picture
-COMPARED = 40  # samples beside their nearest training images
 GAP = 2  # white pixels between images
 TITLES = {
     "log_density": "log p(x)",
@@ -63,7 +61,6 @@ def evaluate(
     n_samples: int = 500,
     steps: int | None = None,
     probe: Probe = "fast",
-    frechet: bool = True,
     weights: Path | None = None,
     certificate: bool = True,
     out: Path | None = None,
@@ -81,7 +78,7 @@ def evaluate(
                 {"auroc", "fpr95"}}, "trivial": {score: {"auroc", "fpr95", "direction"}}}; scores
                 log_density, gradient_norm, confidence; trivial ones mean_pixel, nonzero_share for
                 images and distance_from_mean for vectors, in the direction that separates better
-    probe       {"linear", "knn": {"accuracy", "method", "settings", "n_train"}}
+    probe       {"linear", "knn": {"accuracy", "method", "n_train"}}
     samples     {"n", "finite", "steps", "clusters_used", "share_off"}; share_off is how far a
                 cluster's share of them is from its share of `test`, as a part of the latter, at
                 most
@@ -94,15 +91,15 @@ def evaluate(
 
     Parameters
     ----------
-    train: what the model was fitted to; needed for the probe and for nearest training images
+    train: what the model was fitted to; needed for the probe
     test: the data measured; may be `train` itself, and the result says so
     others: data outside, by name; images are brought to the model's channels, size and range
     n_samples, steps: how many samples, and Langevin steps for each; 0 samples skip all that needs
         them
     probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
-    frechet: whether to compare samples with real images; weights: a file of Inception, for FID
+    weights: a file of Inception, for FID
     certificate: False where the views of the fit are not available
-    out: folder for evaluation.json and, of images, samples.png and nearest.png
+    out: folder for evaluation.json and, of images, samples.png
     tell: receives one line for each part begun
     """
     begin = time.perf_counter()
@@ -121,7 +118,7 @@ def evaluate(
         name: _outside(model, reference, name, _some(other.x))
         for name, other in (others or {}).items()
     }
-    extract = _extractor(model, frechet, weights, n_samples)
+    inception = None if weights is None else distances.Inception.load(weights)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
 
@@ -148,10 +145,10 @@ def evaluate(
     result["probe"] = _part(_probe, model, train, test, probe)
     samples, result["samples"] = _draw(model, n_samples, steps, labels, tell)
     tell("Frechet distance")
-    result["frechet"] = _part(_frechet, extract, x, samples[0], reference)
+    result["frechet"] = _part(_frechet, inception, x, samples[0], reference)
     result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
-        _write(out, result, reference, samples, train)
+        _write(out, result, reference, *samples)
     return result
 
 
@@ -192,12 +189,9 @@ def _clustering(model: GEDI, test: Dataset, labels: np.ndarray) -> Part:
     }
     if test.y is None:
         return part | _skipped(f"{test.name} has no labels")
-    batchwise = _part(_batchwise_nmi, test.y, labels)
-    return part | clustering_scores(test.y, labels) | {"batchwise_nmi": batchwise}
-
-
-def _batchwise_nmi(truth: np.ndarray, labels: np.ndarray) -> Part:
-    return batchwise_nmi(truth, labels, BATCH)._asdict() | {"batch_size": BATCH}
+    batchwise = _part(lambda y: batchwise_nmi(y, labels, BATCH)._asdict(), test.y)
+    scores = clustering_scores(test.y, labels)
+    return part | scores | {"batchwise_nmi": batchwise | {"batch_size": BATCH}}
 
 
 def _certificate(model: GEDI, x: np.ndarray, wanted: bool) -> Part:
@@ -236,15 +230,19 @@ def _probe(model: GEDI, train: Dataset | None, test: Dataset, probe: Probe) -> P
         return _skipped("needs training and test data with labels")
     if test.x is train.x:
         return _skipped("the test data is the training data, which a probe would know already")
-    fit, most = (fast_probe, MOST) if probe == "fast" else (paper_probe, len(train.x))
+    fit, method, most = fast_probe, "logistic regression, standardised features", MOST
+    if probe == "paper":
+        method = "linear layer, SGD with momentum, features as they are"
+        fit, most = paper_probe, len(train.x)
     rows = evenly_spaced(len(train.x), most)
     x, y = _in_pieces(model.transform, train.x[rows]), train.y[rows]
     seen = _in_pieces(model.transform, test.x), test.y
     few = evenly_spaced(len(x), MOST)  # the paper's probe takes all, neighbours do not
-    linear = vars(fit(x, y, *seen)) | {"n_train": len(x)}
+    linear, knn = fit(x, y, *seen), knn_accuracy(x[few], y[few], *seen)
+    neighbours = "nearest neighbours, cosine, plain majority"
     return {
-        "linear": linear,
-        "knn": vars(knn_accuracy(x[few], y[few], *seen)) | {"n_train": len(few)},
+        "linear": {"accuracy": linear, "method": method, "n_train": len(x)},
+        "knn": {"accuracy": knn, "method": neighbours, "n_train": len(few)},
     }
 
 
@@ -278,29 +276,15 @@ def share_off(drawn: np.ndarray, labels: np.ndarray) -> float | None:
     return float(np.abs(shares / (counts / len(labels)) - 1).max())
 
 
-def _extractor(
-    model: GEDI, wanted: bool, weights: Path | None, n_samples: int
-) -> FeatureNetwork | str:
-    """The network for features, or why there is none; a bad file is refused before any work."""
-    shape = model.point_shape_
-    if not wanted or n_samples == 0:
-        return "not asked"
-    if len(shape) != 3 or shape[0] not in (1, 3):
-        return "only for images with 1 or 3 channels"
-    try:
-        return distances.extractor(weights)
-    except InputError as error:
-        if weights is not None:
-            raise
-        return str(error)
-
-
 def _frechet(
-    extract: FeatureNetwork | str, x: np.ndarray, samples: np.ndarray, reference: np.ndarray
+    inception: FeatureNetwork | None, x: np.ndarray, samples: np.ndarray, reference: np.ndarray
 ) -> Part:
-    if isinstance(extract, str):
-        return _skipped(extract)
-    result = distances.frechet(x, samples, extract, reference=reference)
+    if not len(samples):
+        return _skipped("no samples")
+    if x.ndim != 4 or x.shape[1] not in (1, 3):
+        return _skipped("only for images with 1 or 3 channels")
+    network = inception or distances.extractor()
+    result = distances.frechet(x, samples, network, reference=reference)
     return {"title": result.title, **vars(result)}
 
 
@@ -349,80 +333,46 @@ def _line(title: str, part: Mapping[str, Any], value: str = "", beside: str = ""
 def sentences(result: Mapping[str, Any]) -> list[str]:
     """The data measured, and the verdict; test data that was training data is named as such."""
     data = result["data"]
-    words = f"Measured on {data['n_test']} points of {data['test']}"
+    where = f"; the model was fitted to {data['train'] or 'data that is not at hand'}."
     if data["test_is_train"]:
-        words += ", which is the training data."
-    elif data["train"] is None:
-        words += "; the training data was not available."
-    else:
-        words += f"; the model was fitted to {data['train']}."
-    verdict = result["certificate"].get("verdict")
-    return [words] if verdict is None else [words, f"There: {verdict}."]
+        where = ", which is the training data."
+    words, verdict = f"Measured on {data['n_test']} points of {data['test']}", result["certificate"]
+    said = [f"There: {verdict['verdict']}."] if "verdict" in verdict else []
+    return [words + where, *said]
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
 def _write(
-    out: Path,
-    result: dict[str, Any],
-    reference: np.ndarray,
-    samples: Clustered,
-    train: Dataset | None,
+    out: Path, result: dict[str, Any], reference: np.ndarray, x: np.ndarray, labels: np.ndarray
 ) -> None:
-    """Write numbers and pictures into a folder, in the place of earlier ones.
+    """Write numbers, and a picture of samples of images, in the place of earlier ones.
 
     Black and white of images are those of `reference`, data that the model was made for.
     """
-    files = EvaluationFolder(out)
-    for picture in files.pictures:
-        picture.unlink(missing_ok=True)
-    if reference.ndim == 4 and reference.shape[1] in (1, 3) and len(samples[0]):
-        x, labels = samples
-        values = ood.value_range(reference)
-        _save_grid(files.samples, x[:SHOWN], labels[:SHOWN], values)
-        if train is not None:
-            _save_nearest(files.nearest, samples, train.x, values)
-    drawn = [picture.name for picture in files.pictures if picture.exists()]
-    result["files"] = [*drawn, files.numbers.name]
-    write_json(files.numbers, result)
+    from PIL import Image
+
+    numbers, picture = out / "evaluation.json", out / "samples.png"
+    picture.unlink(missing_ok=True)
+    result["files"] = [numbers.name]
+    if reference.ndim == 4 and reference.shape[1] in (1, 3) and len(x):
+        pixels = ood.as_bytes(x[:SHOWN], ood.value_range(reference))
+        with replacing(picture) as temporary:
+            Image.fromarray(image_grid(pixels, labels[:SHOWN])).save(temporary, format="PNG")
+        result["files"].append(picture.name)
+    write_json(numbers, result)
 
 
 def image_grid(images: np.ndarray, labels: np.ndarray, columns: int = COLUMNS) -> np.ndarray:
     """Bytes (n, c, h, w), c 1 or 3, in one picture (height, width, 3) with white gaps.
 
-    Images are sorted by label, in the given order within one, and each label starts a new row.
+    Images are sorted by label, in the given order within one.
     """
     n, _, height, width = images.shape
-    groups = [np.flatnonzero(labels == value) for value in np.unique(labels)]
-    columns = min(columns, max(map(len, groups)))
-    framed = np.full((n + 1, height + GAP, width + GAP, 3), 255, dtype=np.uint8)  # the last: blank
-    framed[:n, :height, :width] = images.transpose(0, 2, 3, 1)
-    places = [np.pad(g, (0, -len(g) % columns), constant_values=n) for g in groups]
-    rows = framed[np.concatenate(places)].reshape(-1, columns, *framed.shape[1:])
+    columns = min(columns, n)
+    framed = np.full((n + -n % columns, height + GAP, width + GAP, 3), 255, dtype=np.uint8)
+    framed[:n, :height, :width] = images[np.argsort(labels, kind="stable")].transpose(0, 2, 3, 1)
+    rows = framed.reshape(-1, columns, *framed.shape[1:])
     picture = rows.swapaxes(1, 2).reshape(-1, columns * (width + GAP), 3)
     return picture[:-GAP, :-GAP]
-
-
-def _save_grid(
-    path: Path, images: np.ndarray, labels: np.ndarray, values: tuple[float, float]
-) -> None:
-    from PIL import Image
-
-    with replacing(path) as temporary:
-        picture = image_grid(ood.as_bytes(images, values), labels)
-        Image.fromarray(picture).save(temporary, format="PNG")
-
-
-def _save_nearest(
-    path: Path, samples: Clustered, train: np.ndarray, values: tuple[float, float]
-) -> None:
-    """A row of samples, below it a row of the training images nearest to them, and so on."""
-    from sklearn.metrics import pairwise_distances_argmin
-
-    x, labels = samples
-    x = x[np.argsort(labels[:COMPARED], kind="stable")]
-    flat = (points.reshape(len(points), -1) for points in (x, train))
-    nearest = train[pairwise_distances_argmin(*flat)]
-    row = np.arange(len(x)) // COLUMNS
-    _save_grid(path, np.concatenate([x, nearest]), np.r_[2 * row, 2 * row + 1], values)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,9 +20,7 @@ from gedilearn.data.arrays import check_finite
 from gedilearn.data.published import cache_root
 from gedilearn.errors import InputError
 from gedilearn.evaluation.ood import as_bytes, value_range
-from gedilearn.pretrained import EfficientNetLite0, FeatureNetwork, batch_norm
-
-BATCH = 64
+from gedilearn.pretrained import EfficientNetLite0, FeatureNetwork, batch_norm, features
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ def frechet(
     # Samples and data sets are often sorted, by cluster or by class.
     generator = np.random.default_rng(random_state)
     ours, theirs = (
-        features(extract, as_bytes(x[generator.permutation(len(x))[:most]], values))
+        features(as_bytes(x[generator.permutation(len(x))[:most]], values), extract)
         for x, most in ((real, 2 * n), (fake, n))
     )
     return FrechetResult(
@@ -101,29 +98,19 @@ def frechet(
     )
 
 
-def features(extract: FeatureNetwork, images: np.ndarray, batch_size: int = BATCH) -> np.ndarray:
-    """Features (n, d) of images as a file holds them: bytes (n, c, h, w), c 1 (grey) or 3."""
-    batches = torch.split(torch.from_numpy(images), batch_size)
-    with torch.no_grad():
-        return np.concatenate([extract(x.expand(-1, 3, -1, -1)).cpu().numpy() for x in batches])
-
-
-def extractor(path: str | Path | None = None) -> FeatureNetwork:
+def extractor() -> FeatureNetwork:
     """The best feature space available; nothing is downloaded.
 
-    Inception, hence FID, when the weight file is given as `path` or lies in ``inception/`` of the
-    cache folder (`published.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
+    Inception, hence FID, when its weight file lies in ``inception/`` of the cache folder
+    (`published.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
     """
-    if path is not None:
-        return Inception.load(path)
     folder = cache_root() / "inception"
-    for name in Inception.files:
-        if (folder / name).is_file():
-            return Inception.load(folder / name)
+    for file in sorted(folder.glob("*-2015-12-05-6726825d.pth")):  # published under two names
+        return Inception.load(file)
     try:
         return EfficientNetLite0.installed()
     except InputError as error:
-        raise InputError(f"{error}, or for FID put {Inception.files[0]} into {folder}") from None
+        raise InputError(f"{error}, or for FID put {Inception.published} into {folder}") from None
 
 
 # --- Inception-v3 -------------------------------------------------------------------------------
@@ -135,17 +122,20 @@ MEAN: Pool = partial(avg_pool2d, kernel_size=3, stride=1, padding=1, count_inclu
 LARGEST: Pool = partial(max_pool2d, kernel_size=3, stride=1, padding=1)
 HALVE: Pool = partial(max_pool2d, kernel_size=3, stride=2)
 
-Layer = tuple[int, ...]  # output channels, height and width of the kernel, stride if it is not 1
-# One after another: a pool, or layers that share their input.
-Branch = list[Pool | dict[str, Layer]]
+# Output channels, height and width of the kernel, stride, and whether a layer of stride 1 pads.
+Layer = tuple[int, int, int] | tuple[int, int, int, int] | tuple[int, int, int, int, bool]
+# One after another: a pool, or layers and blocks by name that share their input.
+Branch = list["Pool | dict[str, Layer | list[Branch]]"]
 
 
 class Unit(nn.Module):
     """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size, if it pads."""
 
-    def __init__(self, inputs: int, layer: Layer, pads: bool = True) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, height: int, width: int, stride: int = 1, pads: bool = True
+    ) -> None:
         super().__init__()
-        outputs, height, width, stride = (*layer, 1)[:4]
+        self.outputs = outputs
         padding = (height // 2, width // 2) if pads and stride == 1 else (0, 0)
         self.conv = nn.Conv2d(inputs, outputs, (height, width), stride, padding, bias=False)
         self.bn = batch_norm(outputs)
@@ -154,7 +144,7 @@ class Unit(nn.Module):
         return relu(self.bn(self.conv(x)))
 
 
-class Mixed(nn.Module):
+class Block(nn.Module):
     """Branches side by side on the same input, joined along the channels."""
 
     def __init__(self, inputs: int, branches: list[Branch]) -> None:
@@ -162,11 +152,12 @@ class Mixed(nn.Module):
         self.branches, self.outputs = branches, 0
         for branch in branches:
             channels = inputs
-            for step in branch:
-                if isinstance(step, dict):
-                    for name, layer in step.items():
-                        self.add_module(name, Unit(channels, layer))
-                    channels = sum(layer[0] for layer in step.values())
+            for step in (step for step in branch if isinstance(step, dict)):
+                given, channels = channels, 0
+                for name, part in step.items():
+                    made = Block(given, part) if isinstance(part, list) else Unit(given, *part)
+                    self.add_module(name, made)
+                    channels += made.outputs
             self.outputs += channels
 
     def forward(self, x: Tensor) -> Tensor:
@@ -229,15 +220,18 @@ def _at_8(pool: Pool) -> list[Branch]:
     ]
 
 
-BLOCKS: dict[str, list[Branch]] = {
-    "Mixed_5b": _at_35(32), "Mixed_5c": _at_35(64), "Mixed_5d": _at_35(64),
-    "Mixed_6a": FROM_35_TO_17, "Mixed_6b": _at_17(128), "Mixed_6c": _at_17(160),
-    "Mixed_6d": _at_17(160), "Mixed_6e": _at_17(192), "Mixed_7a": FROM_17_TO_8,
-    "Mixed_7b": _at_8(MEAN), "Mixed_7c": _at_8(LARGEST),
-}  # fmt: skip
+NETWORK: Branch = [
+    {"Conv2d_1a_3x3": (32, 3, 3, 2)}, {"Conv2d_2a_3x3": (32, 3, 3, 1, False)},
+    {"Conv2d_2b_3x3": (64, 3, 3)}, HALVE,
+    {"Conv2d_3b_1x1": (80, 1, 1)}, {"Conv2d_4a_3x3": (192, 3, 3, 1, False)}, HALVE,
+    {"Mixed_5b": _at_35(32)}, {"Mixed_5c": _at_35(64)}, {"Mixed_5d": _at_35(64)},
+    {"Mixed_6a": FROM_35_TO_17}, {"Mixed_6b": _at_17(128)}, {"Mixed_6c": _at_17(160)},
+    {"Mixed_6d": _at_17(160)}, {"Mixed_6e": _at_17(192)}, {"Mixed_7a": FROM_17_TO_8},
+    {"Mixed_7b": _at_8(MEAN)}, {"Mixed_7c": _at_8(LARGEST)},
+]  # fmt: skip
 
 
-class Inception(FeatureNetwork):
+class Inception(Block, FeatureNetwork):
     """Inception-v3 (Szegedy et al., 2015) as FID uses it, without torchvision: (n, 2048).
 
     The weights behind FID come from a TensorFlow graph of December 2015, which differs from later
@@ -246,35 +240,18 @@ class Inception(FeatureNetwork):
     """
 
     space = "Inception-v3 features"
-    files = (  # the same bytes under two names
-        "pt_inception-2015-12-05-6726825d.pth",
-        "weights-inception-2015-12-05-6726825d.pth",
-    )
-    published = f"{files[0]} of FID"
+    published = "pt_inception-2015-12-05-6726825d.pth"
     sha256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
     size = 299
 
     def __init__(self) -> None:
-        super().__init__()
-        self.Conv2d_1a_3x3 = Unit(3, (32, 3, 3, 2))
-        self.Conv2d_2a_3x3 = Unit(32, (32, 3, 3), pads=False)
-        self.Conv2d_2b_3x3 = Unit(32, (64, 3, 3))
-        self.Conv2d_3b_1x1 = Unit(64, (80, 1, 1))
-        self.Conv2d_4a_3x3 = Unit(80, (192, 3, 3), pads=False)
-        channels = 192
-        for name, branches in BLOCKS.items():
-            block = Mixed(channels, branches)
-            self.add_module(name, block)
-            channels = block.outputs
-        self.fc = nn.Linear(channels, 1008)
+        super().__init__(3, [NETWORK])
+        self.fc = nn.Linear(self.outputs, 1008)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        x = (resize_as_tensorflow_1(pixels.double(), self.size).float() - 128) / 128
-        x = HALVE(self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x))))
-        x = HALVE(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)))
-        for name in BLOCKS:
-            x = self.get_submodule(name)(x)
-        return x.mean(dim=(2, 3))
+        colours = pixels.expand(-1, 3, -1, -1).double()  # grey is three equal channels
+        x = (resize_as_tensorflow_1(colours, self.size).float() - 128) / 128
+        return super().forward(x).mean(dim=(2, 3))
 
 
 def resize_as_tensorflow_1(x: Tensor, size: int) -> Tensor:

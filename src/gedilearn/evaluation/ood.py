@@ -19,39 +19,27 @@ KNOWN_RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 
 
 class Roc(NamedTuple):
-    """The receiver operating characteristic from (0, 0) to (1, 1), a point for each threshold.
+    """Two numbers of the receiver operating characteristic.
 
     Attributes
     ----------
-    fpr: share of points outside that pass for inside
-    tpr: share of points inside that do
+    auroc: how often a point inside scores higher than one outside; a tie counts one half
+    fpr95: share outside at the highest threshold that lets at least 95% of those inside pass
     """
 
-    fpr: np.ndarray
-    tpr: np.ndarray
-
-    @property
-    def auroc(self) -> float:
-        """How often a point inside scores higher than one outside; a tie counts one half."""
-        from sklearn.metrics import auc
-
-        return float(auc(self.fpr, self.tpr))
-
-    @property
-    def fpr95(self) -> float:
-        """Share outside at the highest threshold that lets at least 95% of those inside pass."""
-        return float(self.fpr[np.argmax(self.tpr >= 0.95)])
+    auroc: float
+    fpr95: float
 
 
 def roc(inside: np.ndarray, outside: np.ndarray) -> Roc:
-    """The curve of scores (n,) and (m,), higher for points inside."""
-    from sklearn.metrics import roc_curve
+    """Of scores (n,) and (m,), higher for points inside."""
+    from sklearn.metrics import auc, roc_curve
 
     check_finite(inside, "scores inside")
     check_finite(outside, "scores outside")
     truth = np.r_[np.ones(len(inside)), np.zeros(len(outside))]
     fpr, tpr, _ = roc_curve(truth, np.r_[inside, outside], drop_intermediate=False)
-    return Roc(fpr, tpr)
+    return Roc(float(auc(fpr, tpr)), float(fpr[np.argmax(tpr >= 0.95)]))
 
 
 def separation(
@@ -62,17 +50,16 @@ def separation(
     Scores that are not `signed` need not be higher inside: they are taken in the direction that
     separates better, and say which.
     """
+    signs = {"higher inside": 1} if signed else {"higher inside": 1, "lower inside": -1}
     numbers: dict[str, dict[str, Any]] = {}
     for kind, ours in inside.items():
         try:
-            curve = roc(ours, outside[kind])
+            found = {name: roc(sign * ours, sign * outside[kind]) for name, sign in signs.items()}
         except InputError as error:  # energies of a run that diverged are not finite
             numbers[kind] = {"skipped": str(error)}
             continue
-        direction = {} if signed else {"direction": "higher inside"}
-        if not signed and curve.auroc < 0.5:
-            curve, direction = roc(-ours, -outside[kind]), {"direction": "lower inside"}
-        numbers[kind] = {"auroc": curve.auroc, "fpr95": curve.fpr95} | direction
+        best = max(found, key=lambda name: found[name].auroc)
+        numbers[kind] = found[best]._asdict() | ({} if signed else {"direction": best})
     return numbers
 
 
@@ -121,9 +108,9 @@ def converted(
 ) -> tuple[np.ndarray, str]:
     """Images (n, c, h, w) in another shape (c, h, w) and range of values, and the change.
 
-    Colour becomes grey by luminance, grey colour by three equal channels; a centre crop gives the
-    proportions, bilinear interpolation the size. Where pixels were blended they are rounded to 256
-    levels, as in a file, so that black stays black.
+    Colour becomes grey by luminance, grey colour by three equal channels; bilinear interpolation
+    gives the size. Where pixels were blended they are rounded to 256 levels, as in a file, so that
+    black stays black.
     """
     (own_channels, *size), (channels, height, width) = x.shape[1:], shape
     if own_channels != channels and {own_channels, channels} != {1, 3}:
@@ -135,18 +122,14 @@ def converted(
         return x, "none"
     form = "{}x{}x{}, values {:g}..{:g}"
     changes = f"{form} -> {form}".format(*x.shape[1:], *own, *shape, *values)
-    share = min(size[0] / height, size[1] / width)
-    crop = round(height * share), round(width * share)
-    top, left = (size[0] - crop[0]) // 2, (size[1] - crop[1]) // 2
-    x = x[:, :, top : top + crop[0], left : left + crop[1]]
-    to_grey, resized = channels < own_channels, crop != (height, width)
+    to_grey, resized = channels < own_channels, size != [height, width]
     parts = []
     for chunk in row_chunks(x):
         z = (torch.from_numpy(x[chunk].astype(np.float32)) - own[0]) / (own[1] - own[0])
         if to_grey:
             z = (z * torch.tensor(LUMA)[:, None, None]).sum(1, keepdim=True)
         if resized:
-            z = interpolate(z, size=(height, width), mode="bilinear", antialias=True)
+            z = interpolate(z, (height, width), mode="bilinear", antialias=True)
         if to_grey or resized:
             z = (z * 255).round() / 255
         z = z.expand(-1, channels, -1, -1) * (values[1] - values[0]) + values[0]

@@ -1,21 +1,18 @@
 """The image half of the paper: five methods trained on images, each measured on the test images.
 
 A row is one training: (data, method, seed). SVHN, CIFAR-10 and CIFAR-100 are run with the paper's
-settings or scaled down, MNIST and the digits with the library's own defaults. k-means on the pixels
-has rows as well: its clusters need no network.
+settings or scaled down, MNIST and the digits with the library's own defaults.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.cluster import KMeans
 
 from gedilearn import evaluation
 from gedilearn.data.dataset import Dataset, fingerprint
@@ -23,31 +20,25 @@ from gedilearn.data.published import is_cached, open_set
 from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.experiments import table
 from gedilearn.experiments.runner import (
     Cell,
     Options,
     Runner,
-    adjusted,
-    asked_for,
     changed,
     chosen,
     outcome,
     seeded,
+    with_changes,
 )
 from gedilearn.experiments.table import Group, Row, Table, ranged
 from gedilearn.experiments.toy import NAMES as TOY_NAMES
 from gedilearn.presets import preset
 from gedilearn.settings import resolve
-from gedilearn.training.run import RunDirectory, read_config, settings_of
+from gedilearn.training.run import RunDirectory
 
 METHODS = ("jem", "barlow", "swav", "no-gen", "gedi")
-KMEANS = "k-means"  # on the pixels; its rows come with those of the others
-NAMES = {KMEANS: "k-means, pixels"} | {method: TOY_NAMES[method] for method in METHODS}
-MOST_FOR_KMEANS = 10_000
-SHUFFLED = "shuffled patches"
-PARTS = 4  # patches on each side: of 7x7 pixels on MNIST, of 2x2 on the digits
+NAMES = {method: TOY_NAMES[method] for method in METHODS}
 TEST_DIGITS = 500
 SHAPE = (1, 3, 32, 32)  # tells settings that these are images, of any size
 
@@ -99,11 +90,10 @@ def load_sets(data: str) -> tuple[Dataset, Dataset]:
     return Dataset("digits", x[n:], y[n:], None, whole.source), test
 
 
-def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[str, Dataset]:
+def load_others(data: str, given: Mapping[str, Dataset]) -> dict[str, Dataset]:
     """Images to hold against the test images: the paper's sets that are here, and those given.
 
-    A part of a set that is given takes the place of the set. Grey digits are also held against
-    themselves with their patches shuffled: brightness and ink are the same.
+    A part of a set that is given takes the place of the set.
     """
     for name, other in given.items():
         if other.x.ndim != 4:
@@ -113,30 +103,12 @@ def load_others(data: str, test: Dataset, given: Mapping[str, Dataset]) -> dict[
         for name in (PAPER_SETS | OWN_SETS)[data]
         if not any(stands_for(other, name) for other in given) and is_cached(name)
     }
-    if data in OWN_SETS:
-        x = shuffled_patches(np.asarray(test.x))
-        found[SHUFFLED] = Dataset(SHUFFLED, x, None, None, test.source)
     return found | dict(given)
 
 
 def stands_for(other: str, name: str) -> bool:
     """Whether a set outside is, or is a part of, the set of this name: 'svhn, first 1083'."""
     return re.match(rf"{name}\b", other.lower().replace("cifar-", "cifar")) is not None
-
-
-def shuffled_patches(x: np.ndarray, parts: int = PARTS, seed: int = 0) -> np.ndarray:
-    """Images (n, c, h, w) cut into parts x parts patches that change places.
-
-    Pixels that do not make up a whole patch are left out.
-    """
-    n, c, height, width = x.shape
-    h, w = height // parts, width // parts
-    cut = x[:, :, : h * parts, : w * parts].reshape(n, c, parts, h, parts, w)
-    patches = cut.transpose(0, 2, 4, 1, 3, 5).reshape(n, parts * parts, c, h, w)
-    places = np.tile(np.arange(parts * parts), (n, 1))
-    places = np.random.default_rng(seed).permuted(places, axis=1)
-    mixed = patches[np.arange(n)[:, None], places].reshape(n, parts, parts, c, h, w)
-    return mixed.transpose(0, 3, 1, 4, 2, 5).reshape(n, c, h * parts, w * parts)
 
 
 # --- rows ---------------------------------------------------------------------------------------
@@ -161,9 +133,7 @@ def run(
     ood: Mapping[str, Dataset] | None = None,
     samples: int | None = None,
     steps: int | None = None,
-    probe: evaluation.Probe | None = None,
     weights: Path | None = None,
-    iterations: int | None = None,
     changes: Options | None = None,
     *,
     sets: tuple[Dataset, Dataset] | None = None,
@@ -183,13 +153,11 @@ def run(
     usual = SCALES[scale]
     trained = chosen("method", usual.methods if methods is None else methods, METHODS)
     seeds = range(usual.seeds) if seeds is None else seeds
-    if not trained or not seeds:  # k-means alone is no run
-        raise InputError("nothing to run: give at least one seed and method")
     train, test = sets or load_sets(name)
-    outside = load_others(name, test, ood or {})
+    outside = load_others(name, ood or {})
     n_samples = usual.samples if samples is None else samples
-    measuring = {"n_samples": n_samples, "steps": steps, "probe": probe or usual.probe}
-    asked = asked_for(iterations, changes, scale=scale)
+    measuring = {"n_samples": n_samples, "steps": steps, "probe": usual.probe}
+    asked = {"scale": scale, "changes": changes or None}
     settings = {
         "asked": asked,
         **measuring,
@@ -198,25 +166,23 @@ def run(
     }
     runner = runner.within(f"{name}-{scale}", asked)
     work = Work(train, test, outside, measuring | {"weights": weights}, runner)
-    cells = [Cell(name, m, (seed,)) for seed in seeds for m in (KMEANS, *trained)]
+    cells = [Cell(name, m, (seed,)) for seed in seeds for m in trained]
     rows = runner.rows(cells, partial(fit, work), len(train.x), settings)
     return runner.finish("images", rows, tables)
 
 
 def values_of(data: str, method: str, asked: Row) -> Options:
-    """The nested settings of a method, shortened and changed."""
+    """The nested settings of a method, with the changes that are asked for."""
     values = preset(SCALES[asked["scale"]].preset.format(data=data), method)
     if asked["scale"] == "default":
         values["n_clusters"] = 10
-    return adjusted(values, SHAPE, asked)
+    return with_changes(values, SHAPE, asked)
 
 
 def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
     """Train one method with one seed, or go on with it, and measure it."""
     (seed,), method = cell.seeds, cell.method
     row = {"data": cell.data, "method": method, "seed": seed, **settings["asked"]}
-    if method == KMEANS:
-        return [row | _kmeans(work, settings["methods"]["gedi"]["n_clusters"], seed)]
     name, out, say = f"{cell.data}-{method}-{seed}", work.runner.out, work.runner.say
     say(f"training {name}")
     model = train(work.train.x, seeded(settings["methods"][method], seed), out / "runs" / name)
@@ -235,18 +201,12 @@ def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
 
 def train(x: np.ndarray, values: Options, folder: Path) -> GEDI:
     """The fitted model: read back, continued or trained in its run directory."""
-    settings, run = resolve(values, x.shape), RunDirectory(folder)
-    if not run.config.exists():
-        return GEDI.from_settings(settings).fit_run(x, folder)
-    if settings_of(run.path, read_config(run.path), x.shape) != settings:
-        how = "remove it, or choose another --out"
-        raise InputError(f"{folder} was trained with other settings: {how}")
+    run = RunDirectory(folder)
     if run.summary.exists():  # the last that a run writes
         return GEDI.load(run.model)
-    return GEDI.resume(run.path, x)
-
-
-SCORES = ("nmi", "ami", "accuracy", "clusters_used")
+    if run.config.exists():
+        return GEDI.resume(folder, x)
+    return GEDI.from_settings(resolve(values, x.shape)).fit_run(x, folder)
 
 
 def _figures(model: GEDI, found: Mapping[str, Any]) -> Row:
@@ -260,7 +220,7 @@ def _figures(model: GEDI, found: Mapping[str, Any]) -> Row:
         if "scores" in part
     }
     return {
-        **{name: clusters.get(name) for name in SCORES},
+        **{name: clusters.get(name) for name in ("nmi", "ami", "accuracy", "clusters_used")},
         **{f"batchwise_{name}": batchwise.get(name) for name in ("nmi", "chance")},
         "probe": (probes.get("linear") or {}).get("accuracy"),
         "knn": (probes.get("knn") or {}).get("accuracy"),
@@ -273,29 +233,6 @@ def _figures(model: GEDI, found: Mapping[str, Any]) -> Row:
         **outcome(model),
         "seconds": round(model.seconds_, 1),
     }
-
-
-def _kmeans(work: Work, n_clusters: int, seed: int) -> Row:
-    """k-means on the pixels of some training images, scored as all others are."""
-    index = np.random.default_rng(seed).permutation(len(work.train.x))[:MOST_FOR_KMEANS]
-    begin = time.perf_counter()
-    model = KMeans(n_clusters, n_init=3, random_state=seed)
-    model.fit(_flat(work.train.x[np.sort(index)]))
-    seconds = round(time.perf_counter() - begin, 1)
-    assert work.test.y is not None
-    labels = model.predict(_flat(work.test.x))
-    scores = clustering_scores(work.test.y, labels)
-    batchwise = batchwise_nmi(work.test.y, labels, min(64, len(labels)))
-    return {
-        **{name: scores[name] for name in SCORES},
-        "batchwise_nmi": batchwise.nmi,
-        "batchwise_chance": batchwise.chance,
-        "seconds": seconds,
-    }
-
-
-def _flat(x: np.ndarray) -> np.ndarray:
-    return x.reshape(len(x), -1).astype(np.float32)
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -335,7 +272,7 @@ COLUMNS = {
     "iterations": ranged("iterations", 0),
     "seconds": ranged("seconds", 0),
     "measuring": ranged("evaluation_seconds", 0),
-    "found": lambda group: "" if group[0]["method"] == KMEANS else table.findings(group),
+    "found": table.findings,
 }
 WIDE = (
     *("batch-wise NMI (chance)", "paper's NMI", "clusters used", "paper's probe", "kNN"),

@@ -10,14 +10,10 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
-import subprocess
 import warnings
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gedilearn import __version__
@@ -73,7 +69,6 @@ class Runner:
     out: Path
     jobs: int = 1
     say: Callable[[str], None] = lambda line: None
-    _read: list[Key] = field(default_factory=list)  # keys of rows that were in the folder
 
     def within(self, name: str, asked: Row | None = None) -> Runner:
         """The same for a folder below: rows of different settings are never mixed."""
@@ -96,8 +91,7 @@ class Runner:
 
         if not any(cell.keys() for cell in cells):
             raise InputError("nothing to run: give at least one seed, data set and method")
-        done = {key_of(row): row for row in _reopen(self.out, _config(n, settings))}
-        self._read.extend(done)
+        done = _reopen(self.out, _config(n, settings))
         keys = [key for cell in cells for key in cell.keys()]  # noqa: SIM118
         missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
         calls = [delayed(_rows_of)(fit, cell, n, settings or {}, threads) for cell in missing]
@@ -111,7 +105,6 @@ class Runner:
         return [done[key] for key in keys]
 
     def _keep(self, row: Row, left: int) -> None:
-        row |= commit()
         with open(self.out / ROWS, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         self.say(f"{row['data']}, {row['method']}, seed {row['seed']} ({left} to go)")
@@ -120,8 +113,7 @@ class Runner:
         self, name: str, rows: Sequence[Row], tables: Callable[[Sequence[Row]], list[Table]]
     ) -> list[Table]:
         """The tables of the rows, which are written to the folder."""
-        # Rows that were read may be damaged in any field; an error in new ones is a bug.
-        with reading(self.out / ROWS, REMEDY) if self._read else nullcontext():
+        with reading(self.out / ROWS, REMEDY):  # rows of an earlier run may be damaged
             made = tables(rows)
         text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in made)
         self.out.mkdir(parents=True, exist_ok=True)
@@ -155,32 +147,17 @@ def chosen(kind: str, asked: Collection[str] | None, known: Collection[str]) -> 
     return [name for name in known if asked is None or name in asked]
 
 
-def asked_for(iterations: int | None, changes: Options | None, **others: str) -> Row:
-    """The options of a run that its rows and titles name; `others` are its preset or scale."""
-    return {**others, "shortened_to": iterations, "changes": changes or None}
-
-
 def changed(asked: Row) -> list[str]:
     """The difference of a run from its preset, for names of folders and titles."""
-    words = [f"{asked['shortened_to']} iterations"] if asked.get("shortened_to") else []
-    for name, value in (asked.get("changes") or {}).items():
-        words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
-    return words
+    changes = (asked.get("changes") or {}).items()
+    return [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in changes]
 
 
-def adjusted(values: Options, shape: tuple[int, ...], asked: Row) -> Options:
-    """Nested settings, shortened and changed; bad ones are refused before anything runs.
+def with_changes(values: Options, shape: tuple[int, ...], asked: Row) -> Options:
+    """Nested settings with the changes that are asked for; bad ones are refused at once.
 
-    Each stage has `shortened_to` iterations at most, and a warm-up that takes its share of them.
     shape: of the data, vectors or images
     """
-    iterations = asked.get("shortened_to")
-    if iterations is not None:
-        whole = resolve(values, shape)
-        share = min(iterations / whole.training.max_iter, 1)
-        assign(values, "training.max_iter", iterations)
-        assign(values, "density.iterations", min(whole.density.iterations, iterations))
-        assign(values, "optimizer.warmup", int(share * whole.optimizer.warmup))
     for path, value in (asked.get("changes") or {}).items():
         assign(values, path, value)
     resolve(values, shape)
@@ -219,18 +196,7 @@ def _config(n: int, settings: Options | None) -> Options:
     }
 
 
-@lru_cache
-def commit() -> dict[str, str]:
-    """The commit of this code in its repository; '+' says that files were changed."""
-    repository = Path(__file__).parents[3]
-    if not (repository / ".git").exists() or which("git") is None:
-        return {}
-    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
-    return {"commit": done.stdout.strip()}
-
-
-def _reopen(out: Path, config: Options) -> list[Row]:
+def _reopen(out: Path, config: Options) -> dict[Key, Row]:
     """The rows in `out` so far; a folder of other settings or versions is refused, not mixed."""
     rows, file = out / ROWS, out / CONFIG
     out.mkdir(parents=True, exist_ok=True)
@@ -243,10 +209,8 @@ def _reopen(out: Path, config: Options) -> list[Row]:
     elif rows.exists():
         raise InputError(f"{out} holds rows but no {CONFIG}: choose another folder")
     write_text(file, json.dumps(config, indent=2) + "\n")
-    kept: list[Row] = read_json_lines(rows)
     with reading(rows, REMEDY):
-        if any([*map(type, key_of(row))] != [str, str, int] for row in kept):
-            raise ValueError("a row without data, method and seed")
+        kept = {key_of(row): row for row in read_json_lines(rows)}
     # A line that a crash cut short would spoil the next one.
-    write_text(rows, "".join(json.dumps(row) + "\n" for row in kept))
+    write_text(rows, "".join(json.dumps(row) + "\n" for row in kept.values()))
     return kept

@@ -10,13 +10,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gedilearn import panels
 from gedilearn.experiments import table
-from gedilearn.experiments.runner import Cell, Options, Runner, asked_for, chosen, seeded
+from gedilearn.experiments.runner import Cell, Options, Runner, chosen, seeded
 from gedilearn.experiments.table import Group, Row, Table, grouped
 from gedilearn.experiments.toy import N_POINTS, SETS, scored, title, values_of
 from gedilearn.settings import resolve
@@ -40,7 +40,6 @@ def run(
     seeds: Sequence[int] = range(5),
     data: Sequence[str] | None = None,
     preset: str = "default",
-    iterations: int | None = None,
     changes: Options | None = None,
     *,
     weights: Sequence[float] = WEIGHTS,
@@ -50,7 +49,7 @@ def run(
     points = tuple(point_name(inv, prior) for inv, prior in product(weights, repeat=2))
     names = chosen("data set", data, SETS)
     cells = [Cell(name, "grid", (seed,), points) for seed in seeds for name in names]
-    asked = asked_for(iterations, changes, preset=preset)
+    asked = {"preset": preset, "changes": changes or None}
     gedi = values_of("gedi", asked | {"changes": BASE | (changes or {})})
     settings = {"asked": asked, "weights": list(weights), "gedi": gedi}
     runner = runner.within(preset, asked).within("sensitivity")
@@ -99,14 +98,10 @@ def heat_map(axes: Axes, rows: Group, name: str) -> None:
     words, digits, of = MEASURES[name]
     lines = [grouped(line, prior=()) for line in grouped(rows, inv=())]
     shown = np.array([[of([float(r[name]) for r in group]) for group in line] for line in lines])
-    largest = np.max(shown[np.isfinite(shown)], initial=1e-3)
-    best, most = (1, 1.0) if name == "nmi" else (0, float(largest))
-    colours = "viridis" if best else "viridis_r"
-    axes.imshow(shown, cmap=colours, vmin=0, vmax=most, origin="lower")
+    colours, most = ("viridis", 1) if name == "nmi" else ("viridis_r", None)
+    axes.imshow(shown, cmap=colours, vmin=0, vmax=most, origin="lower", alpha=0.5)
     for (i, j), value in np.ndenumerate(shown):
-        colour = "black" if (value / most > 0.5) == best else "white"
-        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9}
-        axes.text(j, i, f"{value:.{digits}f}", color=colour, **style)
+        axes.text(j, i, f"{value:.{digits}f}", ha="center", va="center", fontsize=9)
     axes.set_xticks(range(len(lines[0])), [f"{group[0]['prior']:g}" for group in lines[0]])
     axes.set_yticks(range(len(lines)), [f"{line[0][0]['inv']:g}" for line in lines])
     head = f"{rows[0]['data']}: {words}"

@@ -1,21 +1,17 @@
 """Tables of results: made of groups of rows, shown on a terminal and as Markdown.
 
-A group of rows, for instance the seeds of one method on one set, is a line of a table. The verdict
-on a number of the paper has one rule, `judge`.
+A group of rows, for instance the seeds of one method on one set, is a line of a table.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from scipy import stats
+from typing import TYPE_CHECKING, Any
 
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION
 
@@ -157,52 +153,5 @@ def findings(group: Group, false_below: float | None = None) -> str:
     return ", ".join(words.values())
 
 
-# --- the paper's numbers ------------------------------------------------------------------------
-
+# The paper's numbers.
 PAPER: dict[str, Any] = json.loads(Path(__file__).with_name("paper.json").read_text("utf-8"))
-MARGIN = 0.1  # of scores between 0 and 1
-LEAST_SEEDS = 5  # as many as the paper has runs
-CONFIDENCE = 0.95
-
-
-class Published(NamedTuple):
-    """A number of the paper."""
-
-    mean: float
-    deviation: float  # of the runs themselves
-    runs: int = 5
-    rounding: float = 0.005  # half a unit of its last digit
-
-
-def interval(ours: Sequence[float], paper: Published) -> tuple[float, float]:
-    """Ours minus the paper's: Welch's interval, which is a point where nothing varies."""
-    n = len(ours)
-    own = statistics.variance(ours) / n
-    others = paper.deviation**2 / (paper.runs - 1)  # that with n - 1, divided by n
-    half = 0.0
-    if own + others > 0:
-        freedom = (own + others) ** 2 / (own**2 / (n - 1) + others**2 / (paper.runs - 1))
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(own + others)
-    difference, half = statistics.fmean(ours) - paper.mean, half + paper.rounding
-    return difference - half, difference + half
-
-
-def judge(ours: Sequence[float], paper: Published) -> str:
-    """The verdict on our seeds, by the interval of the difference of the means."""
-    if len(ours) < LEAST_SEEDS:
-        return f"undecided: fewer than {LEAST_SEEDS} seeds"
-    if not all(map(math.isfinite, ours)):
-        return "undecided: not finite"
-    least, most = interval(ours, paper)
-    if least >= -MARGIN and most <= MARGIN:
-        return "reproduced"
-    if least <= 0 <= most:
-        return "undecided"
-    return "better" if least > 0 else "worse"
-
-
-def difference(ours: Sequence[float], paper: Published) -> str:
-    """The interval in words; nothing where there are too few seeds for one."""
-    if len(ours) < 2 or not all(map(math.isfinite, ours)):
-        return ""
-    return " to ".join(f"{limit:+.3f}" for limit in interval(ours, paper))

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
-from gedilearn.explanation import Explanation, Histogram, Profile, Row
+from gedilearn.explanation import Explanation, Row
 from gedilearn.io import write_text
 from gedilearn.report import pictures
 from gedilearn.report.pictures import Maps, Picture, Thumbnails, one_line, percent
@@ -34,7 +34,7 @@ KINDS = {"typical": "typical", "doubtful": "least certain", "outliers": "unusual
 MOST_CARDS = 60  # the largest clusters
 MOST_VALUES = 4  # columns that are told of a point
 MOST_PICTURED = 600  # images that are shown when they are pointed at
-NAMED_IMAGES, NEW_IMAGES = 15, 8  # of a cluster
+NEW_IMAGES = 8  # of a cluster
 
 
 def write_report(run: Path) -> Path:
@@ -61,17 +61,15 @@ class Page:
         self.columns = list(known) if len(known) == d else [f"column {j}" for j in range(d)]
         used = [k for k, size in enumerate(self.sizes) if size]
         self.shown = sorted(sorted(used, key=lambda k: -self.sizes[k])[:MOST_CARDS])
-        count = len(self.shown) * (NAMED_IMAGES + NEW_IMAGES)
-        self.thumbnails = Thumbnails(self.preview.points, count) if is_image else None
+        self.thumbnails = Thumbnails(self.preview.points) if is_image else None
 
         scaling = str(read.config.settings.get("scaling"))
         names = [one_line(name, 40) for name in self.columns]
-        self.maps = Maps(self.preview, names, scaling, len(self.sizes))
+        self.maps = Maps(self.preview, names, scaling)
         self.data, self.network = self.maps.data(self.model), self.maps.network()
         self.samples = None if is_image else self._samples()
         self.charts = _charts(self.explanation)
-        tolerance = self.summary.diagnosis.tol
-        self.training = pictures.training(read.curves(), tolerance, read.events)
+        self.training = pictures.training(read.curves(), self.summary.diagnosis.tol)
 
     @property
     def pictures(self) -> list[Picture]:
@@ -96,17 +94,14 @@ class Page:
             kinds=KINDS,
             profiles=[self.explanation.clusters[k] for k in self.shown],
             images=self._images,
-            row_table=self._row_table,
+            values=self._values,
             colour=pictures.style_of,
-            share=_share,
             new_images=self._new_images(),
             events=_events(self.read),
             settings=_changed_settings(self.read.config),
             facts=_facts(self.read),
             told=self._told(),
         )
-
-    # --- clusters ---------------------------------------------------------------------------------
 
     def _images(self, rows: Sequence[Row]) -> list[tuple[str, str]]:
         """Address and name of the images of rows."""
@@ -116,26 +111,10 @@ class Page:
         images = self.preview.points
         return [(self.thumbnails.url(images[i]), f"row {row:,}") for i, row in named]
 
-    def _row_table(self, profile: Profile) -> dict[str, Any]:
-        """The rows of a cluster to look at: the heads of the columns, and the cells of each row."""
-        names = list(profile.typical[0].values) if profile.typical else []
-        rows = [(kind, row) for key, kind in KINDS.items() for row in getattr(profile, key)]
-        with_trust = all(row.trust is not None for _, row in rows)
-        with_density = all(row.log_density is not None for _, row in rows)
-        cells = []
-        for kind, row in rows:
-            other = "" if row.rival is None else f"cluster {row.rival}"
-            line = [kind, f"{row.row:,}", f"{row.probability:.2f}", other]
-            line += [digits(row.trust, 3)] if with_trust else []
-            line += [digits(row.log_density, 3)] if with_density else []
-            for name in names:
-                write = self.explanation.written(name) or digits
-                line.append(write(row.values[name]) if name in row.values else "")
-            cells.append(line)
-        optional = ["trust"] * with_trust + ["log p(x)"] * with_density
-        return {"heads": ["kind", "row", "p", "or", *optional, *names], "cells": cells}
-
-    # --- new rows ---------------------------------------------------------------------------------
+    def _values(self, row: Row) -> list[str]:
+        """The values of a row, as people write them."""
+        named = row.values.items()
+        return [(self.explanation.written(name) or digits)(value) for name, value in named]
 
     def _samples(self) -> Picture | None:
         """New rows on the map, of a model that gives some."""
@@ -159,8 +138,6 @@ class Page:
             for k in np.unique(labels)
         }
 
-    # --- for the script ---------------------------------------------------------------------------
-
     def _told(self) -> dict[str, Any]:
         """What the script tells of the points of the maps, in their order."""
         preview, order = self.preview, self.maps.order
@@ -176,14 +153,15 @@ class Page:
         ]
         shown = {}
         if self.thumbnails is None:
-            for j in self._told_columns():
-                write = self.explanation.written(self.columns[j]) or _brief
-                name = one_line(self.columns[j], 40)
-                columns.append((name, [write(v) for v in self.maps.points[:, j]]))
+            apart = [d.column for profile in self.explanation.clusters for d in profile.differences]
+            known = (name for name in [*apart, *self.columns] if name in self.columns)
+            for name in list(dict.fromkeys(known))[:MOST_VALUES]:
+                write = self.explanation.written(name) or _brief
+                values = self.maps.points[:, self.columns.index(name)]
+                columns.append((one_line(name, 40), [write(v) for v in values]))
         else:
             some = np.flatnonzero(np.isin(order, evenly_spaced(len(order), MOST_PICTURED)))
-            small = Thumbnails(preview.points, len(some))
-            shown = {int(i): small.url(preview.points[order[i]]) for i in some}
+            shown = {int(i): self.thumbnails.url(preview.points[order[i]]) for i in some}
         return {
             "cluster": self.maps.labels.tolist(),
             "row": preview.rows[order].tolist(),
@@ -192,17 +170,11 @@ class Page:
             "pictures": shown,
         }
 
-    def _told_columns(self) -> list[int]:
-        """Those that set a cluster apart most, then the first ones."""
-        found = [d for profile in self.explanation.clusters for d in profile.differences]
-        best = sorted(found, key=lambda difference: -abs(difference.effect))
-        known = {name: j for j, name in enumerate(self.columns)}
-        names = dict.fromkeys([*(d.column for d in best), *self.columns])
-        return [known[name] for name in names if name in known][:MOST_VALUES]
 
-
-def digits(value: float, most: int = 4) -> str:
+def digits(value: float | None, most: int = 4) -> str:
     """A number with at most so many digits, without powers of ten where people write none."""
+    if value is None:
+        return ""
     if not math.isfinite(value):
         return "not finite"
     is_whole = value == round(value) and abs(value) < 1e9
@@ -250,13 +222,6 @@ def _charts(found: Explanation) -> dict[str, Picture]:
         (found.log_densities, "density", "How usual", "log p(x)"),
     ]
     return {name: pictures.bars(h, name, *titles) for h, name, *titles in wanted if h.counts}
-
-
-def _share(histogram: Histogram, least: float) -> float:
-    """The share of the rows in the bins from `least` on."""
-    pairs = zip(histogram.edges[:-1], histogram.counts, strict=True)
-    above = sum(count for edge, count in pairs if edge >= least - 1e-9)
-    return above / max(sum(histogram.counts), 1)
 
 
 def _events(read: Run) -> list[list[Any]]:

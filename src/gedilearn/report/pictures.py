@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from gedilearn.selection import Choice
-
 WIDTH, HEIGHT, LOW = 5.4, 4.15, 2.5  # inches; the last is the height of charts that are no maps
 RATIO = 1.35  # width by height of a map's axes
 FAINT, QUIET = "#c3cad2", "#55606c"
@@ -51,9 +49,7 @@ TERMS = {
     "prior": "PRIOR (proportions)",
     "energy": "energy scale",
 }
-LARGEST = 96  # pixels a side of an image
-MOST_PIXELS = 600_000  # of all images of a kind: about a megabyte, even if they are noise
-SHARP = 200_000  # pixels of all images up to which they are kept exactly
+LARGEST, EXACT = 48, 28  # pixels a side of an image in the page, and of one that is kept exactly
 
 
 def one_line(text: str, width: int = 90) -> str:
@@ -137,6 +133,7 @@ def _chart(height: float, x_title: str, y_title: str = "") -> tuple[Figure, Axes
     axes.tick_params(colors=QUIET, labelcolor=QUIET)
     axes.spines[:].set_color(FAINT)
     axes.spines[:].set_visible(True)
+    axes.ticklabel_format(useOffset=False)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set_color(QUIET)
     return figure, axes
@@ -152,10 +149,8 @@ class Maps:
     principal components ('components'), which hold a `share` of the variance.
     """
 
-    def __init__(
-        self, preview: Preview, names: Sequence[str], scaling: str, n_clusters: int
-    ) -> None:
-        self.preview, self.n_clusters = preview, n_clusters
+    def __init__(self, preview: Preview, names: Sequence[str], scaling: str) -> None:
+        self.preview = preview
         self.order = np.argsort(preview.labels, kind="stable")
         self.labels = preview.labels[self.order]
         self.points = preview.points[self.order].reshape(len(self.order), -1)
@@ -215,7 +210,7 @@ class Maps:
                 own, colour = (found == k).astype(float), panels.colour(int(k))
                 axes.contourf(x, y, own, [0.5, 1.5], colors=[colour], alpha=0.13)
         self._draw(axes, self.at, self.labels)
-        return Picture("clusters", "The data", self._alt(self.labels), figure)
+        return Picture("clusters", "The data", _alt(self.labels), figure)
 
     def network(self) -> Picture | None:
         """Neighbourhoods in the features enc(x)."""
@@ -227,7 +222,7 @@ class Maps:
         axes.set_aspect("equal", adjustable="datalim")
         labels = self.labels[self.near]
         self._draw(axes, at, labels)
-        return Picture("network", "What the network sees", self._alt(labels), figure)
+        return Picture("network", "What the network sees", _alt(labels), figure)
 
     def samples(self, model: Any) -> Picture:
         """New rows on the map of the data; in a plane, over the areas that hold the rows."""
@@ -241,7 +236,7 @@ class Maps:
         if self.kind == "plane":
             self._shade_held(axes, model)
         else:
-            _points(axes, self.at, "faint", color=FAINT, ms=3, alpha=0.6)
+            _points(axes, self.at, "faint", FAINT)
         self._draw(axes, at[inside], labels[inside], with_numbers=False)
         alt = f"{SAMPLES} samples of the model on the map of the data"
         return Picture("samples", "New rows from the model", alt, figure)
@@ -264,17 +259,12 @@ class Maps:
         """Points (n, 2) in the colours of their clusters, with the clusters' numbers on them."""
         style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 11, "weight": "bold"}
         for k in np.unique(labels):
-            own, look = at[labels == k], {"marker": "s", "ms": 3.5} if _is_square(k) else {}
-            _points(axes, own, f"cluster-{k}", color=panels.colour(int(k)), **look)
+            own, marker = at[labels == k], "s" if _is_square(k) else "o"
+            _points(axes, own, f"cluster-{k}", panels.colour(int(k)), marker)
             if with_numbers:
                 # The point nearest to the medians is one of the cluster's, whatever its shape.
                 x, y = own[np.abs(own - np.median(own, axis=0)).sum(1).argmin()]
                 axes.text(x, y, str(k), gid="mark", zorder=4, clip_on=True, **style)
-
-    def _alt(self, labels: np.ndarray) -> str:
-        sizes = np.bincount(labels, minlength=self.n_clusters)
-        said = ", ".join(f"{size:,} of cluster {k}" for k, size in enumerate(sizes[:12]))
-        return f"Map of {len(labels):,} points: {said}{', …' if self.n_clusters > 12 else ''}."
 
     def _nodes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A grid over the map: x, y, and its nodes (y * x, 2)."""
@@ -294,10 +284,13 @@ class Maps:
                 axes.contourf(x, y, scores, levels, colors=[QUIET], alpha=0.13)
 
 
-def _points(axes: Axes, at: np.ndarray, gid: str, **look: Any) -> None:
+def _alt(labels: np.ndarray) -> str:
+    return f"Map of {len(labels):,} points in {len(np.unique(labels))} clusters"
+
+
+def _points(axes: Axes, at: np.ndarray, gid: str, colour: str, marker: str = "o") -> None:
     """Points (n, 2) of one look."""
-    usual: dict[str, Any] = {"marker": "o", "ms": 4.5, "mew": 0, "alpha": 0.72, "linestyle": ""}
-    axes.plot(*at.T, gid=gid, **(usual | look))
+    axes.plot(*at.T, gid=gid, color=colour, marker=marker, ls="", ms=4, mew=0, alpha=0.72)
 
 
 def _edges(points: np.ndarray, is_equal: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -335,19 +328,16 @@ def bars(found: Histogram, name: str, title: str, x_title: str) -> Picture:
     from matplotlib.ticker import MaxNLocator
 
     figure, axes = _chart(LOW, x_title, "rows")
-    edges, most = np.array(found.edges), max(*found.counts, 1)
+    edges = np.linspace(found.low, found.high, len(found.counts) + 1)
     look: dict[str, Any] = {"color": panels.COLOURS[0], "edgecolor": "white", "lw": 0.6}
     axes.bar(edges[:-1], found.counts, np.diff(edges), align="edge", **look)
     axes.set_yscale("function", functions=(lambda v: np.sqrt(np.maximum(v, 0)), np.square))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.25 * most))
-    if found.below:
-        words = f"← {found.below:,} lower still"
-        axes.text(0.02, 0.94, words, va="top", fontsize=9, color=QUIET, transform=axes.transAxes)
+    axes.set(xlim=(found.low, found.high), ylim=(0, 1.25 * max(*found.counts, 1)))
     return Picture(name, title, f"Histogram: {x_title}, {sum(found.counts):,} rows", figure)
 
 
-def training(curves: Curves, tolerance: float, events: Sequence[dict[str, Any]]) -> list[Picture]:
+def training(curves: Curves, tolerance: float) -> list[Picture]:
     """The gap and the terms over the iterations; the kept member on top of the others."""
     positive = np.where(np.isfinite(curves.gap) & (curves.gap > 0), curves.gap, np.nan)
     gap = _curve("training", "gap to the optimum", curves, positive, "nats, log scale")
@@ -356,9 +346,6 @@ def training(curves: Curves, tolerance: float, events: Sequence[dict[str, Any]])
         axes.set_yscale("log")
     if 0 < tolerance < np.inf:
         axes.axhline(tolerance, color="black", ls="--", lw=1.2)
-    for event in events:
-        if isinstance(event.get("iteration"), int | float):
-            axes.axvline(event["iteration"], color=QUIET, lw=1, ls=":", zorder=0)
     found = [gap]
     for i, (name, values) in enumerate(curves.terms.items()):
         file = f"training-{name if name.isascii() and name.isidentifier() else i}"
@@ -371,8 +358,6 @@ def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str)
     """A line for each member, with gaps where it is not finite.  values: (looks, members)"""
     figure, axes = _chart(LOW, "iteration", unit)
     values = np.where(np.isfinite(values), values, np.nan)
-    if np.isnan(values).all():
-        panels.note(axes, "no finite value")
     marker = "o" if len(values) <= 40 else ""
     x, kept = curves.iterations, values[:, curves.kept]
     axes.plot(x, np.delete(values, curves.kept, axis=1), color=FAINT, lw=1, marker=marker, ms=2)
@@ -380,38 +365,18 @@ def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str)
     return Picture(name, title, f"{title} over {int(x.max()):,} iterations", figure)
 
 
-def choice_figure(choice: Choice, path: Path) -> Path:
-    """Gap and stability over the number of clusters, the chosen one marked."""
-    numbers = [row["n_clusters"] for row in choice.rows]
-    figure = panels.new_figure(9, 4, choice.recommendation)
-    units = {"gap": "nats", "stability": "adjusted Rand index"}
-    for axes, (name, unit) in zip(figure.subplots(1, 2), units.items(), strict=True):
-        values = np.array([row[name] for row in choice.rows], dtype=float)
-        values[~np.isfinite(values)] = np.nan
-        axes.plot(numbers, values, color=panels.COLOURS[0], marker="o")
-        axes.axvline(choice.n_clusters, color=panels.COLOURS[5], lw=8, alpha=0.25, zorder=0)
-        axes.set_xticks(numbers)
-        panels.label_axes(axes, name, "clusters", unit)
-    tol = choice.model.settings_.training.tol
-    figure.axes[0].axhline(tol, color=QUIET, lw=1, ls="--")
-    figure.axes[0].text(numbers[0], tol, "certified below", va="bottom", fontsize=9, color=QUIET)
-    return panels.save(figure, path)
-
-
 # --- images ---------------------------------------------------------------------------------------
 
 
 class Thumbnails:
-    """Images (c, h, w) as small pictures for a page that shows `count` of them."""
+    """Images (c, h, w) as small pictures for the page."""
 
-    def __init__(self, images: np.ndarray, count: int) -> None:
+    def __init__(self, images: np.ndarray) -> None:
         """Black and white are those of these images (n, c, h, w)."""
         self.values = value_range(images)
-        fitting = max(int((MOST_PIXELS / max(count, 1)) ** 0.5), 8)
         height, width = images.shape[-2:]
-        factor = min(1.0, min(LARGEST, fitting) / max(height, width))
+        factor = min(1.0, LARGEST / max(height, width))
         self.size = max(1, round(width * factor)), max(1, round(height * factor))
-        self.is_exact = count * self.size[0] * self.size[1] <= SHARP
         self.shown_width = self.size[0] * max(1, round(56 / self.size[1]))  # in the page's pixels
 
     def url(self, image: np.ndarray) -> str:
@@ -420,8 +385,7 @@ class Thumbnails:
 
         colours = image[:3] if len(image) >= 3 else image[:1].repeat(3, axis=0)
         made = Image.fromarray(np.moveaxis(as_bytes(colours, self.values), 0, -1).copy())
-        if made.size != self.size:
-            made = made.resize(self.size, Image.Resampling.BOX)
         content = io.BytesIO()
-        made.save(content, "WEBP", lossless=self.is_exact, quality=75)
+        made = made.resize(self.size, Image.Resampling.BOX)
+        made.save(content, "WEBP", lossless=max(self.size) <= EXACT, quality=75)
         return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"

@@ -48,16 +48,15 @@ class Preview:
         n, points = len(self.points), self.points
         if n < 2 or points.ndim not in (2, 4) or points.shape[1:] != shape[1:]:
             raise ValueError(f"points {points.shape} of data {shape}")
+        if not np.isfinite(points).all():
+            raise ValueError("points that are no finite numbers")
         vectors = (self.labels, self.rows, self.probability, self.log_density, self.trust)
-        if any(v is not None and v.shape != (n,) for v in vectors):
+        features = self.features.ndim == 2 and len(self.features) == n
+        if not features or any(v is not None and v.shape != (n,) for v in vectors):
             raise ValueError("not a number for each point")
-        if self.features.ndim != 2 or len(self.features) != n:
-            raise ValueError(f"features {self.features.shape}")
         for indices, end in ((self.labels, n_clusters), (self.rows, shape[0])):
             if indices.dtype.kind != "i" or indices.min() < 0 or indices.max() >= end:
                 raise ValueError("clusters or rows that there are not")
-        if not np.isfinite(points).all():
-            raise ValueError("points that are no finite numbers")
 
 
 @dataclass(frozen=True)
@@ -137,11 +136,9 @@ def _summary(files: RunDirectory, config: Config) -> Summary:
     content = read_json(_existing(files, file), remedy)
     with reading(file, remedy):
         summary = Summary.model_validate(content)
-        n_clusters, n = config.settings.get("n_clusters"), config.data.shape[0]
-        if (len(summary.cluster_sizes), sum(summary.cluster_sizes)) != (n_clusters, n):
+        sizes, clusters = summary.cluster_sizes, summary.clusters
+        if sum(sizes) != config.data.shape[0] or len(clusters) not in (0, len(sizes)):
             raise ValueError("cluster_sizes of another run")
-        if len(summary.clusters) not in (0, n_clusters):
-            raise ValueError("not as many clusters as sizes")
     return summary
 
 

@@ -10,7 +10,7 @@
     summary.json         the result in numbers and words; the last file that a fit writes
     labels.csv           the cluster of each row and what names the row, written by `gedi fit`
     figures/, report.html               written by `gedi report`
-    evaluation/                         written by `gedi evaluate`, see `EvaluationFolder`
+    evaluation/                         written by `gedi evaluate`
     tensorboard/         the metrics once more, with `training.tensorboard`
     .lock                held by the process that trains
 
@@ -193,15 +193,6 @@ class RunDirectory:
         for path, rows in read.items():
             kept = [row for row in rows if _is_until(row, iteration)]
             write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
-
-
-class EvaluationFolder:
-    """The paths of what an evaluation writes, into a run directory or elsewhere."""
-
-    def __init__(self, path: Path) -> None:
-        self.numbers = path / "evaluation.json"
-        self.samples, self.nearest = path / "samples.png", path / "nearest.png"
-        self.pictures = [self.samples, self.nearest]
 
 
 def _append(path: Path, row: dict[str, Any]) -> None:
