@@ -312,6 +312,7 @@ def test_names_can_be_given_where_the_model_knows_none(frame):
     assert list(rows[0].values) and all(name.startswith("column ") for name in rows[0].values)
     named = model.explain(frame.to_numpy(), ["a", "b", "c"])
     assert set(named.clusters[0].typical[0].values) == set("abc")
+    assert model.explain(frame.to_numpy(), ["a", "b", "a"]).columns == ("a", "b", "a")
     with pytest.raises(InputError, match="2 names for 3 columns"):
         model.explain(frame.to_numpy(), ["a", "b"])
 

@@ -238,11 +238,15 @@ def explain(
     if columns and c > 1:
         scaling = Scaling.fit(x)
         compared = compare(x, scaling.scale, labels, c)
-        kinds = {columns[j]: _kind(x[:, j], meanings.get(j)) for j in range(len(columns))}
-        differences = [_worth_naming(kinds, *numbers) for numbers in zip(*compared, strict=True)]
-        tried = _largest(np.abs(compared[0]).max(0))[:MOST_TRIED]
+        kinds: list[Kind] = [
+            meanings.get(j, "share" if np.isin(x[:, j], (0, 1)).all() else "number")
+            for j in range(len(columns))
+        ]
+        each = zip(*compared, strict=True)
+        differences = [_worth_naming(columns, *numbers, kinds) for numbers in each]
+        strongest = np.argsort(-np.abs(compared[0]).max(0), kind="stable")
         some = evenly_spaced(len(x), MOST_SEARCHED)
-        alone = sufficient_columns(scaling.apply(x[some]), labels[some], tried)
+        alone = sufficient_columns(scaling.apply(x[some]), labels[some], strongest[:MOST_TRIED])
         warnings += [ALONE.format(columns[j], ami) for j, ami in list(alone.items())[:MOST_ROWS]]
     if empty := [k for k in range(c) if not (labels == k).any()]:
         warnings.append(f"Clusters without rows: {listing(empty)}.")
@@ -301,25 +305,21 @@ def compare(
     return np.where(np.isnan(effect), 0.0, effect), mean, others
 
 
-def _kind(column: np.ndarray, known: Kind | None) -> Kind:
-    return known or ("share" if np.isin(column, (0, 1)).all() else "number")
-
-
 def _worth_naming(
-    kinds: Mapping[str, Kind], effects: np.ndarray, means: np.ndarray, others: np.ndarray
+    columns: Sequence[str],
+    effects: np.ndarray,
+    means: np.ndarray,
+    others: np.ndarray,
+    kinds: Sequence[Kind],
 ) -> tuple[Difference, ...]:
     """The columns that set a cluster apart, the strongest first; arrays: (columns,)."""
-    found = [
-        Difference(name, float(effect), float(mean), float(other), kind)
-        for (name, kind), effect, mean, other in zip(
-            kinds.items(), effects, means, others, strict=True
-        )
-        if abs(effect) >= WORTH
-    ]
-    return tuple(sorted(found, key=lambda difference: -abs(difference.effect))[:MOST_NAMED])
+    numbers = (effects.tolist(), means.tolist(), others.tolist())
+    found = [Difference(*each) for each in zip(columns, *numbers, kinds, strict=True)]
+    named = [difference for difference in found if abs(difference.effect) >= WORTH]
+    return tuple(sorted(named, key=lambda difference: -abs(difference.effect))[:MOST_NAMED])
 
 
-def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: Sequence[int]) -> dict[int, float]:
+def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: np.ndarray) -> dict[int, float]:
     """The columns that alone reproduce the clusters, with the agreement (AMI), the best first.
 
     A column alone is a decision tree of it with twice as many leaves as there are clusters.
@@ -332,7 +332,7 @@ def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: Sequence[int]) 
     if z.shape[1] < 2 or used < 2:
         return {}
     agreement = {}
-    for j in tried:
+    for j in tried.tolist():
         tree, column = DecisionTreeClassifier(max_leaf_nodes=2 * used, random_state=0), z[:, [j]]
         found = tree.fit(column, labels).predict(column)
         agreement[j] = float(adjusted_mutual_info_score(labels, found))
@@ -368,7 +368,7 @@ class _Rows:
         words = ", ".join(d.words for d in differences)
         if not words and len(inside) and self.columns and len(mean) > 1:
             words = "no single column sets it apart from the rest"
-        shown = [d.column for d in differences]
+        shown, near = [d.column for d in differences], _others(mean, k, LEAST_CONFUSED)
         return Profile(
             cluster=k,
             size=len(inside),
@@ -379,7 +379,7 @@ class _Rows:
             typical=self.lowest(-typicality, inside, shown),
             doubtful=self.lowest(own, inside, shown),
             outliers=self.lowest(self.log_density, inside, shown),
-            neighbours=_neighbours(k, mean),
+            neighbours={j: float(mean[j]) for j in near[:MOST_NEIGHBOURS]},
         )
 
     def lowest(
@@ -399,7 +399,7 @@ class _Rows:
 
     def _row(self, i: int, names: Sequence[str]) -> Row:
         cluster, p = int(self.labels[i]), self.p[i]
-        others = [k for k in _largest(p) if k != cluster and p[k] >= LEAST_SECOND]
+        others = _others(p, cluster, LEAST_SECOND)
         return Row(
             row=i,
             cluster=cluster,
@@ -411,15 +411,10 @@ class _Rows:
         )
 
 
-def _neighbours(k: int, mean: np.ndarray) -> dict[int, float]:
-    """The clusters that rows of cluster k are taken for; mean: (clusters,) of p(y|x)."""
-    near = [j for j in _largest(mean) if j != k and mean[j] >= LEAST_CONFUSED]
-    return {j: float(mean[j]) for j in near[:MOST_NEIGHBOURS]}
-
-
-def _largest(values: np.ndarray) -> list[int]:
-    """Places of values, the largest first, and of equals the first."""
-    return [int(i) for i in np.argsort(-values, kind="stable")]
+def _others(p: np.ndarray, own: int, least: float) -> list[int]:
+    """The other clusters of a probability from `least` on, the likeliest first; p: (clusters,)."""
+    order = np.argsort(-p, kind="stable").tolist()
+    return [k for k in order if k != own and p[k] >= least]
 
 
 # --- of a fitted result, and in a run directory ---------------------------------------------------
