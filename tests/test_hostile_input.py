@@ -177,7 +177,7 @@ def test_an_array_that_cannot_be_clustered_is_refused_in_programs_and_commands(x
     [
         ("a,b\n1,2\n3,4\n5,inf\n", (), "'b'"),
         ("name,colour\nann,red\nbob,red\n", (), "colour"),
-        ("a,b\n1,2\n3\n4,5\n", (), "x.csv"),
+        ("a,b\n1,2\n3,4,5\n6,7\n", (), "x.csv"),
         ("a,b,kind\n1,2,0\n3,4,1\n", ("--label-column", "kinds"), "did you mean 'kind'?"),
         ("", (), "x.csv"),
     ],

@@ -228,10 +228,10 @@ def test_blank_lines_are_skipped_and_one_column_and_one_row_are_enough(write):
         ("a,kind\n1,x\n3,y\n", "column 'kind': 'x' in row 0"),
         ("a,b\n1,2\n3,\n5,6\n", "column 'b': missing in row 1 (counted from 0); drop"),
         ("a,b\n1,2\n3,1e999\n5,6\n", "column 'b': infinite in row 1"),
-        ("a,b\n1,2\n3\n5,6\n", "line 3 has 1 cells, the first row 2"),
+        ("a,b\n1,2\n3\n5,6\n", "column 'b': missing in row 1"),
         ("a,b\nNA,NA\n1,2\n", "column 'a': missing in row 0"),
-        ("a,b\n1,2,3\n4,5,6\n", "has 3 cells, the first row 2"),
-        ("a,b\n", "zero rows"),
+        ("a,b\n1,2,3\n4,5,6\n", "Length of header or names does not match length of data"),
+        ("a,b\n", "no rows"),
         ("\n\n", "blank lines"),
         ("\ufeff", "blank lines"),
     ],
@@ -247,7 +247,7 @@ def test_labels_are_set_aside(write):
     data = load(write("label,0,1\n1,5,6\n0.0,7,8\n"), label_column="label")
     assert data.y.tolist() == [1, 0] and data.y.dtype == np.int64
     path = write("a,kind\n1,x\n2,\n")
-    assert "no column 'knd'; did you mean 'kind'?" in refusal(path, label_column="knd")
+    assert "no column 'knd' (did you mean 'kind'?)" in refusal(path, label_column="knd")
     assert "row 1 (counted from 0) has no label" in refusal(path, label_column="kind")
     assert "zero columns" in refusal(write("y\n1\n2\n"), label_column="y")
 
@@ -255,14 +255,14 @@ def test_labels_are_set_aside(write):
 def test_columns_are_found_by_their_names_or_in_their_order(write):
     path = write("b,text,a\n1,u,2\n3,v,4\n")
     assert load(path, columns=["a", "b"]).x.tolist() == [[2, 1], [4, 3]]
-    assert "no column 'c'; there are b, text, a" in refusal(path, columns=["a", "c"])
+    assert "no column 'c' (there are b, text, a)" in refusal(path, columns=["a", "c"])
     assert load(write("1,2\n3,4\n"), columns=["a", "b"]).columns == ("a", "b")
     assert "no column 'a'" in refusal(write("1,2\n3,4\n"), columns=["a"])
 
 
 def test_text_that_is_not_utf8_is_said(write):
     late = b"a,b\n" + b"1,2\n" * 50_000 + b"\x81,1\n"
-    assert "neither UTF-8 nor Windows-1252" in refusal(write(late))
+    assert "is damaged" in refusal(write(late))
 
 
 def test_parquet_columns_of_every_number_type_are_read_without_the_index(tmp_path):
@@ -274,7 +274,7 @@ def test_parquet_columns_of_every_number_type_are_read_without_the_index(tmp_pat
     assert data.y.tolist() == ["u", "v"] and data.columns == ("i", "f", "b")
     assert "column 'y': 'u' in row 0" in refusal(path)
     pd.DataFrame({"a": np.zeros(0)}).to_parquet(path)
-    assert "zero rows" in refusal(path)
+    assert "no rows" in refusal(path)
 
 
 def test_without_pyarrow_the_extra_is_named(write, monkeypatch):

@@ -123,7 +123,7 @@ def _read_table(
     decimal = decimal and tables.mark(decimal, tables.DECIMALS, "decimal")
     labels = [] if label_column is None else [label_column]
     whole, named = tables.read_table(path, separator, decimal, text, {*(columns or ()), *labels})
-    _check_columns(path, labels, whole)
+    tables.check_names(labels, whole.columns, str(path))
     y = None if label_column is None else _labels(path, whole[label_column])
     frame = whole.drop(columns=labels)
     if not frame.shape[1]:
@@ -131,18 +131,10 @@ def _read_table(
     if columns is not None:
         if not named and len(columns) == frame.shape[1]:
             frame = frame.set_axis(list(columns), axis=1)
-        _check_columns(path, columns, frame)
+        tables.check_names(columns, frame.columns, str(path))
         frame = frame[list(columns)]
     names = tuple(frame.columns) if named or columns is not None else None
     return Dataset(path.stem, frame, y, names, str(path), frame=whole)
-
-
-def _check_columns(path: Path, names: Sequence[str], frame: Any) -> None:
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
-        near = closest(missing[0], frame.columns)
-        hint = f"did you mean {near!r}?" if near else f"there are {listing(list(frame.columns), 6)}"
-        raise InputError(f"{path}: no column {listing([*map(repr, missing)], 6)}; {hint}")
 
 
 def _labels(path: Path, cells: Any) -> np.ndarray:
