@@ -49,10 +49,10 @@ def save(tmp_path):
 def test_a_path_without_a_file_suggests_the_nearest_file_or_name(write, tmp_path, monkeypatch):
     path = write("1,2\n", "iris.csv")
     message = refusal(path.with_name("iris.cvs"))
-    assert "no such file" in message and f"did you mean {path}?" in message
-    assert f"no folder {tmp_path / 'no'} either" in refusal(tmp_path / "no" / "x.csv")
+    assert "no such file" in message and "did you mean iris.csv?" in message
+    assert "no such file" in refusal(tmp_path / "no" / "x.csv")
     monkeypatch.chdir(tmp_path)
-    assert "did you mean moons (built-in)?" in refusal("moon")
+    assert "did you mean moons?" in refusal("moon")
 
 
 def test_a_file_named_like_a_builtin_needs_a_dot_and_slash(tmp_path, monkeypatch):
@@ -105,7 +105,7 @@ def test_permission_denied_is_said(save, monkeypatch):
     def deny(*args, **kwargs):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "open", deny)
+    monkeypatch.setattr(np, "load", deny)
     assert refusal(path) == f"{path}: permission denied; make it readable"
 
 
@@ -150,8 +150,8 @@ def test_object_arrays_are_refused_without_unpickling(tmp_path):
 
     np.save(tmp_path / "x.npy", np.array([[Bomb()]]), allow_pickle=True)
     np.savez(tmp_path / "x.npz", x=np.array([[Bomb()]]))
-    assert "pickle" in refusal(tmp_path / "x.npy")
-    assert "x.npz[x]: " in refusal(tmp_path / "x.npz")
+    assert "Python objects" in refusal(tmp_path / "x.npy")
+    assert "x.npz[x] is damaged (Object arrays" in refusal(tmp_path / "x.npz")
     assert not (tmp_path / "ran").exists()
 
 
@@ -184,7 +184,7 @@ def test_npz_labels_must_match_the_rows(tmp_path):
 
 def test_an_npy_renamed_to_npz_is_refused(save, tmp_path):
     save(np.ones((2, 2))).rename(tmp_path / "b.npz")
-    assert "not an .npz archive" in refusal(tmp_path / "b.npz")
+    assert "b.npz is damaged" in refusal(tmp_path / "b.npz")
 
 
 # --- tables -------------------------------------------------------------------------------------

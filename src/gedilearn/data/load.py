@@ -95,7 +95,7 @@ def load(
         raise InputError(f"{source}: --size, --skip-broken are for folders of images")
     if named:
         split = published.split_of(str(source))
-        return published.open_set(*split) if split else _built_in(str(source))
+        return published.open_set(*split) if split else DATA_SETS[str(source)]()
     with reading(path):
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
@@ -146,19 +146,10 @@ def _labels(path: Path, cells: Any) -> np.ndarray:
     return as_labels(cells.to_numpy() if is_number else tables.as_text(cells).tolist(), str(path))
 
 
-def _built_in(name: str) -> Dataset:
-    made = DATA_SETS[name]()
-    if not isinstance(made, Dataset):
-        raise InputError(f"data set {name!r}: its function gave {type(made).__name__}, no Dataset")
-    return made
-
-
 def _check_file(path: Path) -> None:
     if not path.exists():
         raise InputError(f"{path}: no such file; {_suggestion(path)}")
     suffix = path.suffix.lower()
-    if suffix in IMAGE_SUFFIXES:
-        raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
     if suffix not in _SUFFIXES and not path.name.endswith(published.IDX_ENDINGS):
         way = "unpack an archive; save a sheet or a data frame as .csv or .parquet"
         raise InputError(f"{path}: unknown extension {suffix!r}; {way}; known: {known_formats()}")
@@ -168,13 +159,9 @@ def _check_file(path: Path) -> None:
 
 def _suggestion(path: Path) -> str:
     """What may have been meant by a path where there is nothing: a file beside it, or a name."""
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent} either"
-    choices = {entry.name: str(path.parent / entry.name) for entry in path.parent.iterdir()}
-    choices |= {name: f"{name} (built-in)" for name in DATA_SETS}
-    choices |= {name: f"{name} (gedi data get {name})" for name in SOURCES}
-    near = closest(path.name, choices)
-    return f"did you mean {choices[near]}?" if near else known_formats()
+    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = closest(path.name, [*beside, *DATA_SETS, *SOURCES])
+    return f"did you mean {near}?" if near else known_formats()
 
 
 def _read_published(path: Path) -> Dataset:
@@ -223,8 +210,6 @@ def read_images(
     """
     if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
         raise InputError(f"size={size}: give (height, width), each from 1 to 4096 pixels")
-    if broken not in ("refuse", "skip"):
-        raise InputError(f"broken={broken!r}: give 'refuse' or 'skip'")
     paths = list(_named_as_images(folder))
     inside = [path.relative_to(folder) for path in paths]
     if not paths:

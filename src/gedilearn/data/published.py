@@ -1,8 +1,8 @@
 """Published image sets: their files, how these are fetched, kept and read.
 
 The files of a set are kept as published in the folder CACHE/NAME; CACHE is $GEDI_CACHE, or else
-$XDG_CACHE_HOME/gedi-learn, or else ~/.cache/gedi-learn. Pooch downloads them and compares their
-checksums. The sets and their files are listed in `published.json`.
+gedi-learn in the folder that the system has for caches (~/.cache). Pooch downloads them and
+compares their checksums. The sets and their files are listed in `published.json`.
 """
 
 from __future__ import annotations
@@ -119,10 +119,9 @@ def split_for_testing(source: str | None) -> str | None:
 
 def cache_root() -> Path:
     """The folder of all cached sets; it need not exist yet."""
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(shared):  # the standard says to ignore a relative one
-        shared = "~/.cache"
-    return as_path(os.environ.get("GEDI_CACHE") or f"{shared}/gedi-learn").absolute()
+    from pooch import os_cache
+
+    return as_path(os.environ.get("GEDI_CACHE") or os_cache("gedi-learn")).absolute()
 
 
 def is_cached(name: str) -> bool:
@@ -155,17 +154,10 @@ def get(name: str, directory: str | Path | None = None, tell: Tell = lambda line
     if is_cached(name):
         tell(f"{name} is there already: {folder}")
         return folder
-    try:
-        if directory is None:
-            _download(source, folder, tell)
-        else:
-            _import(source, as_path(directory), folder)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(
-            f"{error.filename or folder}: {reason}; make room or make it writable, or set "
-            "GEDI_CACHE to another folder"
-        ) from error
+    if directory is None:
+        _download(source, folder, tell)
+    else:
+        _import(source, as_path(directory), folder)
     tell(f"{name} is ready: {folder}")
     return folder
 
@@ -208,10 +200,7 @@ def _download(source: Source, folder: Path, tell: Tell) -> None:
         try:
             fetcher.fetch(file.name, downloader=downloader)
         except (requests.RequestException, ValueError) as error:
-            answer = getattr(error, "response", None)
-            reason = "not the published file" if isinstance(error, ValueError) else "no connection"
-            if answer is not None:
-                reason = f"the server answers {answer.status_code} {answer.reason}"
+            reason = " ".join(str(error).split())[:200]
             raise InputError(
                 f"{source.site}{file.name}: {reason}; try again, or fetch {', '.join(checksums)} "
                 f"from {source.site} in another way into a folder DIR, then "
@@ -322,9 +311,7 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
     """The unsigned bytes in an idx file, plain or gzipped: images (n, h, w) or labels (n,)."""
     with reading(path, AGAIN):
         check_file(path)
-        with path.open("rb") as file:
-            is_packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_packed else path.open("rb") as stream:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             if (head := stream.read(4)) != bytes([0, 0, 8, dimensions]):
                 raise ValueError(f"no idx file of bytes in {dimensions} dimensions: {head!r}")
             shape = np.frombuffer(stream.read(4 * dimensions), ">u4", dimensions).tolist()
