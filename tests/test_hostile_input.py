@@ -5,7 +5,6 @@ One row a case. The fuzzer (`tests/fuzz`) plays what nobody thought of.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import resource
@@ -271,13 +270,6 @@ def test_names_that_lead_to_nothing_or_to_something_else_are_refused(run, argume
             "x.parquet",
             lambda: pd.DataFrame({"a": np.zeros(600_000, np.int8)}).to_parquet("x.parquet"),
             "x.parquet: 600000 rows",
-        ),
-        (
-            "a-idx3-ubyte.gz",
-            lambda: Path("a-idx3-ubyte.gz").write_bytes(
-                gzip.compress(b"\0\0\x08\x03" + struct.pack(">3I", 6000, 32, 32) + bytes(6144000))
-            ),
-            "6.14 MB",
         ),
     ],
 )

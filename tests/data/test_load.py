@@ -75,7 +75,7 @@ def test_an_unknown_extension_is_refused_with_the_way_out_and_the_known(write, n
 
 @pytest.mark.parametrize(
     "name",
-    [*("x.npy", "x.npz", "x.csv"), *("x.tsv", "x.parquet", "x.bin", "x.mat", "a-idx3-ubyte.gz")],
+    [*("x.npy", "x.npz", "x.csv"), "x.tsv", "x.parquet"],
 )
 def test_an_empty_file_is_called_empty(write, name):
     assert "the file is empty" in refusal(write("", name))

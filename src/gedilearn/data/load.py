@@ -23,7 +23,7 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 _DECODERS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # no others: a name is no proof of content
 MOST_PIXELS = 50_000_000  # of one image; a small file may claim any number
 Broken = Literal["refuse", "skip"]
-_SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
+_SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES)
 
 
 class SkippedImages(UserWarning):
@@ -34,8 +34,7 @@ def known_formats() -> str:
     """What `load` takes, as text for help pages."""
     return (
         f"built-in: {', '.join(DATA_SETS)}; fetched by gedi data get NAME: {', '.join(SOURCES)}, "
-        f"NAME:test for the test images; files: {', '.join(_SUFFIXES)} (the last two: CIFAR and "
-        "SVHN as published), MNIST's ...-idx3-ubyte(.gz); or a folder of images "
+        f"NAME:test for the test images; files: {', '.join(_SUFFIXES)}; or a folder of images "
         f"({', '.join(suffix[1:] for suffix in IMAGE_SUFFIXES)}), also in folders in it"
     )
 
@@ -104,8 +103,6 @@ def load(
             return Dataset.checked(path, read_npy(path))
         if suffix == ".npz":
             return _read_npz(path)
-        if suffix not in TABLE_SUFFIXES:
-            return _read_published(path)
         data = _read_table(path, label_column, columns, text or (), separator, decimal)
         return data if text is not None else replace(data, x=tables.numbers(data.x).to_numpy())
 
@@ -150,7 +147,7 @@ def _check_file(path: Path) -> None:
     if not path.exists():
         raise InputError(f"{path}: no such file; {_suggestion(path)}")
     suffix = path.suffix.lower()
-    if suffix not in _SUFFIXES and not path.name.endswith(published.IDX_ENDINGS):
+    if suffix not in _SUFFIXES:
         way = "unpack an archive; save a sheet or a data frame as .csv or .parquet"
         raise InputError(f"{path}: unknown extension {suffix!r}; {way}; known: {known_formats()}")
     if check_file(path, MAPPED if suffix == ".npy" else 1.0) == 0:
@@ -162,13 +159,6 @@ def _suggestion(path: Path) -> str:
     beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     near = closest(path.name, [*beside, *DATA_SETS, *SOURCES])
     return f"did you mean {near}?" if near else known_formats()
-
-
-def _read_published(path: Path) -> Dataset:
-    """One file of CIFAR, SVHN or an MNIST-like set; the latter's labels lie in a file beside it."""
-    x, y = published.read_published(path)
-    name = path.name.removesuffix(".gz").removesuffix("-idx3-ubyte").removesuffix(path.suffix)
-    return Dataset(name, x, y, None, str(path))
 
 
 def _read_npz(path: Path) -> Dataset:
