@@ -159,10 +159,6 @@ def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
     if not isinstance(values, np.ndarray):  # text takes as much as the longest, four bytes each
         check_size(4 * len(values) * max(map(len, values), default=0), f"{where}: labels")
     y = np.asarray(values)
-    if y.dtype.kind == "O":
-        raise InputError(f"{where}: labels are Python objects; save them as integers or text")
-    if y.dtype.kind == "S":
-        y = np.char.decode(y, "utf-8")
     if y.dtype.kind == "U":
         try:
             numbers = y.astype(np.float64)

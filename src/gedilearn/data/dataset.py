@@ -73,7 +73,7 @@ def fingerprint(x: np.ndarray) -> str:
 def read_npy(path: Path) -> np.ndarray:
     """The array in an .npy file; a large one is mapped."""
     size = check_file(path, MAPPED)
-    x = np.load(path, mmap_mode="r", allow_pickle=False)
+    x: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     is_used = x.dtype in (np.float32, np.float64) or (x.dtype == np.uint8 and x.ndim == 4)
     if size >= MAPPED_FROM and is_used and x.flags.c_contiguous and x.ndim in (2, 4):
         return x

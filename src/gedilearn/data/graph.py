@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from gedilearn.data.arrays import TWO_VALUED
 from gedilearn.errors import InputError
@@ -145,12 +144,6 @@ def limit_tails(x: Floats) -> Floats:
 # Neighbours that one search finds for all graphs and trees of the same points.
 SHARED = 15
 
-# From so many columns and points on, the products of float32 numbers are what takes time, and take
-# half of that of float64; so many more neighbours than asked for are then put in order exactly.
-MANY_COLUMNS, MANY_POINTS = 128, 10_000
-_SPARE = 6
-_BLOCK = 1 << 23  # floats gathered at a time
-
 
 class Neighbours(NamedTuple):
     """The nearest neighbours of each point, the nearest first; graphs of a smaller k share them."""
@@ -160,10 +153,18 @@ class Neighbours(NamedTuple):
 
 
 def find_neighbours(x: Floats, n_neighbors: int) -> Neighbours:
-    """So many of each point of ``x`` (n, d), and at least those that set the scale of a place."""
+    """So many of each point of ``x`` (n, d), and at least those that set the scale of a place.
+
+    A point is not its own neighbour, but a duplicate of it is one.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
     x = as_points(x)
+    k = min(max(n_neighbors, LOCAL), len(x) - 1)
+    # Called without arguments, kneighbors leaves out the point itself by its index and not by its
+    # distance, so duplicates are proper neighbours of each other.
     with ONE_AT_A_TIME:
-        return Neighbours(*nearest(x, min(max(n_neighbors, LOCAL), len(x) - 1)))
+        return Neighbours(*NearestNeighbors(n_neighbors=k, n_jobs=1).fit(x).kneighbors())
 
 
 def as_points(x: Floats) -> Floats:
@@ -172,63 +173,6 @@ def as_points(x: Floats) -> Floats:
     if x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
         raise InputError(f"x of shape {x.shape}: the neighbour graph needs (n >= 2 points, d >= 1)")
     return x
-
-
-def nearest(x: Floats, k: int) -> tuple[Floats, Ints]:
-    """Distances (n, k), ascending, and indices (n, k) of the neighbours of each row of x (n, d).
-
-    A point is not its own neighbour, but a duplicate of it is one. k <= n - 1.
-    """
-    n, d = x.shape
-    if n >= MANY_POINTS and d >= MANY_COLUMNS:
-        return product_neighbours(x, k)
-    return exact_neighbours(x, k)
-
-
-def exact_neighbours(x: Floats, k: int) -> tuple[Floats, Ints]:
-    """By scikit-learn."""
-    from sklearn.neighbors import NearestNeighbors
-
-    # Called without arguments, kneighbors leaves out the point itself by its index and not by its
-    # distance, so duplicates are proper neighbours of each other.
-    distance, index = NearestNeighbors(n_neighbors=k, n_jobs=1).fit(x).kneighbors()
-    return distance, index
-
-
-def product_neighbours(x: Floats, k: int) -> tuple[Floats, Ints]:
-    """All distances by products in float32; the nearest few more than k again in float64."""
-    n = len(x)
-    x = x - x.mean(axis=0)
-    rows = torch.from_numpy(np.ascontiguousarray(x, np.float32))
-    size = rows.square().sum(1)
-    found = np.empty((n, min(k + _SPARE, n - 1)), np.int64)
-    step = max(1, _BLOCK // n)
-    for start in range(0, n, step):
-        part = rows[start : start + step]
-        apart = torch.addmm(size, part, rows.T, alpha=-2)  # squared, up to a constant in each row
-        own = torch.arange(len(part))
-        apart[own, start + own] = torch.inf
-        near = apart.topk(found.shape[1], largest=False, sorted=False).indices
-        found[start : start + step] = near.numpy()
-    distance, index = _closest(np.asarray(x, np.float64), found, k)
-    return distance, index
-
-
-def _closest(x: Floats, candidates: Ints, k: int) -> tuple[Floats, Ints]:
-    """The k nearest candidates (n, m >= k) of each point, ascending."""
-    n, m = candidates.shape
-    distance, index = np.empty((n, k), x.dtype), np.empty((n, k), np.int32)
-    rows = max(1, _BLOCK // (m * x.shape[1]))
-    for start in range(0, n, rows):
-        block = slice(start, start + rows)
-        there = np.sort(candidates[block], axis=1)
-        gap = x[there]
-        gap -= x[block, None]
-        apart = np.einsum("nmd,nmd->nm", gap, gap)
-        order = np.argsort(apart, axis=1, kind="stable")[:, :k]
-        index[block] = np.take_along_axis(there, order, 1)
-        distance[block] = np.sqrt(np.take_along_axis(apart, order, 1))
-    return distance, index
 
 
 # --- the weighted graph --------------------------------------------------------------------------
