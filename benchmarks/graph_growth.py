@@ -1,14 +1,13 @@
 """How time and memory of the neighbour graph and the walk tables grow with the number of points.
 
 Every size runs in a process of its own. Two half moons in 2 dimensions take the exact search of the
-k-d tree, ten Gaussian groups in 50 dimensions all distances and, from some 50,000 points on, the
-approximate search. If growth is n log n, the last column stays about the same from row to row.
+k-d tree, ten Gaussian groups in 50 dimensions all distances. If growth is n log n, the last column
+stays about the same from row to row.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import math
 import os
@@ -58,18 +57,16 @@ def data(kind: str, n: int) -> tuple[Any, int]:
 
 def measure(kind: str, n: int) -> dict[str, float]:
     """One row; to be called in a fresh process."""
-    from gedilearn.data import graph as neighbours
+    from gedilearn.data.graph import find_neighbours
     from gedilearn.data.walks import walk_tables
 
     small, clusters = data(kind, 1_000)
-    walk_tables(small, clusters)  # what the first call loads or compiles is not counted
-    if importlib.util.find_spec("pynndescent") is not None and KINDS[kind] > 10:
-        neighbours.descent_neighbours(small, 10)
+    walk_tables(small, clusters)  # the imports of the first call are not counted
     x, clusters = data(kind, n)
     forget_peak()
     before = peak_resident()
     start = time.perf_counter()
-    neighbours.nearest(x, 10)
+    find_neighbours(x, 10)
     searched = time.perf_counter() - start
     totals = []
     for _ in range(3 if n <= 5_000 else 1):

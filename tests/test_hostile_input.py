@@ -5,7 +5,6 @@ One row a case. The fuzzer (`tests/fuzz`) plays what nobody thought of.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import resource
@@ -161,7 +160,7 @@ def test_an_array_that_cannot_be_clustered_is_refused_in_programs_and_commands(x
     [
         ("a,b\n1,2\n3,4\n5,inf\n", (), "'b'"),
         ("name,colour\nann,red\nbob,red\n", (), "colour"),
-        ("a,b\n1,2\n3\n4,5\n", (), "x.csv"),
+        ("a,b\n1,2\n3,4,5\n6,7\n", (), "x.csv"),
         ("a,b,kind\n1,2,0\n3,4,1\n", ("--label-column", "kinds"), "did you mean 'kind'?"),
         ("", (), "x.csv"),
     ],
@@ -237,14 +236,18 @@ def test_names_that_lead_to_nothing_or_to_something_else_are_refused(run, argume
     ("name", "make", "words"),
     [
         ("x.npz", lambda: packed(x=npy_head((150_000, 10)) + bytes(12 * 10**6)), "GEDI_MAX_GB=1"),
-        ("x.npz", lambda: packed(x=npy_head((10**12, 2)) + bytes(64)), "claims"),
+        ("x.npz", lambda: packed(x=npy_head((10**12, 2)) + bytes(64)), "x.npz"),
         ("x.npz", lambda: packed(x=b"text"), "x.npz"),
         (
             "x.npz",
             lambda: packed(x=npy_head((1, 1)) + bytes(8), y=npy_head((600_000,)) + bytes(4800000)),
             "x.npz[y]",
         ),
-        ("x.npy", lambda: Path("x.npy").write_bytes(npy_head((-1, 2)) + bytes(64)), "claims"),
+        (
+            "x.npy",
+            lambda: Path("x.npy").write_bytes(npy_head((-1, 2)) + bytes(64)),
+            "negative dimensions",
+        ),
         (
             "x.npy",
             lambda: np.save("x.npy", np.zeros((1000, 600, 1))),
@@ -255,13 +258,6 @@ def test_names_that_lead_to_nothing_or_to_something_else_are_refused(run, argume
             "x.parquet",
             lambda: pd.DataFrame({"a": np.zeros(600_000, np.int8)}).to_parquet("x.parquet"),
             "x.parquet: 600000 rows",
-        ),
-        (
-            "a-idx3-ubyte.gz",
-            lambda: Path("a-idx3-ubyte.gz").write_bytes(
-                gzip.compress(b"\0\0\x08\x03" + struct.pack(">3I", 6000, 32, 32) + bytes(6144000))
-            ),
-            "0.00614 GB",
         ),
     ],
 )

@@ -165,16 +165,15 @@ def test_a_skipped_file_shifts_no_row_and_pictures_are_found_by_their_path(here)
     assert rows == [["row", "path"], *kept, ["5", "deep/deeper/x.png"]]
 
 
-def test_a_model_of_a_published_set_predicts_a_folder_of_its_pictures(here):
-    """The same images from a file of CIFAR and from PNGs, through fit and predict."""
+def test_a_model_of_an_array_of_images_predicts_a_folder_of_its_pictures(here):
+    """The same images from an array and from PNGs, through fit and predict."""
     rng = np.random.default_rng(1)
     images = rng.integers(0, 200, (16, 3, 32, 32)).astype(np.uint8)
     images[::2] += 50
-    records = [bytes([k % 10]) + image.tobytes() for k, image in enumerate(images)]
-    Path("test_batch.bin").write_bytes(b"".join(records))
+    np.savez("images.npz", x=images)
     write_pictures(Path("pictures"), images)
-    gedi("fit", "test_batch.bin", "-k", 2, "--out", "run", *SHORT)
-    from_file = gedi("predict", "run", "test_batch.bin").stdout
+    gedi("fit", "images.npz", "-k", 2, "--out", "run", *SHORT)
+    from_file = gedi("predict", "run", "images.npz").stdout
     assert without_path(gedi("predict", "run", "pictures").stdout) == from_file
     gedi("fit", "pictures", "-k", 2, "--out", "again", *SHORT)
     again = without_path(Path("again/labels.csv").read_text())

@@ -50,17 +50,17 @@ def test_numbers_become_the_smallest_native_float_that_holds_them(given, kept):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (np.array([[None]]), "pickle"),
+        (np.array([[None]]), "object is not numbers"),
         (np.array([[1j]]), "complex"),
         (np.array([["a"]]), "not numbers"),
         (np.array([["2020-01-01"]], dtype="M8[D]"), "not numbers"),
         (np.zeros(3), r"reshape\(-1, 1\)"),
-        (np.zeros(()), "reshape it"),
+        (np.zeros(()), r"shape \(\)"),
         (np.zeros((2, 8, 8)), r"x\[:, None\]"),
-        (np.zeros((2, 1, 1, 1, 1)), "reshape it"),
-        (np.zeros((0, 3)), "no rows"),
-        (np.zeros((3, 0)), "no columns"),
-        (np.zeros((3, 1, 0, 2)), "no pixels"),
+        (np.zeros((2, 1, 1, 1, 1)), "expected vectors"),
+        (np.zeros((0, 3)), "no values"),
+        (np.zeros((3, 0)), "no values"),
+        (np.zeros((3, 1, 0, 2)), "no values"),
         (np.zeros((2, 8, 8, 3)), r"if channels are last, use x.transpose\(0, 3, 1, 2\)"),
         (np.zeros((2, 2, 8, 8)), "has 2 channels"),
     ],
@@ -77,7 +77,6 @@ def test_whole_labels_become_integers_and_other_text_stays():
     assert as_labels(["cat", "1"], "y").tolist() == ["cat", "1"]
     assert as_labels(["nan", "1"], "y").tolist() == ["nan", "1"]
     assert as_labels(np.array([0.5, 1.0]), "y").tolist() == [0.5, 1.0]
-    assert as_labels(np.array([b"caf\xc3\xa9"]), "y").tolist() == ["café"]
     with pytest.raises(InputError, match="labels"):
         as_labels(np.array([np.nan, 1.0]), "y")
 

@@ -116,7 +116,7 @@ def test_an_image_in_another_format_is_not_opened_by_its_name(tmp_path):
 
 def test_a_single_image_is_sent_to_its_folder(tmp_path):
     noise(tmp_path / "a.png")
-    assert "give the folder" in refusal(tmp_path / "a.png", load)
+    assert "a folder of images" in refusal(tmp_path / "a.png", load)
 
 
 # --- sizes --------------------------------------------------------------------------------------

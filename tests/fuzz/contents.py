@@ -205,15 +205,12 @@ PARQUETS = [
 
 names = st.sampled_from(["x", "X", "y", "labels", "data", "a", "é"])
 archives = mostly(st.just({"x": POINTS}), st.dictionaries(names, arrays, max_size=3)).map(npz)
-IDX = struct.pack(">BBBB3I", 0, 0, 8, 3, 12, 8, 8) + bytes(range(256)) * 3
 CONTENTS: dict[str, st.SearchStrategy[bytes]] = {
     "x.npy": mostly(arrays.map(npy), claims),
     "x.npz": mostly(archives, st.builds(npz_bomb)),
     "x.csv": mostly(tables(","), big_tables),
     "x.tsv": tables("\t"),
     "x.parquet": st.sampled_from(PARQUETS),
-    "x-images-idx3-ubyte": st.just(IDX),
-    "x.mat": st.binary(max_size=9),  # of published sets, which are known by their checksums
 }
 
 

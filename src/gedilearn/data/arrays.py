@@ -18,10 +18,6 @@ CHANNELS = (1, 3, 4)
 # comes as m such columns: at this one it weighs about as much as one number.
 TWO_VALUED = 0.5
 LARGEST = 1e300  # twice this is still finite, so differences of two values never overflow
-PYTHON_OBJECTS = (
-    "holds Python objects, which only pickle can read, and pickle can run code; save plain "
-    "numbers, e.g. x.astype(float)"
-)
 _CHUNK_VALUES = 2**22
 
 
@@ -91,10 +87,8 @@ def as_numbers(x: np.ndarray, where: str) -> np.ndarray:
     (booleans, 8- and 16-bit integers, half and single precision) and as float64 otherwise.
     """
     kind = x.dtype.kind
-    if kind == "O":
-        raise InputError(f"{where}: {PYTHON_OBJECTS}")
     if kind not in "biuf":
-        raise InputError(f"{where}: dtype {x.dtype} is not numbers; encode it as real numbers")
+        raise InputError(f"{where}: dtype {x.dtype} is not numbers; give real numbers alone")
     _check_shape(x.shape, where)
     if _is_bytes(x):
         return np.ascontiguousarray(x)
@@ -122,14 +116,12 @@ def _is_bytes(x: np.ndarray) -> bool:
 
 def _check_shape(shape: tuple[int, ...], where: str) -> None:
     if len(shape) not in (2, 4):
-        hints = {1: "for one column use x.reshape(-1, 1)", 3: "for grey images use x[:, None]"}
-        hint = hints.get(len(shape), "reshape it")
         raise InputError(
-            f"{where}: shape {shape}, expected vectors (n, d) or images (n, c, h, w); {hint}"
+            f"{where}: shape {shape}, expected vectors (n, d) or images (n, c, h, w); for one "
+            "column use x.reshape(-1, 1), for grey images x[:, None]"
         )
     if 0 in shape:
-        what = "rows" if shape[0] == 0 else "columns" if len(shape) == 2 else "pixels"
-        raise InputError(f"{where}: shape {shape} has no {what}; give at least one")
+        raise InputError(f"{where}: shape {shape} has no values; give at least one row and column")
     if len(shape) == 4 and shape[1] not in CHANNELS:
         raise InputError(
             f"{where}: shape {shape} read as (n, c, h, w) has {shape[1]} channels, expected 1, 3 "
@@ -167,10 +159,6 @@ def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
     if not isinstance(values, np.ndarray):  # text takes as much as the longest, four bytes each
         check_size(4 * len(values) * max(map(len, values), default=0), f"{where}: labels")
     y = np.asarray(values)
-    if y.dtype.kind == "O":
-        raise InputError(f"{where}: labels are Python objects; save them as integers or text")
-    if y.dtype.kind == "S":
-        y = np.char.decode(y, "utf-8")
     if y.dtype.kind == "U":
         try:
             numbers = y.astype(np.float64)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from gedilearn.data.arrays import PYTHON_OBJECTS, as_numbers, check_memory, row_chunks
-from gedilearn.errors import InputError
+from gedilearn.data.arrays import as_numbers, check_memory, row_chunks
 from gedilearn.io import check_file, check_size, reading
 
 # A file of so many bytes is mapped and not read, if its numbers are used as they are. Its pages
@@ -76,51 +73,25 @@ def fingerprint(x: np.ndarray) -> str:
 def read_npy(path: Path) -> np.ndarray:
     """The array in an .npy file; a large one is mapped."""
     size = check_file(path, mapped=True)
-    with path.open("rb") as file:
-        shape, fortran, dtype = _header(file, size, str(path))
-        is_used = dtype in (np.float32, np.float64) or (dtype == np.uint8 and len(shape) == 4)
-        if size >= MAPPED_FROM and is_used and not fortran and len(shape) in (2, 4):
-            return np.memmap(path, dtype, "r", file.tell(), shape)
-        check_size(size, path)
-        return _read_array(file, size, str(path))
+    x: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    is_used = x.dtype in (np.float32, np.float64) or (x.dtype == np.uint8 and x.ndim == 4)
+    if size >= MAPPED_FROM and is_used and x.flags.c_contiguous and x.ndim in (2, 4):
+        return x
+    check_size(size, path)
+    check_memory(x.shape, x.dtype, str(path))
+    return np.array(x)
 
 
 def npz_keys(path: Path) -> list[str]:
     """The names of the arrays in an .npz file."""
-    with reading(path):
-        check_file(path)
-        if not zipfile.is_zipfile(path):
-            raise ValueError("not an .npz archive, or cut short")
-        with zipfile.ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
+    check_file(path)
+    with reading(path), np.load(path, allow_pickle=False) as archive:
+        return list(archive.files)
 
 
 def read_npz(path: Path, key: str) -> np.ndarray:
     """One array of an .npz file."""
     where = f"{path}[{key}]"
-    with reading(where), zipfile.ZipFile(path) as archive:
-        if f"{key}.npy" not in archive.namelist():
-            raise InputError(f"{where}: not an array; save it again with numpy.savez")
-        with archive.open(f"{key}.npy") as stream:
-            return _read_array(stream, archive.getinfo(f"{key}.npy").file_size, where)
-
-
-def _header(stream: IO[bytes], held: int, where: str) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether in Fortran order, and type of the array in a stream of so many bytes."""
-    stream.seek(0)
-    is_first = np.lib.format.read_magic(stream) == (1, 0)
-    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(stream)
-    if dtype.hasobject:
-        raise InputError(f"{where}: {PYTHON_OBJECTS}")
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > held - stream.tell():
-        raise ValueError(f"its header claims {dtype} {shape}, more than there is")
-    return shape, fortran, dtype
-
-
-def _read_array(stream: IO[bytes], held: int, where: str) -> np.ndarray:
-    """The array in a stream of so many bytes, measured by its header before it is read."""
-    shape, _, dtype = _header(stream, held, where)
-    check_memory(shape, dtype, where)
-    stream.seek(0)
-    return np.lib.format.read_array(stream, allow_pickle=False)
+    with reading(where), np.load(path, allow_pickle=False) as archive:
+        check_size(archive.zip.getinfo(f"{key}.npy").file_size, where)
+        return np.asarray(archive[key])

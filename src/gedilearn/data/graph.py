@@ -6,13 +6,10 @@ which distances are taken.
 
 from __future__ import annotations
 
-import importlib.util
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from gedilearn.data.arrays import TWO_VALUED
 from gedilearn.errors import InputError
@@ -140,37 +137,12 @@ def limit_tails(x: Floats) -> Floats:
 
 # --- nearest neighbours --------------------------------------------------------------------------
 
-# The k nearest neighbours of every point of a data set, in time and memory that large data allow.
-#
-# The search is exact where that is affordable. scikit-learn's k-d tree needs about n log n
-# operations in few dimensions; in many there is no better exact way than all n**2 distances. Where
-# those would take too long, the neighbours are approximate: by `pynndescent` if it is installed
-# (the extra ``large``), else within the leaves of random trees. Memory is linear in n in every
-# case.
+# The search is exact: by scikit-learn, whose k-d tree needs about n log n operations in few
+# dimensions; in many there is no better exact way than all n**2 distances. The nodes of a graph are
+# 50,000 of very many points (`data.walks`), which bounds n**2. Memory is linear in n.
 
 # Neighbours that one search finds for all graphs and trees of the same points.
 SHARED = 15
-
-# Up to here the k-d tree is searched, however many points there are. Beyond, it visits most of
-# its leaves for every point.
-LOW_DIMENSION = 10
-
-# Largest n**2 * (d + 50) for which all distances are computed: 50,000 points in 50 dimensions or
-# 17,000 in 784, some 15 seconds on one core. The 50 stands for the choice of the k smallest.
-EXACT_COST = 50_000**2 * 100
-
-# A descent that keeps more neighbours than it is asked for finds the first ones better: in 50
-# dimensions, 30 instead of 11 raises the share of true ones among the first 10 from 0.8 to 0.99.
-_DESCENT_NEIGHBOURS = 30
-
-# From so many columns and points on, the products of float32 numbers are what takes time, and take
-# half of that of float64; so many more neighbours than asked for are then put in order exactly.
-MANY_COLUMNS, MANY_POINTS = 128, 10_000
-_SPARE = 6
-
-_TREES = 4
-_LEAF = 512
-_BLOCK = 1 << 23  # floats gathered at a time
 
 
 class Neighbours(NamedTuple):
@@ -180,11 +152,19 @@ class Neighbours(NamedTuple):
     neighbour: Ints  # (n, k)
 
 
-def find_neighbours(x: Floats, n_neighbors: int, random_state: int = 0) -> Neighbours:
-    """So many of each point of ``x`` (n, d), and at least those that set the scale of a place."""
+def find_neighbours(x: Floats, n_neighbors: int) -> Neighbours:
+    """So many of each point of ``x`` (n, d), and at least those that set the scale of a place.
+
+    A point is not its own neighbour, but a duplicate of it is one.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
     x = as_points(x)
+    k = min(max(n_neighbors, LOCAL), len(x) - 1)
+    # Called without arguments, kneighbors leaves out the point itself by its index and not by its
+    # distance, so duplicates are proper neighbours of each other.
     with ONE_AT_A_TIME:
-        return Neighbours(*nearest(x, min(max(n_neighbors, LOCAL), len(x) - 1), random_state))
+        return Neighbours(*NearestNeighbors(n_neighbors=k, n_jobs=1).fit(x).kneighbors())
 
 
 def as_points(x: Floats) -> Floats:
@@ -193,141 +173,6 @@ def as_points(x: Floats) -> Floats:
     if x.ndim != 2 or len(x) < 2 or x.shape[1] < 1:
         raise InputError(f"x of shape {x.shape}: the neighbour graph needs (n >= 2 points, d >= 1)")
     return x
-
-
-def nearest(x: Floats, k: int, random_state: int = 0) -> tuple[Floats, Ints]:
-    """Distances (n, k), ascending, and indices (n, k) of the neighbours of each row of x (n, d).
-
-    A point is not its own neighbour, but a duplicate of it is one. k <= n - 1.
-    """
-    n, d = x.shape
-    if d >= MANY_COLUMNS and n >= MANY_POINTS and n**2 * (d + 50) <= EXACT_COST:
-        return product_neighbours(x, k)
-    if d <= LOW_DIMENSION or n**2 * (d + 50) <= EXACT_COST:
-        return exact_neighbours(x, k)
-    if importlib.util.find_spec("pynndescent") is not None:
-        return descent_neighbours(x, k, random_state)
-    warnings.warn(
-        f"{n} points in {d} dimensions: some of the nearest neighbours will be missed; "
-        'pip install "gedi-learn[large]" to find nearly all',
-        stacklevel=2,
-    )
-    return tree_neighbours(x, k, random_state)
-
-
-def exact_neighbours(x: Floats, k: int) -> tuple[Floats, Ints]:
-    """By scikit-learn."""
-    from sklearn.neighbors import NearestNeighbors
-
-    # Called without arguments, kneighbors leaves out the point itself by its index and not by its
-    # distance, so duplicates are proper neighbours of each other.
-    distance, index = NearestNeighbors(n_neighbors=k, n_jobs=1).fit(x).kneighbors()
-    return distance, index
-
-
-def product_neighbours(x: Floats, k: int) -> tuple[Floats, Ints]:
-    """All distances by products in float32; the nearest few more than k again in float64."""
-    n = len(x)
-    x = x - x.mean(axis=0)
-    rows = torch.from_numpy(np.ascontiguousarray(x, np.float32))
-    size = rows.square().sum(1)
-    found = np.empty((n, min(k + _SPARE, n - 1)), np.int64)
-    step = max(1, _BLOCK // n)
-    for start in range(0, n, step):
-        part = rows[start : start + step]
-        apart = torch.addmm(size, part, rows.T, alpha=-2)  # squared, up to a constant in each row
-        own = torch.arange(len(part))
-        apart[own, start + own] = torch.inf
-        near = apart.topk(found.shape[1], largest=False, sorted=False).indices
-        found[start : start + step] = near.numpy()
-    distance, index = _closest(np.asarray(x, np.float64), found, k)
-    return distance, index
-
-
-def descent_neighbours(x: Floats, k: int, random_state: int = 0) -> tuple[Floats, Ints]:
-    """By nearest-neighbour descent, from the extra ``large``.
-
-    The first call in a process waits for its compilation, half a minute or so.
-    """
-    from pynndescent import NNDescent
-
-    n = len(x)
-    wanted = min(max(k + 1, _DESCENT_NEIGHBOURS), n)
-    search = NNDescent(
-        np.ascontiguousarray(x, np.float32),
-        n_neighbors=wanted,
-        random_state=random_state,
-        n_jobs=1,
-    )
-    index, distance = search.neighbor_graph
-    # The point itself goes last. It need not have come first: its duplicates are as near.
-    point = np.arange(n)[:, None]
-    others = np.argsort(index == point, axis=1, kind="stable")[:, :k]
-    index = np.take_along_axis(index, others, 1)
-    distance = np.take_along_axis(distance, others, 1)
-    # What was not found is -1, at infinity: the point itself, as far as the last one found.
-    missing = index < 0
-    index = np.where(missing, point, index)
-    farthest = np.where(missing, 0.0, distance).max(axis=1, keepdims=True)
-    return np.where(missing, farthest, distance), index
-
-
-def tree_neighbours(x: Floats, k: int, random_state: int = 0) -> tuple[Floats, Ints]:
-    """The nearest within the leaves of random trees, then among the neighbours' neighbours.
-
-    A tree splits the points in halves along the line through two of them, until leaves are small
-    enough for all distances. There are several trees, so that a point at the border of one leaf
-    lies inside another: the graph does not fall apart along the cuts. Data near a
-    surface of few dimensions lose hardly a neighbour. Noise that fills 50 dimensions loses more the
-    more points there are, about half at 200,000, for others that are nearly as near.
-    """
-    rng = np.random.default_rng(random_state)
-    x = np.ascontiguousarray(x - x.mean(axis=0), np.float32)  # centred, for float32 products
-    found = np.hstack([_leaf_neighbours(x, k, rng) for _ in range(_TREES)])
-    _, index = _closest(x, found, k)
-    near = index[:, :12]
-    return _closest(x, np.hstack([index, near[near].reshape(len(x), -1)]), k)
-
-
-def _leaf_neighbours(x: Floats, k: int, rng: np.random.Generator) -> Ints:
-    """For each point k others of its leaf, the nearest ones in no order."""
-    leaves = [np.arange(len(x), dtype=np.int32)]
-    # Halves of what is larger hold at least 2k points.
-    while len(leaves[0]) > max(_LEAF, 4 * k):
-        halves = []
-        for leaf in leaves:
-            one, other = x[rng.choice(leaf, 2)]
-            middle = len(leaf) // 2
-            order = leaf[np.argpartition(x[leaf] @ (one - other), middle)]
-            halves += [order[:middle], order[middle:]]
-        leaves = halves
-    index = np.empty((len(x), k), np.int32)
-    for leaf in leaves:
-        member = x[leaf]
-        size = np.square(member).sum(axis=1)
-        distance = size - 2 * member @ member.T  # squared, up to a constant in each row
-        np.fill_diagonal(distance, np.inf)
-        index[leaf] = leaf[np.argpartition(distance, k - 1, axis=1)[:, :k]]
-    return index
-
-
-def _closest(x: Floats, candidates: Ints, k: int) -> tuple[Floats, Ints]:
-    """The k nearest distinct candidates (n, m) of each point, ascending; m >= k distinct ones."""
-    n, m = candidates.shape
-    distance, index = np.empty((n, k), x.dtype), np.empty((n, k), np.int32)
-    rows = max(1, _BLOCK // (m * x.shape[1]))
-    for start in range(0, n, rows):
-        block = slice(start, start + rows)
-        there = np.sort(candidates[block], axis=1)
-        gap = x[there]
-        gap -= x[block, None]
-        apart = np.einsum("nmd,nmd->nm", gap, gap)
-        apart[:, 1:][there[:, 1:] == there[:, :-1]] = np.inf
-        apart[there == np.arange(n)[block, None]] = np.inf
-        order = np.argsort(apart, axis=1, kind="stable")[:, :k]
-        index[block] = np.take_along_axis(there, order, 1)
-        distance[block] = np.sqrt(np.take_along_axis(apart, order, 1))
-    return distance, index
 
 
 # --- the weighted graph --------------------------------------------------------------------------
@@ -343,7 +188,7 @@ STRAYS = 0.05
 
 
 def neighbour_graph(
-    x: Floats, n_neighbors: int, random_state: int = 0, known: Neighbours | None = None
+    x: Floats, n_neighbors: int, known: Neighbours | None = None
 ) -> tuple[scipy.sparse.csr_matrix, Floats]:
     """The weighted graph of the nearest neighbours of ``x`` (n, d), and every k-th distance (n,).
 
@@ -351,10 +196,9 @@ def neighbour_graph(
     exp(-d^2 / (s_i s_j)), where d is its length and s the distance of a point to its `LOCAL`-th
     neighbour (self-tuning spectral clustering, Zelnik-Manor and Perona 2004): a long link of a
     dense place weighs little, one of the same length between scattered points much. No link weighs
-    less than `LEAST`, and k is capped at n - 1. Of many points in many dimensions the neighbours
-    are approximate (see `nearest`). Neighbours that are `known` are not sought again.
+    less than `LEAST`, and k is capped at n - 1. Neighbours that are `known` are not sought again.
     """
-    return _weighted(known or find_neighbours(x, n_neighbors, random_state), n_neighbors)
+    return _weighted(known or find_neighbours(x, n_neighbors), n_neighbors)
 
 
 def _weighted(neighbours: Neighbours, n_neighbors: int) -> tuple[scipy.sparse.csr_matrix, Floats]:
@@ -377,7 +221,6 @@ def joined_graph(
     x: Floats,
     n_clusters: int,
     n_neighbors: int,
-    random_state: int = 0,
     known: Neighbours | None = None,
 ) -> tuple[scipy.sparse.csr_matrix, Floats, int, int]:
     """Graph of at most ``n_clusters`` components, the radius, the k used, and the components.
@@ -389,7 +232,7 @@ def joined_graph(
     """
     from scipy.sparse.csgraph import connected_components
 
-    found = known or find_neighbours(x, n_neighbors, random_state)
+    found = known or find_neighbours(x, n_neighbors)
     fewer = [k for k in FEWER if k < n_neighbors]
     for k in (n_neighbors, *fewer, n_neighbors):  # again the one asked for, if no other fits
         graph, radius = _weighted(found, k)

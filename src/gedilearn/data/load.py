@@ -23,7 +23,7 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 _DECODERS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # no others: a name is no proof of content
 MOST_PIXELS = 50_000_000  # of one image; a small file may claim any number
 Broken = Literal["refuse", "skip"]
-_SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES, ".bin", ".mat")
+_SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES)
 
 
 class SkippedImages(UserWarning):
@@ -34,8 +34,7 @@ def known_formats() -> str:
     """What `load` takes, as text for help pages."""
     return (
         f"built-in: {', '.join(DATA_SETS)}; fetched by gedi data get NAME: {', '.join(SOURCES)}, "
-        f"NAME:test for the test images; files: {', '.join(_SUFFIXES)} (the last two: CIFAR and "
-        "SVHN as published), MNIST's ...-idx3-ubyte(.gz); or a folder of images "
+        f"NAME:test for the test images; files: {', '.join(_SUFFIXES)}; or a folder of images "
         f"({', '.join(suffix[1:] for suffix in IMAGE_SUFFIXES)}), also in folders in it"
     )
 
@@ -95,7 +94,7 @@ def load(
         raise InputError(f"{source}: --size, --skip-broken are for folders of images")
     if named:
         split = published.split_of(str(source))
-        return published.open_set(*split) if split else _built_in(str(source))
+        return published.open_set(*split) if split else DATA_SETS[str(source)]()
     with reading(path):
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
@@ -104,8 +103,6 @@ def load(
             return Dataset.checked(path, read_npy(path))
         if suffix == ".npz":
             return _read_npz(path)
-        if suffix not in TABLE_SUFFIXES:
-            return _read_published(path)
         data = _read_table(path, label_column, columns, text or (), separator, decimal)
         return data if text is not None else replace(data, x=tables.numbers(data.x).to_numpy())
 
@@ -123,7 +120,7 @@ def _read_table(
     decimal = decimal and tables.mark(decimal, tables.DECIMALS, "decimal")
     labels = [] if label_column is None else [label_column]
     whole, named = tables.read_table(path, separator, decimal, text, {*(columns or ()), *labels})
-    _check_columns(path, labels, whole)
+    tables.check_names(labels, whole.columns, str(path))
     y = None if label_column is None else _labels(path, whole[label_column])
     frame = whole.drop(columns=labels)
     if not frame.shape[1]:
@@ -131,18 +128,10 @@ def _read_table(
     if columns is not None:
         if not named and len(columns) == frame.shape[1]:
             frame = frame.set_axis(list(columns), axis=1)
-        _check_columns(path, columns, frame)
+        tables.check_names(columns, frame.columns, str(path))
         frame = frame[list(columns)]
     names = tuple(frame.columns) if named or columns is not None else None
     return Dataset(path.stem, frame, y, names, str(path), frame=whole)
-
-
-def _check_columns(path: Path, names: Sequence[str], frame: Any) -> None:
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
-        near = closest(missing[0], frame.columns)
-        hint = f"did you mean {near!r}?" if near else f"there are {listing(list(frame.columns), 6)}"
-        raise InputError(f"{path}: no column {listing([*map(repr, missing)], 6)}; {hint}")
 
 
 def _labels(path: Path, cells: Any) -> np.ndarray:
@@ -154,20 +143,11 @@ def _labels(path: Path, cells: Any) -> np.ndarray:
     return as_labels(cells.to_numpy() if is_number else tables.as_text(cells).tolist(), str(path))
 
 
-def _built_in(name: str) -> Dataset:
-    made = DATA_SETS[name]()
-    if not isinstance(made, Dataset):
-        raise InputError(f"data set {name!r}: its function gave {type(made).__name__}, no Dataset")
-    return made
-
-
 def _check_file(path: Path) -> None:
     if not path.exists():
         raise InputError(f"{path}: no such file; {_suggestion(path)}")
     suffix = path.suffix.lower()
-    if suffix in IMAGE_SUFFIXES:
-        raise InputError(f"{path}: one image is not a data set; give the folder that holds it")
-    if suffix not in _SUFFIXES and not path.name.endswith(published.IDX_ENDINGS):
+    if suffix not in _SUFFIXES:
         way = "unpack an archive; save a sheet or a data frame as .csv or .parquet"
         raise InputError(f"{path}: unknown extension {suffix!r}; {way}; known: {known_formats()}")
     if check_file(path, mapped=suffix == ".npy") == 0:
@@ -176,20 +156,9 @@ def _check_file(path: Path) -> None:
 
 def _suggestion(path: Path) -> str:
     """What may have been meant by a path where there is nothing: a file beside it, or a name."""
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent} either"
-    choices = {entry.name: str(path.parent / entry.name) for entry in path.parent.iterdir()}
-    choices |= {name: f"{name} (built-in)" for name in DATA_SETS}
-    choices |= {name: f"{name} (gedi data get {name})" for name in SOURCES}
-    near = closest(path.name, choices)
-    return f"did you mean {choices[near]}?" if near else known_formats()
-
-
-def _read_published(path: Path) -> Dataset:
-    """One file of CIFAR, SVHN or an MNIST-like set; the latter's labels lie in a file beside it."""
-    x, y = published.read_published(path)
-    name = path.name.removesuffix(".gz").removesuffix("-idx3-ubyte").removesuffix(path.suffix)
-    return Dataset(name, x, y, None, str(path))
+    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = closest(path.name, [*beside, *DATA_SETS, *SOURCES])
+    return f"did you mean {near}?" if near else known_formats()
 
 
 def _read_npz(path: Path) -> Dataset:
@@ -231,8 +200,6 @@ def read_images(
     """
     if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
         raise InputError(f"size={size}: give (height, width), each from 1 to 4096 pixels")
-    if broken not in ("refuse", "skip"):
-        raise InputError(f"broken={broken!r}: give 'refuse' or 'skip'")
     paths = list(_named_as_images(folder))
     inside = [path.relative_to(folder) for path in paths]
     if not paths:

@@ -1,14 +1,13 @@
 """Published image sets: their files, how these are fetched, kept and read.
 
 The files of a set are kept as published in the folder CACHE/NAME; CACHE is $GEDI_CACHE, or else
-$XDG_CACHE_HOME/gedi-learn, or else ~/.cache/gedi-learn. Pooch downloads them and compares their
-checksums. The sets and their files are listed in `published.json`.
+gedi-learn in the folder that the system has for caches (~/.cache). Pooch downloads them and
+compares their checksums. The sets and their files are listed in `published.json`.
 """
 
 from __future__ import annotations
 
 import gzip
-import math
 import os
 import shutil
 import tarfile
@@ -22,12 +21,12 @@ from pydantic import TypeAdapter
 from gedilearn.data.arrays import listing
 from gedilearn.data.dataset import Dataset, npz_keys, read_npz
 from gedilearn.errors import InputError, suggestion
-from gedilearn.io import as_path, check_file, check_size, read_bytes, reading, replacing
+from gedilearn.io import as_path, read_bytes, reading, replacing
 
 SPLITS = ("train", "test")
 AGAIN = "fetch it again"
 Tell = Callable[[str], None]
-Part = tuple[np.ndarray, np.ndarray | None]  # images (n, c, h, w) uint8; labels (n,) or None
+Part = tuple[np.ndarray, np.ndarray]  # images (n, c, h, w) uint8; labels (n,)
 
 # --- the sets -----------------------------------------------------------------------------------
 
@@ -119,10 +118,9 @@ def split_for_testing(source: str | None) -> str | None:
 
 def cache_root() -> Path:
     """The folder of all cached sets; it need not exist yet."""
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(shared):  # the standard says to ignore a relative one
-        shared = "~/.cache"
-    return as_path(os.environ.get("GEDI_CACHE") or f"{shared}/gedi-learn").absolute()
+    from pooch import os_cache
+
+    return as_path(os.environ.get("GEDI_CACHE") or os_cache("gedi-learn")).absolute()
 
 
 def is_cached(name: str) -> bool:
@@ -155,17 +153,10 @@ def get(name: str, directory: str | Path | None = None, tell: Tell = lambda line
     if is_cached(name):
         tell(f"{name} is there already: {folder}")
         return folder
-    try:
-        if directory is None:
-            _download(source, folder, tell)
-        else:
-            _import(source, as_path(directory), folder)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(
-            f"{error.filename or folder}: {reason}; make room or make it writable, or set "
-            "GEDI_CACHE to another folder"
-        ) from error
+    if directory is None:
+        _download(source, folder, tell)
+    else:
+        _import(source, as_path(directory), folder)
     tell(f"{name} is ready: {folder}")
     return folder
 
@@ -175,8 +166,7 @@ def _read_split(source: Source, split: str, folder: Path) -> tuple[np.ndarray, n
     if (npz := folder / f"{source.name}.npz").is_file():
         parts = [_read_npz(npz, split)]
     else:
-        paths = (folder / source.folder / file.name for file in described.images)
-        parts = [read_published(path, source.classes) for path in paths]
+        parts = _read_files(source, described, folder)
     x, y = (
         np.concatenate(arrays) if len(parts) > 1 else arrays[0]
         for arrays in zip(*parts, strict=True)
@@ -208,10 +198,7 @@ def _download(source: Source, folder: Path, tell: Tell) -> None:
         try:
             fetcher.fetch(file.name, downloader=downloader)
         except (requests.RequestException, ValueError) as error:
-            answer = getattr(error, "response", None)
-            reason = "not the published file" if isinstance(error, ValueError) else "no connection"
-            if answer is not None:
-                reason = f"the server answers {answer.status_code} {answer.reason}"
+            reason = " ".join(str(error).split())[:200]
             raise InputError(
                 f"{source.site}{file.name}: {reason}; try again, or fetch {', '.join(checksums)} "
                 f"from {source.site} in another way into a folder DIR, then "
@@ -256,18 +243,15 @@ def _copy(path: Path, folder: Path) -> None:
         shutil.copyfile(path, copy)
 
 
-def _check(path: Path, *files: File) -> None:
-    """Refuse a file whose size and checksum are not those of one of the published `files`."""
+def _check(path: Path, file: File) -> None:
+    """Refuse a file whose size and checksum are not the published ones."""
     from pooch import file_hash
 
+    kind, _, expected = file.checksum.partition(":")
     with reading(path):
-        size = path.stat().st_size
-        for file in files:
-            kind, _, expected = file.checksum.partition(":")
-            if size == file.size and (not kind or file_hash(str(path), alg=kind) == expected):
-                return
-    names = " or ".join(file.name for file in files)
-    raise InputError(f"{path}: not {names} as published (its size or checksum differs); {AGAIN}")
+        is_same = path.stat().st_size == file.size
+        if not is_same or (kind and file_hash(str(path), alg=kind) != expected):
+            raise InputError(f"{path}: not {file.name} as published; {AGAIN}")
 
 
 def _unpack(archive: Path, source: Source, folder: Path) -> None:
@@ -291,83 +275,41 @@ def _read_npz(path: Path, split: str) -> Part:
 
 # --- the formats --------------------------------------------------------------------------------
 
-IDX_ENDINGS = ("idx3-ubyte", "idx3-ubyte.gz", "idx1-ubyte", "idx1-ubyte.gz")
 
-
-def read_published(path: Path, classes: int | None = None) -> Part:
-    """The images and labels of one file; its name tells the format.
-
-    The labels of an idx file lie beside it. `classes` is for CIFAR, see `read_cifar`.
-    """
-    if path.suffix.lower() == ".bin":
-        return read_cifar(path, classes)
-    if path.suffix.lower() == ".mat":
-        return _read_svhn(path)
-    x, labels = read_idx(path, 3)[:, None], _labels_beside(path)
-    y = None if labels is None else read_idx(labels, 1).astype(np.int64)
-    if y is not None and len(y) != len(x):
-        raise InputError(f"{labels}: {len(y)} labels for {len(x)} images; give files that match")
-    return x, y
-
-
-def _labels_beside(path: Path) -> Path | None:
-    """``train-labels-idx1-ubyte`` beside ``train-images-idx3-ubyte``, gzipped or not."""
-    name = path.name.replace("images", "labels").replace("idx3", "idx1")
-    plain = name.removesuffix(".gz")
-    found = (path.with_name(each) for each in (name, plain, f"{plain}.gz"))
-    return next((file for file in found if file.is_file() and file != path), None)
-
-
-def read_idx(path: Path, dimensions: int) -> np.ndarray:
-    """The unsigned bytes in an idx file, plain or gzipped: images (n, h, w) or labels (n,)."""
-    with reading(path, AGAIN):
-        check_file(path)
-        with path.open("rb") as file:
-            is_packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_packed else path.open("rb") as stream:
-            if (head := stream.read(4)) != bytes([0, 0, 8, dimensions]):
-                raise ValueError(f"no idx file of bytes in {dimensions} dimensions: {head!r}")
-            shape = np.frombuffer(stream.read(4 * dimensions), ">u4", dimensions).tolist()
-            size = math.prod(shape)
-            check_size(size, f"{path}: {tuple(shape)} values")
-            content = stream.read(size + 1)
-        if not len(content) == size > 0:
-            raise ValueError(f"other than {size} values, as its header says")
-        return np.frombuffer(content, np.uint8).reshape(shape).copy()
-
-
-# By number of classes, the number of values of each label byte: CIFAR-100 gives the coarse label,
-# then the fine one. Pixels follow: a plane of red, one of green, one of blue, each row by row.
-_CIFAR_LABELS = {10: (10,), 100: (20, 100)}
-
-
-def read_cifar(path: Path, classes: int | None = None) -> Part:
-    """Images (n, 3, 32, 32) uint8 and labels (n,) int64 from a `.bin` file.
-
-    `classes` is 10 or 100 and says which layout; without it the content of the file does.
-    """
-    with reading(path, AGAIN):
-        data = np.frombuffer(read_bytes(path), np.uint8)
-    for known, limits in _CIFAR_LABELS.items():
-        if classes in (None, known) and data.size and data.size % (len(limits) + 3072) == 0:
-            y, x = np.split(data.reshape(-1, len(limits) + 3072), [len(limits)], axis=1)
-            if (y < limits).all():
-                return x.reshape(-1, 3, 32, 32), y[:, -1].astype(np.int64)
-    raise InputError(
-        f"{path}: {data.size} bytes that are not records of CIFAR-10 (label below 10, 3072 pixels) "
-        f"or CIFAR-100 (labels below 20 and 100, 3072 pixels); {AGAIN}"
+def _read_files(source: Source, split: Split, folder: Path) -> list[Part]:
+    """The images and labels of a split, file by file; the names tell the format."""
+    images, labels = (
+        [folder / source.folder / file.name for file in files]
+        for files in (split.images, split.labels)
     )
+    if labels:
+        pairs = zip(images, labels, strict=True)
+        return [(_read_idx(x, 3)[:, None], _read_idx(y, 1)) for x, y in pairs]
+    if images[0].suffix == ".mat":
+        return [_read_svhn(path) for path in images]
+    return [_read_cifar(path, 1 if source.classes == 10 else 2) for path in images]
+
+
+def _read_idx(path: Path, dimensions: int) -> np.ndarray:
+    """The bytes in a gzipped idx file: images (n, h, w) or labels (n,)."""
+    content = gzip.decompress(read_bytes(path))
+    shape = np.frombuffer(content, ">u4", dimensions, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()
+
+
+def _read_cifar(path: Path, heads: int) -> Part:
+    """Images (n, 3, 32, 32) uint8 and labels (n,).
+
+    A record begins with its labels: one, or the coarse and the fine one of CIFAR-100. Pixels
+    follow: a plane of red, one of green, one of blue, each row by row.
+    """
+    records = np.frombuffer(read_bytes(path), np.uint8).reshape(-1, heads + 3072)
+    return records[:, heads:].reshape(-1, 3, 32, 32), records[:, heads - 1]
 
 
 def _read_svhn(path: Path) -> Part:
-    """Images (n, 3, 32, 32) uint8 and digits (n,) int64; the file calls the digit 0 "10".
-
-    Only the published files are read: on a damaged one, scipy's reader may crash.
-    """
+    """Images (n, 3, 32, 32) uint8 and digits (n,); the file calls the digit 0 "10"."""
     from scipy.io import loadmat
 
-    files = [file for source in SOURCES.values() for file in source.files]
-    _check(path, *(file for file in files if file.name.endswith(".mat")))
-    with reading(path, AGAIN):
-        arrays = loadmat(path, variable_names=["X", "y"])
-        return arrays["X"].transpose(3, 2, 0, 1), arrays["y"].reshape(-1).astype(np.int64) % 10
+    arrays = loadmat(path, variable_names=["X", "y"])
+    return arrays["X"].transpose(3, 2, 0, 1), arrays["y"].reshape(-1) % 10

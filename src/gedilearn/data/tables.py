@@ -10,9 +10,8 @@ import contextlib
 import csv
 import json
 import math
-import re
-import sys
 import warnings
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -25,7 +24,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter, model_validator
 
 from gedilearn.data.arrays import TWO_VALUED, Scaling, listing, row_listing
-from gedilearn.errors import InputError, suggestion
+from gedilearn.errors import InputError, closest
 from gedilearn.io import check_file, check_size
 from gedilearn.settings import Kind
 from gedilearn.settings import TableOptions as Options
@@ -39,10 +38,8 @@ USUAL = {".csv": ",", ".tsv": "\t", ".txt": "\t"}  # separator of a file, by how
 TABLE_SUFFIXES = (*USUAL, ".parquet")
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 DECIMALS = {"point": ".", "comma": ","}
-# Those that pandas knows, the mark of the UCI repository, dashes, and errors of Excel.
-MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NaT", "NULL", "null"]
-MISSING += ["None", "n.a.", "N.A.", "?", ".", "-", "--", "\u2013", "\u2014"]
-MISSING += ["#DIV/0!", "#NAME?", "#NUM!", "#REF!", "#VALUE!"]
+# Beside those that pandas knows in files, the mark of the UCI repository, a dash and a point.
+MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "n.a.", "?", "-", "."]
 
 _CELL, _COLUMN = 8, 20_000  # bytes that count for the limit: a cell, and a column in a network
 _FIRST = 200  # rows that show how a file is written
@@ -55,7 +52,7 @@ def read_table(
     text: Collection[str] = (),
     expected: Collection[str] = (),
 ) -> tuple[pd.DataFrame, bool]:
-    """A table with columns of any type, and whether the file has names for them, each once.
+    """A table with columns of any type, and whether the file has names for them.
 
     separator: of a text; None: as its first rows show; decimal: its mark, None: a point
     text: columns whose cells are kept as they are written, 01 as 01
@@ -66,8 +63,7 @@ def read_table(
     else:
         content, named = _read_text(path, separator, decimal or ".", set(text), set(expected))
     if not content.size:
-        what = "rows" if content.shape[1] else "columns"
-        raise InputError(f"{path}: zero {what}; give at least one")
+        raise InputError(f"{path}: no rows or no columns; give at least one of each")
     frame = as_frame(content)
     assert frame is not None
     frame.attrs["source"] = str(path)
@@ -93,37 +89,30 @@ def _read_text(
     first = [cell.strip() for cell in rows[0]]
     check_size(len(first) * _COLUMN, f"{path}: {len(first)} columns")
     named = _is_header(first, rows[1:], expected)
-    own = first if named else [""] * len(first)
-    names = distinct([name or f"column {k + 1}" for k, name in enumerate(own)])
+    names = [cell if named and cell else f"column {k + 1}" for k, cell in enumerate(first)]
+    names = distinct(names)
     text |= {name for row in rows for name, cell in zip(names, row, strict=False) if _is_code(cell)}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                path,
-                sep=separator,
-                decimal=decimal,
-                encoding=encoding,
-                header=0 if named else None,
-                names=names,
-                index_col=False,
-                dtype=dict.fromkeys(text & set(names), str),
-                na_values=MISSING,
-                skipinitialspace=True,
-                low_memory=False,
-                compression=None,
-            )
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        _check_rows(path, encoding, separator)
-        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        raise InputError(f"{path}: {reason}; mend the quotes") from None
-    if frame.iloc[:, -1].isna().any():
-        _check_rows(path, encoding, separator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the first
+        frame = pd.read_csv(
+            path,
+            sep=separator,
+            decimal=decimal,
+            encoding=encoding,
+            header=0 if named else None,
+            names=names,
+            index_col=False,
+            dtype=dict.fromkeys(text & set(names), str),
+            na_values=MISSING,
+            skipinitialspace=True,
+            low_memory=False,
+            compression=None,
+        )
     if decimal == ",":  # in columns that have words among the numbers
         frame = frame.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
     if len(names) > 1:  # a spreadsheet may add empty rows
         frame = frame.loc[: frame.last_valid_index()]
-    return frame, named and len(set(own)) == len(own)
+    return frame, named
 
 
 def _encoding(path: Path) -> str:
@@ -132,12 +121,11 @@ def _encoding(path: Path) -> str:
     with path.open("rb") as file:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return "utf-16"
-    for encoding in ("utf-8-sig", "cp1252"):
-        with contextlib.suppress(UnicodeDecodeError), path.open(encoding=encoding) as text:
-            while text.read(2**20):
-                pass
-            return encoding
-    raise InputError(f"{path}: neither UTF-8 nor Windows-1252 text; save it as UTF-8")
+    with contextlib.suppress(UnicodeDecodeError), path.open(encoding="utf-8") as text:
+        while text.read(2**20):
+            pass
+        return "utf-8-sig"
+    return "cp1252"
 
 
 def _first_rows(path: Path, encoding: str, separator: str) -> list[list[str]]:
@@ -166,20 +154,6 @@ def _separator(path: Path, encoding: str, decimal: str) -> str:
         )
     found, usual = regular or present, USUAL[path.suffix.lower()]
     return found[0] if len(found) == 1 else usual if usual != decimal else ";"
-
-
-def _check_rows(path: Path, encoding: str, separator: str) -> None:
-    """Refuse a row with too few cells, which pandas would fill up, or with too many."""
-    width = 0
-    with path.open(encoding=encoding, newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
-        for row in filter(None, reader):
-            width = width or len(row)
-            if len(row) != width:
-                raise InputError(
-                    f"{path}: line {reader.line_num} has {len(row)} cells, the first row {width}; "
-                    "give every row the same number, or name the separator (--separator)"
-                )
 
 
 def _is_number(cell: str) -> bool:
@@ -244,28 +218,24 @@ def as_frame(X: Any) -> pd.DataFrame | None:
 
     Names are text, each once. A column whose cells are vectors of one length becomes as many
     columns: e[0], e[1], ... Cells are numbers, truth values, moments, times of day (durations since
-    midnight), categories or text; others stay as they are.
+    midnight), categories or text.
     """
-    if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "get_columns"):
-        X = X.collect()  # a lazy frame of polars
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(X, pandas.DataFrame):
-        if not (hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns")):
-            return None
-        X = arrow("a frame that is not of pandas")[0].table(X).to_pandas()
+    if not (hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns")):
+        return None
     import pandas as pd
 
-    columns: list[tuple[str, Any]] = []
+    if not isinstance(X, pd.DataFrame):
+        X = arrow("a frame that is not of pandas")[0].table(X).to_pandas()
+    columns: dict[str, Any] = {}
     for k, name in enumerate(distinct(list(map(str, X.columns)))):
         cells = X.iloc[:, k].reset_index(drop=True)
         vectors = _vectors(cells)
         if vectors is None:
-            columns.append((name, _settled(cells)))
+            columns[name] = _settled(cells)
         else:
             check_size(vectors.shape[1] * _COLUMN, f"column {name!r}: {vectors.shape[1]} columns")
-            columns += [(f"{name}[{j}]", pd.Series(part)) for j, part in enumerate(vectors.T)]
-    frame = pd.DataFrame(dict(enumerate(cells for _, cells in columns)), index=range(len(X)))
-    frame.columns = pd.Index(distinct([name for name, _ in columns]), dtype=object)
+            columns |= {f"{name}[{j}]": pd.Series(part) for j, part in enumerate(vectors.T)}
+    frame = pd.DataFrame(columns, index=range(len(X)))
     frame.attrs = dict(X.attrs)
     return frame
 
@@ -284,16 +254,21 @@ def source(frame: pd.DataFrame) -> str:
     return str(frame.attrs.get("source", "X"))
 
 
+def check_names(names: Collection[str], known: Collection[str], where: str) -> None:
+    """Refuse names of columns that are not known."""
+    if missing := [name for name in names if name not in known]:
+        near = closest(missing[0], known)
+        hint = f"did you mean {near!r}?" if near else f"there are {listing(list(known), 6)}"
+        raise InputError(f"{where}: no column {listing([*map(repr, missing)], 6)} ({hint})")
+
+
 def distinct(names: Sequence[str]) -> list[str]:
-    """Names of which no two are alike: of several called x, the second is 'x (2)'."""
-    found: dict[str, None] = {}
+    """Names of which no two are alike: as in pandas, the second of those called x is x.1."""
+    found, seen = [], Counter[str]()
     for name in names:
-        new, number = name, 1
-        while new in found:
-            number += 1
-            new = f"{name} ({number})"
-        found[new] = None
-    return list(found)
+        found.append(f"{name}.{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return found
 
 
 def _vectors(cells: pd.Series) -> np.ndarray | None:
@@ -316,8 +291,7 @@ def _settled(cells: pd.Series) -> pd.Series:
     if kind == "categorical":
         return cells.cat.rename_categories([word(value) for value in cells.cat.categories])
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
-        whole = kind == "integer" and not cells.isna().any()
-        return pd.to_numeric(cells).astype("int64" if whole else "float64")
+        return pd.to_numeric(cells).astype("float64")
     if kind == "boolean":
         return cells.astype("boolean")
     if kind in ("datetime", "datetime64", "date"):
@@ -326,8 +300,6 @@ def _settled(cells: pd.Series) -> pd.Series:
         return pd.to_timedelta(cells) / pd.Timedelta(days=1)
     if kind == "time":
         return pd.to_timedelta(cells.map(str, na_action="ignore"))
-    if cells.map(pd.api.types.is_list_like).any():
-        return cells
     text = as_text(cells).str.strip()
     return text.mask(text.isin(MISSING))
 
@@ -356,20 +328,15 @@ Meaning = Literal["share", "date", "time"]
 _MEANINGS: dict[str, Meaning] = {"category": "share", "boolean": "share"}
 _MEANINGS |= {"date": "date", "time": "time"}
 DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
-TRUTH = (("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"), ("0", "1"))
-_DATE = re.compile(
-    r"\d{4}[-/.]\d|\d{1,2}[-/. ]\s?(\d{1,2}[-/.]|[A-Za-z]{3})|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}"
-)
-_TIME = re.compile(r"\d{1,2}(:\d{2}|\s?[AaPp][Mm])")
-_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I %p", "%I%p")
+TRUTH = {"false": False, "no": False, "0": False, "true": True, "yes": True, "1": True}
+_DATE = r"\d{4}[-/.]\d|\d{1,2}[-/. ]\s?(\d{1,2}[-/.]|[A-Za-z]{3})|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}"
+_TIME = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[AaPp][Mm])?"
 _WANTED = {
     "number": "a number",
     "boolean": "true or false",
     "date": "a date",
     "time": "a time of day, as 18:30",
 }
-# Digits with a unit, a currency, marks of thousands or another decimal mark.
-_MEASURE = r"[^\w\s]{0,2}\s?\d[\d.,' \u00a0\u2009\u202f\u2019]*\s?[^\d]{0,4}|[A-Z]{3} \d[\d.,]*"
 
 
 def kind_of(cells: pd.Series) -> Kind:
@@ -401,24 +368,21 @@ def as_kind(cells: pd.Series, kind: str, where: str, days_first: bool | None = N
     """
     if kind == "category":
         return as_text(cells)
-    given, own = cells, kind_of(cells)
-    if own == "category":
-        given = as_text(cells)
-        cells = _read(given, kind, days_first)
-        wrong = cells.isna() & given.notna()
-    else:
-        fits = kind in ("number", own)
-        fits = fits or (kind == "boolean" and _floats(cells).dropna().isin((0, 1)).all())
-        wrong = cells.notna() & (not fits)
-    for row in np.flatnonzero(wrong)[:1]:
-        cell = word(given.iloc[row])[:40]
-        comma = "; for decimal commas say --decimal comma" if _is_number(cell) else ""
-        words = f"{cell!r} in row {row} (counted from 0) is not {_WANTED[kind]}{comma}"
-        raise InputError(f"{where}: column {given.name!r}: {words}")
+    place, own = f"{where}: column {cells.name!r}", kind_of(cells)
+    if own == "category" or kind not in ("number", own):
+        text = as_text(cells)
+        cells = _read(text, kind, days_first)
+        for row in np.flatnonzero(cells.isna() & text.notna())[:1]:
+            cell = text.iloc[row][:40]
+            comma = " (for decimal commas: --decimal comma)" if _is_number(cell) else ""
+            raise InputError(
+                f"{place}: {cell!r} in row {row} (counted from 0) is not {_WANTED[kind]}{comma}; "
+                "mend it, or say what the column is (--categorical, --drop)"
+            )
     values = _floats(cells)
     if rows := np.flatnonzero(np.isinf(values)).tolist():
-        place = f"{where}: column {given.name!r}: infinite in {row_listing(rows)}"
-        raise InputError(f"{place} (counted from 0); mend these cells, or leave them empty")
+        listed = f"infinite in {row_listing(rows)} (counted from 0)"
+        raise InputError(f"{place}: {listed}; mend these cells, or leave them empty")
     return values
 
 
@@ -437,8 +401,6 @@ def numbers(frame: pd.DataFrame) -> pd.DataFrame:
 def _is_text(cells: pd.Series) -> bool:
     import pandas as pd
 
-    if cells.dtype != object:
-        return isinstance(cells.dtype, pd.StringDtype)
     return pd.api.types.infer_dtype(cells, skipna=True) in ("string", "empty")
 
 
@@ -461,20 +423,13 @@ def _read(text: pd.Series, kind: str, days_first: bool | None = None) -> pd.Seri
 
     if kind == "number":
         return pd.to_numeric(text, errors="coerce").astype("float64")
-    first = str(text.loc[text.first_valid_index()]) if text.notna().any() else ""
     if kind == "boolean":
-        pair = next((pair for pair in TRUTH if first.lower() in pair), ("", ""))
-        truth = text.str.lower().map({pair[0]: False, pair[1]: True}).astype("boolean")
-        truth.attrs["words"] = tuple(text.groupby(truth).last())
-        return truth
-    if kind == "time" and _TIME.match(first):
-        found = pd.to_datetime(text, format=_CLOCKS[0], errors="coerce")
-        for form in _CLOCKS[1:]:
-            found = found.fillna(pd.to_datetime(text, format=form, errors="coerce"))
+        return text.str.lower().map(TRUTH).astype("boolean")
+    if kind == "time":
+        clocks = text.where(text.str.fullmatch(_TIME, na=False))
+        found = pd.to_datetime(clocks, format="mixed", errors="coerce")
         return found - found.dt.normalize()
-    if kind == "date" and _DATE.match(first):
-        return _dates(text, days_first)
-    return pd.Series(np.nan, text.index)
+    return _dates(text.where(text.str.match(_DATE, na=False)), days_first)
 
 
 def _dates(text: pd.Series, days_first: bool | None) -> pd.Series:
@@ -506,9 +461,6 @@ USED = ("number", "boolean", "date", "time", "category")
 MOST_CATEGORIES = 20  # of a column, the last of which are all others together
 RARE = 0.01  # of the rows: a category below that is one of the others
 FEWEST = 20  # numbers by which an ID is told
-_ID = re.compile(r"(?:^|[^a-z])(?:id|uuid|guid|index|key|nr|no)$|^unnamed|^row(?:number|num)?$")
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_UNNAMED = re.compile(r"column \d+")
 
 
 def _vector(name: str) -> str:
@@ -518,9 +470,8 @@ def _vector(name: str) -> str:
 
 def _is_plain(name: str, cells: pd.Series) -> bool:
     """Whether these are numbers without gaps, and no ID."""
-    if kind_of(cells) not in ("number", "boolean") or cells.isna().any():
-        return False
-    return bool(_UNNAMED.fullmatch(name)) or not _looks_like_id(name, cells)
+    is_number = kind_of(cells) in ("number", "boolean") and not cells.isna().any()
+    return is_number and not _looks_like_id(name, cells)
 
 
 def _use(
@@ -536,8 +487,8 @@ def _use(
     if n < 2:
         return "drop", "constant" if n else "empty"
     if kind == "category" and is_guess:
-        if n > MOST_CATEGORIES:
-            _refuse_bad_numbers(values, where)
+        if n > MOST_CATEGORIES and _read(values, "number").notna().mean() > 0.5:
+            as_kind(cells, "number", where)  # refuses the first cell that is no number
         if n == len(values):
             return "id", "no two values alike: taken for an ID"
         if n > len(values) / 2:
@@ -553,35 +504,11 @@ def _use(
 
 
 def _looks_like_id(name: str, cells: pd.Series) -> bool:
-    """Whole numbers of which no two are alike, and that count, are called IDs or spread evenly.
-
-    Numbers that are measured may all differ too, but most of them are near their mean.
-    """
+    """Whole numbers of which no two are alike, and that count without gaps or are called IDs."""
     values = np.unique(_floats(cells))
-    if not FEWEST <= len(values) == len(cells) or not np.isfinite(values).all():
+    if not FEWEST <= len(values) == len(cells) or (values != np.round(values)).any():
         return False
-    if (values % 1 != 0).any():
-        return False
-    words = _CAMEL.sub(" ", name).lower().replace("_", " ").strip()
-    span = values[-1] - values[0]
-    if span == len(values) - 1 or _ID.search(words):
-        return True
-    from scipy.stats import kstest
-
-    return len(values) >= 10 * FEWEST and kstest(values, "uniform", (values[0], span)).pvalue > 0.05
-
-
-def _refuse_bad_numbers(values: pd.Series, where: str) -> None:
-    """Refuse a few words among numbers, and numbers with units or marks that are not read."""
-    is_number = _read(values, "number").notna()
-    looks_so = is_number | values.str.fullmatch(_MEASURE).astype(bool)
-    bad = values[~is_number]
-    if len(bad) and looks_so.sum() > len(values) / 2:
-        raise InputError(
-            f"{where}: column {values.name!r}: {bad.iloc[0][:40]!r} in row {bad.index[0]} (counted "
-            "from 0) is not a number: write numbers without units and marks of thousands, name the "
-            "decimal mark (--decimal comma), or say what it is (--categorical, --drop)"
-        )
+    return name.lower().endswith("id") or values[-1] - values[0] == len(values) - 1
 
 
 def _content(kind: str, cells: pd.Series) -> bytes:
@@ -601,7 +528,6 @@ class OneColumn(BaseModel):
     fill: what a missing cell becomes, in each of the columns that it is encoded as
     categories: those that have a column of their own; others: whether there is one for all others
     whole: whether all numbers were whole, all dates without a time of day, all times whole minutes
-    words: for truth values that were text, the words for false and true
     days_first: whether 3/1/2024 was read as a day of January; None where no date was such text
     reason: why it is left out; missing: how many cells were; distinct: how many values there were
     """
@@ -614,7 +540,6 @@ class OneColumn(BaseModel):
     categories: tuple[str, ...] = ()
     others: bool = False
     whole: bool = False
-    words: tuple[str, str] | None = None
     days_first: bool | None = None
     reason: str = ""
     missing: int = 0
@@ -676,8 +601,7 @@ class OneColumn(BaseModel):
             return np.array(self.levels, dtype=object)[block.argmax(axis=1)]
         values = block[:, 0]
         if self.kind == "boolean":
-            words = np.array(self.words, dtype=object) if self.words else np.array([False, True])
-            return words[(values >= 0.5).astype(int)]
+            return values >= 0.5
         if self.kind == "time":
             hours = np.round(60 * values) / 60 if self.whole else values
             moments = (datetime.min + timedelta(hours=hour % 24) for hour in hours)
@@ -695,12 +619,12 @@ def _measured(kind: Kind, cells: pd.Series, impute: str) -> dict[str, Any]:
     if kind == "category":
         return _measured_category(values, math.ceil(RARE * len(cells)), impute)
     steps = np.round(60 * values, 6) if kind == "time" else values
-    found = {"whole": kind != "boolean" and bool((steps % 1 == 0).all())}
+    whole = kind != "boolean" and bool((steps % 1 == 0).all())
     if impute == "most_frequent":
         fill = values.mode().iloc[0]
     else:
         fill = values.median() if impute == "median" and kind != "boolean" else values.mean()
-    return found | {"words": cells.attrs.get("words"), "fill": (float(fill),)}
+    return {"whole": whole, "fill": (float(fill),)}
 
 
 def _measured_category(values: pd.Series, least: int, impute: str) -> dict[str, Any]:
@@ -730,15 +654,13 @@ class Columns:
         Columns without use are left out, each with a reason.
         """
         where, names = source(frame), list(frame.columns)
-        asked, known = {*(options.columns or ()), *options.kinds}, {*names, *map(_vector, names)}
-        for name in sorted(asked - known):
-            raise InputError(f"{where}: no column {name!r}{suggestion(name, names)}")
+        check_names(
+            {*(options.columns or ()), *options.kinds}, {*names, *map(_vector, names)}, where
+        )
         kinds = {name: options.kinds.get(name, options.kinds.get(_vector(name))) for name in names}
         found = {name: typed(frame[name]) for name in names if kinds[name] is None}
         if options == Options() and all(_is_plain(*each) for each in found.items()):
             return None
-        if len(frame) < 2:
-            raise InputError(f"{where}: 1 row, or sample; clustering needs at least 2")
         seen: dict[bytes, str] = {}
         cells = (found.get(name, frame[name]) for name in names)
         made = cls(tuple(_one_column(c, kinds[c.name], options, where, seen) for c in cells))
@@ -815,11 +737,8 @@ class Columns:
 
     def transform(self, frame: pd.DataFrame) -> np.ndarray:
         """The points of a frame that has the used columns: (n, width), float64."""
-        where, known = source(frame), set(frame.columns)
-        gone = [repr(each.name) for each in self.used if each.name not in known]
-        if gone:
-            noun = "column" if len(gone) == 1 else "columns"
-            raise InputError(f"{where}: no {noun} {listing(gone, 6)}")
+        where = source(frame)
+        check_names([each.name for each in self.used], frame.columns, where)
         blocks = (
             each.encode(as_kind(frame[each.name], each.kind, where, each.days_first))
             for each in self.used
@@ -866,12 +785,6 @@ def _one_column(
         return OneColumn(name=name, kind=asked, reason="as asked for")
     if not asked and not is_chosen and options.columns is not None:
         return OneColumn(name=name, kind="drop", reason="not among the columns asked for")
-    if cells.dtype == object and not _is_text(cells):
-        found = type(next(iter(cells.dropna()))).__name__
-        raise InputError(
-            f"{where}: column {name!r} holds {found} objects: neither numbers, text, dates nor "
-            f"vectors of one length; leave it out (--drop, or 'table.kinds': {{{name!r}: 'drop'}})"
-        )
     kind = asked or kind_of(cells)
     cells = as_kind(cells, kind, where)
     kind, reason = _use(cells, kind, asked is None, is_chosen, where)

@@ -21,7 +21,6 @@ import torch
 
 from gedilearn.data.arrays import evenly_spaced, rows_at_once
 from gedilearn.data.graph import (
-    LOW_DIMENSION,
     SHARED,
     Floats,
     Ints,
@@ -122,7 +121,7 @@ def walk_tables(
     `known` are not sought again.
     """
     x = as_points(x)
-    graph, radius, k, n_components = joined_graph(x, n_clusters, n_neighbors, random_state, known)
+    graph, radius, k, n_components = joined_graph(x, n_clusters, n_neighbors, known)
     graph = with_rests(graph, k)
 
     width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
@@ -287,7 +286,9 @@ def _double(ends: Ints, rng: np.random.Generator) -> Ints:
 MOST_NODES, NODES_EACH = 50_000, 100
 # Largest number of pairs of which all distances are taken to find the nearest landmarks.
 ALL_PAIRS = 500_000_000
-# Beyond, landmarks lie in cells, and a point looks at those of so many cells around its own.
+# Beyond, a k-d tree is searched in up to so many columns. In more it visits most of its leaves.
+LOW_DIMENSION = 10
+# There, landmarks lie in cells, and a point looks at those of so many cells around its own.
 CELLS = 8
 
 
@@ -313,7 +314,7 @@ def landmark_tables(
     most = n_nodes(len(x), n_clusters)
     chosen = np.sort(own_stream(random_state).choice(len(x), most, replace=False))
     points = np.ascontiguousarray(x) if most == len(x) else np.asarray(x[chosen], np.float64)
-    known = find_neighbours(points, max(n_neighbors, SHARED), random_state)
+    known = find_neighbours(points, max(n_neighbors, SHARED))
     tables = walk_tables(
         points, n_clusters, n_neighbors=n_neighbors, random_state=random_state, known=known
     )

@@ -107,7 +107,7 @@ def choose_start(
     """
     n, most = len(x), max(MOST_POINTS, MOST_EACH * n_clusters)
     if n <= most:
-        known = known or find_neighbours(x, SHARED, random_state)
+        known = known or find_neighbours(x, SHARED)
         return _choose(x, known, n_clusters, random_state, progress)
     chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
     landmarks = np.asarray(x[chosen], np.float64)
@@ -122,7 +122,7 @@ def _choose(
     rng = own_stream(random_state)
     size = max(round(SHARE * len(x)), min(n_clusters + 1, len(x)))
     drawn = (np.sort(rng.choice(len(x), size, replace=False)) for _ in range(PARTS))
-    parts = [Part(k, x[k], find_neighbours(x[k], SHARED, random_state)) for k in drawn]
+    parts = [Part(k, x[k], find_neighbours(x[k], SHARED)) for k in drawn]
     starts: list[Start] = []
     for done, (name, method) in enumerate(METHODS.items()):
         progress.step(done, len(METHODS), name)
