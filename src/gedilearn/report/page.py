@@ -234,7 +234,11 @@ def _changed_settings(config: Config) -> list[tuple[str, str, str]]:
     """Name, value and default of the settings that differ from the defaults for such data."""
     defaults = flat(json.loads(resolve({}, config.data.shape).model_dump_json()))
     rows = [
-        (name, json.dumps(value), json.dumps(defaults[name]) if name in defaults else "unknown")
+        (
+            name,
+            json.dumps(value, default=str),
+            json.dumps(defaults[name]) if name in defaults else "unknown",
+        )
         for name, value in flat(config.settings).items()
     ]
     return [row for row in rows if row[1] != row[2]]
