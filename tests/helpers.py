@@ -16,6 +16,11 @@ SEEDED = torch.default_generator
 NO_BASE = {"density.base": "none"}
 
 
+def seeded(seed: int = 0) -> torch.Generator:
+    """A generator of a test's own."""
+    return torch.Generator().manual_seed(seed)
+
+
 def gedi(*arguments: Any, **values: Any) -> GEDI:
     """An estimator from arguments and settings together: a name with a dot is a setting."""
     settings = {name: values.pop(name) for name in list(values) if "." in name}

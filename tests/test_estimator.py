@@ -25,7 +25,7 @@ from torch import nn
 from gedilearn import GEDI
 from gedilearn.errors import InputError
 from gedilearn.estimator import NAMED
-from gedilearn.settings import IMAGES, Settings, flat, known_paths, resolve
+from gedilearn.settings import IMAGES, STARTED, flat, known_paths, resolve
 from helpers import NO_BASE, gedi
 
 QUICK = {
@@ -107,7 +107,7 @@ def test_scores_are_the_log_density_its_slope_and_the_networks_energy(
     assert learnt is not None
 
     def log_p(points: np.ndarray) -> np.ndarray:
-        return learnt.log_density(torch.from_numpy(points)).numpy()
+        return learnt.log_density(torch.from_numpy(points), moons_model.result_.energy).numpy()
 
     step = 1e-6
     slope = np.stack(
@@ -234,9 +234,9 @@ def test_every_argument_is_documented_with_its_default_and_reaches_a_setting() -
 def test_settings_reach_the_network_and_come_back() -> None:
     network = {"hidden": (8, 6), "features": 3, "head": (5,), "activation": "silu"}
     values = {f"network.{name}": value for name, value in network.items()}
-    X = np.random.default_rng(0).normal(size=(60, 4))
+    X = np.random.default_rng(0).normal(size=(60, 5))
     model = gedi(**QUICK, **values, **{"network.temperature": 0.5}).fit(X)
-    assert model.model_.encoder.widths == (4, 8, 6, 3)
+    assert model.model_.encoder.widths == (5, 8, 6, 3)
     assert model.model_.head.widths == (3, 5, 2)
     assert model.model_.temperature == 0.5
     assert GEDI.from_settings(model.settings_).resolve(X.shape) == model.settings_
@@ -287,7 +287,7 @@ def test_images_have_defaults_of_their_own_and_what_is_given_stays() -> None:
     model = gedi(**given, max_iter=3, random_state=0, **{"network.width": 2}).fit(X)
     used = flat(model.settings_.model_dump())
     assert {path: used[path] for path in IMAGES} == IMAGES | given
-    assert gedi(**QUICK).fit(X[:, 0, 0]).settings_.weights.inv == Settings().weights.inv
+    assert gedi(**QUICK).fit(X[:, 0, 0]).settings_.weights.inv == STARTED["weights.inv"]
 
 
 def test_any_module_may_be_the_encoder_and_is_not_changed(moons) -> None:

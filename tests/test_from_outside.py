@@ -5,7 +5,7 @@ A data set is added in tests/data, an experiment in tests/experiments, a command
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.models.energy import EnergyModel
 from gedilearn.registry import METHODS, SAMPLERS, VIEWS, Registry
-from gedilearn.sampling.langevin import Box, LogDensity
+from gedilearn.sampling.langevin import Contrast, LogDensity, Wanted
 from gedilearn.settings import MethodSettings, known_paths
 from helpers import gedi
 
@@ -110,29 +110,27 @@ class UniformSampler:
     """Draws from the box, whatever the density is, and counts how often."""
 
     drawn = 0
+    positions = None
 
-    def __init__(self, box: Box, n_members: int, generator: Generator) -> None:
-        self.box = box
-        self.positions = box.uniform(n_members, 1, generator=generator)
+    def __init__(self, wanted: Wanted) -> None:
+        self.box, self.n_members = wanted.box, wanted.n_members
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
         type(self).drawn += 1
-        return self.box.uniform(len(self.positions), batch, generator=generator)
+        return Contrast(self.box.uniform(self.n_members, batch, generator=generator))
 
+    def state(self) -> dict[str, Any]:
+        return {}
 
-def uniform(
-    settings: settings.Sampler,
-    box: Box,
-    n_members: int,
-    n_chains: int,
-    damping: float,
-    generator: Generator,
-) -> UniformSampler:
-    return UniformSampler(box, n_members, generator)
+    def load_state(self, state: dict[str, Any]) -> None:
+        pass
+
+    def select(self, members: Sequence[int]) -> None:
+        self.n_members = len(members)
 
 
 def test_a_sampler(added: list[Any], tmp_path: Path) -> None:
-    SAMPLERS.register("uniform", uniform)
+    SAMPLERS.register("uniform", UniformSampler)
     added.append((SAMPLERS, "uniform"))
     own = {"sampler.kind": "uniform", "density.base": "none"}
     model = gedi(**SHORT, **own, run_dir=tmp_path / "run").fit(X)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
-from gedilearn.density.chains import BaseChains, learn_by_chains
-from gedilearn.density.density import ImageEnergy
-from gedilearn.density.fit import fit_density
 from gedilearn.models.image_encoders import ResNet8
 from gedilearn.presets import ABOUT, CHANGES, PRESETS, preset, small_iterations
 from gedilearn.settings import IMAGES, assign, flat, resolve
 from gedilearn.training.environment import launch
 from gedilearn.training.loop import begin, step
-from helpers import SEEDED
+from gedilearn.training.setup import density_stage
 
 SETS = ("svhn", "cifar10", "cifar100")
 SHAPE = (100, 3, 32, 32)
@@ -100,54 +96,36 @@ def test_scaled_down_there_are_as_many_clusters_as_classes():
     ]
 
 
-def images_seen(method, monkeypatch):
-    """Images that pass the encoder in one iteration: (trained on, sampled)."""
+def images_seen(method, monkeypatch, later=False):
+    """Images that pass the encoder in one iteration, or in one of GEN after the clusters.
+
+    (trained on, sampled).
+    """
     values = preset("small/cifar10", method)
     assign(values, "network.width", 4)
     x = torch.rand(80, 3, 8, 8) * 2 - 1
     settings = resolve(values, tuple(x.shape))
     setup, state = begin(x, settings, launch(settings.device))
+    if later:
+        state = state.enter(setup, density_stage(settings, 0))
     with monkeypatch.context() as patch:
         seen = counted(ResNet8, patch)
         state.iteration = 1
         step(setup, state)
-    return summed(seen)
+    trained = sum(n for n, learns in seen if learns)
+    return trained, sum(n for n, _ in seen) - trained
 
 
-def images_seen_by_density(monkeypatch):
-    """The same of an iteration of GEN on a base: those of two, less those of one."""
-    x = torch.rand(80, 3, 8, 8) * 2 - 1
-    found = []
-    for iterations in (1, 2):
-        values = preset("small/cifar10", "gedi")
-        assign(values, "density.iterations", iterations)
-        settings = resolve(values, tuple(x.shape))
-        base = fit_density(x, np.zeros(80, int), settings)[0]
-        chains = BaseChains(base.path, settings.sampler.steps, 1.0, SEEDED)
-        with monkeypatch.context() as patch:
-            seen = counted(ImageEnergy, patch, lambda x: x.shape[1])
-            y = base.base.sample(80, SEEDED)
-            learn_by_chains(base, y, chains, settings, SEEDED, lambda done, total: None)
-        found.append(summed(seen, base.energy))
-    return tuple(after - before for before, after in zip(*found, strict=True))
-
-
-def counted(network, patch, size=len):
-    """A list that fills with (images, whether the input has gradients) of each pass."""
+def counted(network, patch):
+    """A list that fills with (images, whether parameters learn) of each pass."""
     seen, forward = [], network.forward
 
     def counting(self, x):
-        seen.append((size(x), next(self.parameters()).requires_grad, x.requires_grad))
+        seen.append((len(x), next(self.parameters()).requires_grad))
         return forward(self, x)
 
     patch.setattr(network, "forward", counting)
     return seen
-
-
-def summed(seen, own=None):
-    """Images trained on, and sampled: those pass where parameters, or on a base points, learn."""
-    trained = sum(n for n, learns, moves in seen if (not moves if own is not None else learns))
-    return trained, sum(n for n, _, _ in seen) - trained
 
 
 def test_scaled_down_all_methods_have_equal_compute(monkeypatch):
@@ -161,7 +139,7 @@ def test_scaled_down_all_methods_have_equal_compute(monkeypatch):
         assert settings.training.early_stopping is False
         spent[method] = settings.training.max_iter * passes(images_seen(method, monkeypatch))
     gen = resolve(preset("small/cifar10", "gedi"), SHAPE).density.iterations
-    spent["gedi"] += gen * passes(images_seen_by_density(monkeypatch))
+    spent["gedi"] += gen * passes(images_seen("gedi", monkeypatch, later=True))
     assert gen > 50
     most = max(spent.values())
     assert all(value == pytest.approx(most, rel=0.01) for value in spent.values()), spent

@@ -120,7 +120,35 @@ def test_values_are_refused_before_the_data_is_known_if_no_data_could_have_them(
         checked({"optimizer": {"batch_size": 5000}, "sampler": {"chains": 5000}})
 
 
-def test_the_density_of_many_columns_is_learnt_for_less_long() -> None:
-    found = [resolve({}, (100, d)).density.iterations for d in (2, 1_000, 2_000, 10**6)]
-    assert found == [800, 800, 400, 40]
-    assert resolve({"density": {"iterations": 7}}, (100, 2_000)).density.iterations == 7
+@pytest.mark.parametrize(
+    ("values", "shape", "found"),
+    [
+        ({}, (100, 2), ("importance", "auto", 0)),
+        ({}, (100, 65), ("none", "auto", 0)),
+        ({}, (100, 1, 8, 8), ("chains", "auto", 30)),
+        ({"sampler": {"kind": "chains"}}, (100, 2), ("chains", "auto", 800)),
+        ({"density": {"base": "none"}}, (100, 2), ("langevin", "none", 800)),
+        ({"sampler": {"kind": "langevin"}}, (100, 2), ("langevin", "none", 800)),
+        ({"method": "jem"}, (100, 2), ("langevin", "none", 800)),
+        ({"density": {"base": "gaussian", "iterations": 7}}, (9, 3), ("importance", "gaussian", 7)),
+    ],
+)
+def test_samples_are_drawn_as_the_data_and_the_base_allow(values, shape, found) -> None:
+    settings = resolve(values, shape)
+    density = settings.density
+    assert (settings.sampler.kind, density.base, density.iterations) == found
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"sampler": {"kind": "chains"}, "density": {"base": "none"}}, "needs a base"),
+        (
+            {"sampler": {"kind": "amortised"}, "network": {"activation": "relu"}},
+            "needs a smooth network",
+        ),
+    ],
+)
+def test_samplers_that_cannot_work_are_refused(values, words) -> None:
+    with pytest.raises(InputError, match=words):
+        resolve(values, (100, 2))

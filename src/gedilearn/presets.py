@@ -156,7 +156,7 @@ def small_iterations(method: str) -> tuple[int, int]:
     """Iterations of a method in the scaled-down presets: of the first stage, and of GEN after it.
 
     An iteration trains on two batches (an image and a view, or data and samples), EBCLR's on three,
-    and draws samples in SMALL_STEPS steps where there is GEN.
+    that of GEDI with GEN on four, and draws samples in SMALL_STEPS steps where there is GEN.
     """
     training, sampling = 3, 2 * SMALL_STEPS
     if method == "jem":
@@ -167,7 +167,7 @@ def small_iterations(method: str) -> tuple[int, int]:
         return SMALL_PASSES // (2 * training), 0
     density = int(SMALL_DENSITY * SMALL_PASSES)
     # Its runs look at their start too.
-    return (SMALL_PASSES - density) // (2 * training), density // (2 * training + sampling + 2)
+    return (SMALL_PASSES - density) // (2 * training), density // (4 * training + sampling + 2)
 
 
 def _small_image_methods() -> dict[str, Values]:

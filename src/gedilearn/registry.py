@@ -80,8 +80,14 @@ VIEWS = Registry(
     colour="gedilearn.data.views:colour",
     paper="gedilearn.data.views:paper",
 )
-# Functions that make what draws x~ for GEN, see `sampling.langevin.Sampler`.
-SAMPLERS = Registry("sampler", langevin="gedilearn.sampling.langevin:persistent_chains")
+# Functions (`sampling.langevin.Wanted`) -> `sampling.langevin.Sampler`, which draws x~ for GEN.
+SAMPLERS = Registry(
+    "sampler",
+    langevin="gedilearn.sampling.langevin:replay_buffer",
+    importance="gedilearn.sampling.on_base:Proposals",
+    chains="gedilearn.sampling.on_base:BaseChains",
+    amortised="gedilearn.sampling.on_base:AmortisedDraws",
+)
 # Functions () -> `data.dataset.Dataset`, under the names that the command line takes for files.
 DATA_SETS = Registry(
     "data set",

@@ -136,15 +136,22 @@ class Network(Section):
     """Activation between layers (slope 0.2 for leaky_relu)."""
     temperature: Positive = 1.0
     """The temperature tau that divides the logits."""
+    sines: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Sines of x that the encoder of vectors sees beside x."""
+    shift: bool | None = None
+    """Whether all logits of images have a common part that is read from all layers of the encoder:
+    the energy then sees details that the last layer has lost. None: where GEN is learnt on a
+    base."""
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Network:
         if not is_images(shape):
-            return self.model_copy(update={"encoder": "mlp"})
+            return self.model_copy(update={"encoder": "mlp", "shift": False})
         if self.encoder == "mlp":
             raise InputError(f"network.encoder='mlp' needs vectors (n, d), got shape {shape}")
         kind = "conv" if self.encoder == "auto" else self.encoder
         width = self.width or (128 if kind == "resnet8" else 32)
-        return self.model_copy(update={"encoder": kind, "width": width})
+        shift = has_base(settings) if self.shift is None else self.shift
+        return self.model_copy(update={"encoder": kind, "width": width, "shift": shift})
 
 
 class Views(Section):
@@ -199,9 +206,9 @@ class Weights(Section):
     prior: Schedule = ((0.0, 200.0), (0.25, 50.0), (1.0, 200.0))
     """Weight of PRIOR, -L_PRIOR. A weight below that of INV makes the constant prediction unstable
     towards collapse, hence the default."""
-    start: Schedule = 50.0
+    start: Schedule = ((0.0, 5.0), (1 / 3, 1.0))
     """Weight of the cross-entropy with the labels of the start, where there is one (not in the
-    paper)."""
+    paper). It falls to a fifth: where clusters overlap, INV alone moves their boundaries."""
     energy: Schedule = 0.01
     """Weight of the mean squared log-density of data and samples, which keeps energies from
     drifting (not in the paper; 0 turns it off)."""
@@ -263,9 +270,8 @@ class Training(Section):
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Training:
         trains_bound = {"inv", "prior"} <= set(settings.own.weighted)
         early = trains_bound if self.early_stopping is None else self.early_stopping
-        walks = not is_images(shape) and settings.views.kind in (AUTO, "walk")
-        several = settings.n_clusters > 1
-        start = "chosen" if trains_bound and walks and several else "random"
+        begins = walks_to_bound(settings, shape) and settings.n_clusters > 1
+        start = "chosen" if begins else "random"
         start = start if self.start == AUTO else self.start
         if start == "chosen" and is_images(shape):
             raise InputError(f"training.start='chosen' needs vectors (n, d), got shape {shape}")
@@ -301,93 +307,91 @@ def has_base_in_columns(shape: tuple[int, ...]) -> bool:
     return not is_images(shape) and shape[1] <= MOST_COLUMNS
 
 
+def has_base(settings: Any) -> bool:
+    """Whether GEN is learnt on a base: by methods with clusters to find, unless told otherwise."""
+    terms = set(settings.own.weighted)
+    learnt = "gen" in terms and len(terms) > 1 and bool(settings.weights.gen)
+    paper = settings.sampler.kind == "langevin" or settings.density.base == "none"
+    return learnt and not paper
+
+
 class Sampler(Section):
     """How samples x~ of the model are drawn for GEN."""
 
-    kind: str = Field(
-        "langevin",
-        description="The sampler. 'langevin': stochastic gradient Langevin dynamics on a "
-        "replay buffer, as in the paper.",
-    )
-    steps: Many = Field(10, description="Langevin steps T in each iteration.")
-    step_size: float = Field(
-        0.01125, gt=0, description="SGLD step size: multiplies the gradient (noise squared over 2)."
-    )
-    noise: float = Field(0.15, ge=0, description="SGLD noise: standard deviation added in a step.")
-    first_noise: float | None = Field(
-        None,
-        ge=0,
-        description="SGLD in stages, as EBCLR's: the noise of a chain that has just restarted. It "
-        "falls to sampler.noise over the next sampler.stages draws of it. None: one noise.",
-    )
-    stages: Many = Field(3, description="Draws of a chain until its noise is sampler.noise.")
-    buffer: Many = Field(1_000, description="Chains |B| in the replay buffer.")
-    chains: Many | None = Field(
-        128,
-        description="Most chains moved, and samples compared with the data, in each iteration: one "
-        "for each point of the batch up to this number; None sets no limit.",
-    )
-    restart: float = Field(
-        0.05, ge=0, le=1, description="Reinitialisation frequency: chance that a chain restarts."
-    )
-    margin: float = Field(
-        0.1,
-        ge=0,
-        description="Chains start in the data's bounding box, widened on every side by this share "
-        "of its width.",
-    )
-    clamp: bool = Field(True, description="Keep chains inside that box.")
-    max_move: float | None = Field(
-        None, gt=0, description="Largest move of a coordinate along the gradient in one step."
-    )
+    kind: str = "auto"
+    """The sampler. 'langevin': stochastic gradient Langevin dynamics on a replay buffer, without a
+    base, as in the paper. On a base, 'importance': points near the data, weighted; 'chains': short
+    Langevin runs from the base; 'amortised': a generator with an entropy bound (VERA); 'none': no
+    GEN, p(x) is the base's. 'auto': 'langevin' without a base, 'importance' in up to 64 columns,
+    'none' in more, 'chains' for images."""
+    steps: Many = 10
+    """Langevin steps T in each iteration."""
+    step_size: Positive = 0.01125
+    """SGLD step size: multiplies the gradient (noise squared over 2)."""
+    noise: NonNegative = 0.15
+    """SGLD noise: standard deviation added in a step."""
+    first_noise: NonNegative | None = None
+    """SGLD in stages, as EBCLR's: the noise of a chain that has just restarted. It falls to
+    sampler.noise over the next sampler.stages draws of it. None: one noise."""
+    stages: Many = 3
+    """Draws of a chain until its noise is sampler.noise."""
+    buffer: Many = 1_000
+    """Chains |B| in the replay buffer."""
+    chains: Many | None = 128
+    """Most samples compared with the data in each iteration: one for each point of the batch up to
+    this number; None sets no limit. Of 'importance', twice as many."""
+    restart: Fraction = 0.05
+    """Reinitialisation frequency: chance that a chain restarts."""
+    margin: NonNegative = 0.1
+    """Chains start in the data's bounding box, widened on every side by this share of its width."""
+    clamp: bool = True
+    """Keep chains inside that box."""
+    max_move: Positive | None = None
+    """Largest move of a coordinate along the gradient in one step."""
 
     @field_validator("kind")
     @classmethod
     def _known(cls, kind: str) -> str:
-        return SAMPLERS.check(kind)
+        return kind if kind in (AUTO, "none") else SAMPLERS.check(kind)
+
+    def resolved(self, settings: Any, shape: tuple[int, ...]) -> Sampler:
+        if self.kind == AUTO:
+            kind = "importance" if has_base_in_columns(shape) else "none"
+            kind = "chains" if is_images(shape) else kind
+            return self.model_copy(update={"kind": kind if has_base(settings) else "langevin"})
+        if self.kind in ON_BASE and settings.density.base == "none":
+            raise InputError(f"sampler.kind={self.kind!r} needs a base, got density.base='none'")
+        smooth = settings.network.activation in ("silu", "tanh")
+        if self.kind == "amortised" and not smooth:
+            raise InputError(
+                "sampler.kind='amortised' needs a smooth network, got network.activation="
+                f"{settings.network.activation!r}: give 'silu' or 'tanh'"
+            )
+        return self
+
+
+ON_BASE = ("importance", "chains", "amortised", "none")
 
 
 class Density(Section):
-    """The second stage: GEN, once the clusters stand."""
+    """The density p(x), which GEN learns."""
 
-    base: Literal["auto", "gaussian", "mixture", "none"] = Field(
-        "auto",
-        description="The density that a network of its own corrects: 'gaussian', a wide Gaussian; "
-        "'mixture', mixtures of Gaussians and kernels at the points; 'auto', the first in up to 4 "
-        "columns. Images and vectors of more than 64 columns have a mixture in principal "
-        "directions. 'none': the clusters' network itself learns the density, by chains, as in "
-        "the paper.",
-    )
-    estimator: Literal["auto", "importance", "chains", "amortised"] = Field(
-        "auto",
-        description="How GEN compares the model with the data on a base. 'importance': points near "
-        "the data, weighted; 'chains': short Langevin runs from the base; 'amortised': a generator "
-        "with an entropy bound (VERA). 'auto': weights while at least 50 of 4,000 weighted points "
-        "count, else chains; chains for images.",
-    )
-    iterations: int = Field(
-        800,
-        ge=0,
-        le=100_000_000,
-        description="Most iterations of GEN after the clusters, for the kept initialisation; 0 "
-        "trains all three terms together from the start, as in the paper.",
-    )
-    learning_rate: float = Field(
-        5e-3, gt=0, description="Adam's learning rate there; it falls to 0."
-    )
-    inv: Schedule = Field(
-        ((0.0, 50.0), (0.5, 50.0), (1.0, 150.0)),
-        description="Weight of INV there without a base, which holds the clusters: the harder "
-        "towards the end, so that a certificate survives.",
-    )
-    prior: Schedule = Field(50.0, description="Weight of PRIOR there without a base.")
-    restart: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="Share of the chains that start anew from the base in each iteration, where "
-        "the density is learnt by chains on a base; the others go on.",
-    )
+    base: Literal["auto", "gaussian", "mixture", "none"] = "auto"
+    """The density that the network tilts: 'gaussian', a wide Gaussian; 'mixture', mixtures of
+    Gaussians and kernels at the points; 'auto', the first in up to 4 columns. Images and vectors of
+    more than 64 columns have a mixture in principal directions. 'none': no base, as in the
+    paper."""
+    iterations: Count | None = None
+    """Most iterations of GEN after the clusters, for the kept initialisation, while INV and PRIOR
+    go on; 0 trains all three terms together from the start, as in the paper. None: 0 with
+    importance weights, else 800, for images 200."""
+    learning_rate: Positive = 5e-3
+    """Adam's learning rate after the clusters; it falls to 0."""
+    inv: Schedule = ((0.0, 50.0), (0.5, 50.0), (1.0, 150.0))
+    """Weight of INV there, which holds the clusters: the harder towards the end, so that a
+    certificate survives."""
+    prior: Schedule = 50.0
+    """Weight of PRIOR there."""
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Density:
         if self.base == "gaussian" and not has_base_in_columns(shape):
@@ -395,7 +399,15 @@ class Density(Section):
                 f"density.base='gaussian' needs at most {MOST_COLUMNS} columns, got data of shape "
                 f"{shape}"
             )
-        return self
+        sampler = settings.sampler.resolved(settings, shape).kind
+        iterations = self.iterations
+        if iterations is None:
+            iterations = 0 if sampler in ("importance", "none") else LATER
+        base = self.base if has_base(settings) else "none"
+        return self.model_copy(update={"base": base, "iterations": iterations})
+
+
+LATER = 800  # iterations of GEN after the clusters, by chains
 
 
 Kind = Literal["number", "boolean", "date", "time", "category", "id", "drop"]
@@ -633,7 +645,7 @@ class Settings(Section):
             "sampler.chains": self.sampler.chains or self.optimizer.batch_size,
         }
         name = min(limits, key=lambda name: limits[name])
-        if self.sampler.buffer < limits[name]:
+        if self.sampler.kind in (AUTO, "langevin") and self.sampler.buffer < limits[name]:
             raise ValueError(
                 f"sampler.buffer={self.sampler.buffer} is smaller than {name}={limits[name]}: "
                 "each sample needs a chain"
@@ -645,7 +657,6 @@ class Settings(Section):
 IMAGES: dict[str, Any] = {
     "prior": "uniform",
     "training.start": "random",
-    "weights.gen": 0.1,
     "weights.inv": 1.0,
     "weights.symmetric": True,
     "weights.prior": 2.0,
@@ -664,8 +675,8 @@ IMAGES: dict[str, Any] = {
     "optimizer.batch_size": 128,
     "optimizer.grad_clip": 5.0,
     "density.iterations": 200,
-    "density.inv": 1.0,
-    "density.prior": 2.0,
+    "density.inv": 3.0,
+    "density.prior": 6.0,
     "training.check_every": 100,
 }
 
@@ -674,12 +685,39 @@ IMAGES: dict[str, Any] = {
 # iterations for each image, at least in all, and Langevin steps in one of the density's.
 EACH, EACH_LARGE, FEWEST, STEPS_LARGE = 1.2, 0.8, 300, 10
 
-# What is different where training begins with clusters: they need not be sought for long.
-STARTED: dict[str, Any] = {
+# What is different for vectors with 'walk' views, by methods that train the certificate's bound.
+WALKS: dict[str, Any] = {
+    "network.activation": "silu",
+    "weights.inv": 5.0,
+    "weights.prior": ((0.0, 20.0), (0.25, 5.0), (1.0, 20.0)),
+    "sampler.chains": 192,
     "optimizer.learning_rate": 1e-2,
     "optimizer.schedule": "cosine",
-    "training.max_iter": 600,
+    "training.max_iter": 1_000,
 }
+# And where training begins with clusters, or has none to find: they need not be sought for long.
+STARTED: dict[str, Any] = WALKS | {"weights.prior": 5.0, "training.max_iter": 500}
+POINTS_EACH, FEWEST_POINTS, MOST_POINTS = 16, 256, 512  # in a batch, for each cluster and in all
+# Of so few columns the network then sees sines too; in more they hurt.
+MOST_WITH_SINES, SINES = 4, 32
+
+
+def walk_defaults(settings: Settings, shape: tuple[int, ...]) -> dict[str, Any]:
+    """What is different for vectors with 'walk' views, by dotted name."""
+    clusters = settings.n_clusters
+    if not walks_to_bound(settings, shape):
+        return {}
+    started = clusters == 1 or settings.training.resolved(settings, shape).start == "chosen"
+    batch = min(max(POINTS_EACH * clusters, FEWEST_POINTS), MOST_POINTS)
+    sines = SINES if shape[1] <= MOST_WITH_SINES else 0
+    own = {"optimizer.batch_size": batch, "network.sines": sines}
+    return (STARTED if started else WALKS) | own
+
+
+def walks_to_bound(settings: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a method that trains the certificate's bound does so by walks of vectors."""
+    trains_bound = {"inv", "prior"} <= set(settings.own.weighted)
+    return trains_bound and not is_images(shape) and settings.views.kind in (AUTO, "walk")
 
 
 def image_defaults(shape: tuple[int, ...]) -> dict[str, Any]:
@@ -693,30 +731,15 @@ def image_defaults(shape: tuple[int, ...]) -> dict[str, Any]:
     return defaults | {"training.max_iter": length, "density.iterations": later}
 
 
-# An iteration of the density takes as long as there are columns: beyond so many there are as many
-# times fewer, but at least some.
-WIDE, LEAST_LATER = 1_000, 40
-
-
-def vector_defaults(shape: tuple[int, ...]) -> dict[str, Any]:
-    """What is different for vectors (n, columns), by dotted name."""
-    if shape[-1] <= WIDE:
-        return {}
-    later = Density().iterations * WIDE // shape[-1]
-    return {"density.iterations": max(later, LEAST_LATER)}
-
-
 def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
     """The settings of a fit to data of this shape, or one line that names the wrong value.
 
     What the nested `values` leave out has its default, for vectors or for images.
     """
-    defaults = image_defaults(shape) if is_images(shape) else vector_defaults(shape)
-    values = _with_defaults(defaults, values)
+    values = _with_defaults(image_defaults(shape), values) if is_images(shape) else values
     try:
         settings = _validated(values)
-        if settings.training.resolved(settings, shape).start == "chosen":
-            settings = _validated(_with_defaults(STARTED, values))
+        settings = _validated(_with_defaults(walk_defaults(settings, shape), values))
     except ValidationError as error:
         raise InputError(_one_line(error, values)) from None
     settled = {}

@@ -28,7 +28,6 @@ PHASES = {"neighbours", "starts", "clusters", "certificate", "structure", "densi
 PHASES |= {"labels", "reading", "loading"}
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),
-    *("--set", "density.iterations=10"),
     *("--set", "sampler.buffer=400"),
 ]
 NAMES = ["width", "height", "depth"]

@@ -7,19 +7,12 @@ import torch
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
-from gedilearn.density.base import (
-    Framed,
-    Gaussians,
-    gaussian_mixture,
-    kernels,
-)
+from gedilearn.density.base import gaussian_mixture, kernels, mixing_weights
+from gedilearn.density.gaussians import Framed, Gaussians
+from helpers import seeded
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(0, 1, (150, 3)), RNG.normal(4, 0.5, (100, 3))])
-
-
-def seeded() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
 
 
 def test_a_mixture_has_the_density_that_scikit_learn_gives_it() -> None:
@@ -28,32 +21,31 @@ def test_a_mixture_has_the_density_that_scikit_learn_gives_it() -> None:
     np.testing.assert_allclose(ours, theirs.score_samples(X), rtol=1e-9)
 
 
-def test_round_components_are_kernels_at_the_points() -> None:
-    (ours,) = kernels(X[:20], 0.5)
-    parts = [
-        multivariate_normal(mean, float(width) ** 2).logpdf(X)
-        for mean, width in zip(ours.round_means.numpy(), ours.round_widths, strict=True)
-    ]
-    brute = np.logaddexp.reduce(parts, axis=0) - np.log(20)
-    np.testing.assert_allclose(ours.log_density(torch.from_numpy(X)).numpy(), brute, rtol=1e-7)
+def test_a_weighted_sum_of_a_gaussian_and_kernels_has_their_densities_and_shares() -> None:
+    whole, near = gaussian_mixture(X, 1, 0), kernels(X[150:], 0.5)[0]
+    mixed = Gaussians.mixed([whole, near], torch.tensor([0.3, 0.7], dtype=torch.float64).log())
+    density = 0.3 * multivariate_normal(X.mean(0), np.cov(X.T, bias=True)).pdf(X)
+    for mean, width in zip(X[150:], near.round_widths, strict=True):
+        density += 0.7 / 100 * multivariate_normal(mean, float(width) ** 2).pdf(X)
+    ours = mixed.log_density(torch.from_numpy(X)).exp().numpy()
+    np.testing.assert_allclose(ours, density, rtol=1e-4)
+    drawn = mixed.sample(20_000, seeded())
+    middle = 0.3 * X.mean(0) + 0.7 * X[150:].mean(0)
+    np.testing.assert_allclose(drawn.mean(0), middle, atol=0.05)
+    levels = torch.stack([whole.log_density(drawn), near.log_density(drawn)], -1)
+    np.testing.assert_allclose(mixing_weights(levels).exp(), [0.3, 0.7], atol=0.02)
 
 
 def test_a_frame_leaves_the_standard_normal_density_to_other_directions() -> None:
-    turn = np.linalg.qr(RNG.normal(size=(5, 5)))[0]
-    base = Framed(5, 2, 1)
-    spread = np.array([[2.0, 0.3], [0.3, 0.5]])
-    base.frame = torch.from_numpy(turn[:2].copy())
-    base.mixture = Gaussians.full(
-        torch.ones(1).double(),
-        torch.tensor([[1.0, -1.0]]).double(),
-        torch.from_numpy(np.linalg.cholesky(spread))[None],
-    )
-    whole = np.eye(5)
-    whole[:2, :2] = spread
-    mean = np.array([1.0, -1.0, 0, 0, 0]) @ turn
-    true = multivariate_normal(mean, turn.T @ whole @ turn)
+    turn, whole = np.linalg.qr(RNG.normal(size=(5, 5)))[0], np.eye(5)
+    whole[:2, :2] = [[2.0, 0.3], [0.3, 0.5]]
+    mean, factor = np.array([1.0, -1.0, 0, 0, 0]), np.linalg.cholesky(whole[:2, :2])
+    parts = (np.ones(1), mean[None, :2], factor[None])
+    mixture = Gaussians.full(*(torch.from_numpy(part) for part in parts))
+    base = Framed(torch.from_numpy(turn[:2].copy()), mixture)
+    true = multivariate_normal(mean @ turn, turn.T @ whole @ turn)
     x = RNG.normal(size=(50, 5))
     np.testing.assert_allclose(base.log_density(torch.from_numpy(x)), true.logpdf(x), rtol=1e-9)
     drawn = base.sample(40_000, seeded()).numpy()
-    np.testing.assert_allclose(drawn.mean(0), mean, atol=0.05)
+    np.testing.assert_allclose(drawn.mean(0), mean @ turn, atol=0.05)
     np.testing.assert_allclose(np.cov(drawn.T), true.cov, atol=0.06)

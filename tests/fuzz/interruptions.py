@@ -22,7 +22,6 @@ SETTINGS = {
     "training.checkpoint_every": 0,
     "training.n_init": 2,
     "training.tol": 0.0,
-    "density.iterations": 20,
     "optimizer.batch_size": 40,
     "sampler.buffer": 80,
     "sampler.steps": 2,
@@ -38,7 +37,7 @@ PLACES = {
     "os.replace": 60,
     "gedilearn.training.loop.step": 40,
     "gedilearn.training.setup.choose_start": 1,
-    "gedilearn.density.importance.log_mean_exp": 20,
+    "gedilearn.density.base.log_mean_exp": 8,
 }
 LIMIT = 30.0  # seconds of a fit on several ranks, which also wait for each other
 

@@ -18,6 +18,7 @@ from gedilearn.methods.ebclr import EBCLR, centres
 from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
+from gedilearn.sampling.langevin import Contrast
 from gedilearn.settings import Settings, resolve
 from gedilearn.training.monitor import WIDEST_GAP
 from helpers import SEEDED, gedi
@@ -34,11 +35,11 @@ class Given:
 
     def draw(
         self, log_density: Callable[[Tensor], Tensor], batch: int, generator: Generator
-    ) -> Tensor:
+    ) -> Contrast:
         assert batch == self.positions.shape[1]
         self.log_density = log_density
         self.seen = log_density(self.positions)
-        return self.positions
+        return Contrast(self.positions)
 
 
 def stated(**options: object) -> Settings:

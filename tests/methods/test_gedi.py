@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from gedilearn.methods import terms
 from gedilearn.methods.gedi import GEDI
@@ -12,7 +12,7 @@ from gedilearn.methods.method import Batch
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, Output
-from gedilearn.sampling.langevin import Box, Kernel, PersistentChains, ReplayBuffer
+from gedilearn.sampling.langevin import Box, Contrast, Kernel, LogDensity, ReplayBuffer
 from gedilearn.settings import Weights, resolve
 from helpers import SEEDED
 
@@ -27,8 +27,8 @@ def parts(weights: Weights, n_chains: int | None = None) -> tuple[EnergyModel, G
     )
     x, view = torch.randn(1, 10, 2), torch.randn(1, 10, 2)
     box = Box.around(x[0])
-    buffer = ReplayBuffer(2, 40, 0.05, box.uniform, SEEDED)
-    method = GEDI(weights, Fixed(), PersistentChains(buffer, Kernel(0.1, 0.1), 2), n_chains)
+    buffer = ReplayBuffer(2, 40, 0.05, box.uniform, Kernel(0.1, 0.1), 2, SEEDED)
+    method = GEDI(weights, Fixed(), buffer, n_chains)
     return model, method, Batch(torch.arange(10), x, view, 1, 0.5, SEEDED)
 
 
@@ -54,6 +54,51 @@ def test_terms_equal_those_of_separate_forward_passes(n_chains: int | None) -> N
     assert named.keys() == expected.keys()
     for name in expected:
         torch.testing.assert_close(named[name], expected[name])
+
+
+class Weighted:
+    """Gives the same proposals, their weights and rows of its own always."""
+
+    def __init__(self, smoothness: float = 0.0) -> None:
+        samples, data = torch.randn(2, 12, 2), torch.randn(2, 9, 2)
+        self.contrast = Contrast(samples, torch.randn(2, 12), data, smoothness)
+
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+        return self.contrast
+
+
+def test_gen_compares_proposals_by_their_weights_with_the_rows_of_the_sampler() -> None:
+    model, method, batch = parts(Weights())
+    method.sampler = own = Weighted()  # type: ignore[assignment]
+    samples, log_weights, data, _ = own.contrast
+    named = method.terms(model, model, batch)
+    expected = terms.generative(model(data).logits, model(samples).logits, log_weights)
+    torch.testing.assert_close(named["gen"], expected)
+    # Energies are not penalised: log Gamma of weighted proposals has no drift.
+    assert named.keys() == {"inv", "prior", "gen"}
+    method.learning = torch.tensor([1.0, 0.0])
+    torch.testing.assert_close(method.terms(model, model, batch)["gen"], expected * method.learning)
+    method.learning = torch.zeros(2)
+    assert method.terms(model, model, batch).keys() == {"inv", "prior"}
+
+
+def test_smoothness_adds_the_squared_slope_at_the_rows() -> None:
+    model, method, batch = parts(Weights())
+    model.double()
+    batch = Batch(batch.index, batch.x.double(), batch.view.double(), 1, 0.5, SEEDED)
+    found = []
+    for smoothness in (0.0, 0.7):
+        torch.manual_seed(1)
+        own = Weighted(smoothness)
+        kept = (None if part is None else part.double() for part in own.contrast[:3])
+        own.contrast = Contrast(*kept, smoothness)
+        method.sampler = own  # type: ignore[assignment]
+        found.append(method.terms(model, model, batch)["gen"])
+    data, steps = own.contrast.data, 1e-5 * torch.eye(2, dtype=torch.float64)
+    assert data is not None
+    slopes = [(model.log_density(data + e) - model.log_density(data - e)) / 2e-5 for e in steps]
+    expected = 0.7 * torch.stack(slopes).square().sum(0).mean(-1) / 2
+    torch.testing.assert_close(found[1] - found[0], expected, rtol=1e-4, atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,31 @@ def test_generative_equals_the_loop():
     assert float(generative(data, samples)) == pytest.approx(loop_generative(data, samples))
 
 
+def test_generative_of_proposals_is_the_log_mean_of_their_weights_and_so_is_its_gradient():
+    data, proposals, log_weights = draw(7, 4), draw(5, 4, seed=1), draw(5, seed=2)
+
+    def value(data: Tensor, proposals: Tensor) -> float:
+        weights = [
+            math.exp(w) * math.fsum(map(math.exp, row))
+            for row, w in zip(proposals.tolist(), log_weights.tolist(), strict=True)
+        ]
+        mean = math.fsum(map(loop_log_sum, data.tolist())) / len(data)
+        return math.log(math.fsum(weights) / len(weights)) - mean
+
+    both = [data.requires_grad_(), proposals.requires_grad_()]
+    found = generative(*both, log_weights)
+    assert float(found.detach()) == pytest.approx(value(*both), abs=1e-12)
+    for k, slopes in enumerate(torch.autograd.grad(found, both)):
+        for i in range(slopes.numel()):
+            ends = []
+            for step in (1e-5, -1e-5):
+                moved = [part.detach().clone() for part in both]
+                moved[k].view(-1)[i] += step
+                ends.append(value(*moved))
+            difference = (ends[0] - ends[1]) / 2e-5
+            assert float(slopes.flatten()[i]) == pytest.approx(difference, rel=1e-6, abs=1e-9)
+
+
 def test_invariance_equals_the_loop():
     logits, view = draw(7, 4), draw(7, 4, seed=1)
     assert float(invariance(logits, view)) == pytest.approx(loop_invariance(logits, view))

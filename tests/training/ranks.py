@@ -34,7 +34,7 @@ from gedilearn.data import walks as landmarks
 from gedilearn.data.views import WalkViews
 from gedilearn.ranks import n_ranks, own_share
 from gedilearn.registry import SAMPLERS
-from gedilearn.sampling.langevin import LogDensity, value_and_gradient
+from gedilearn.sampling.langevin import Contrast, LogDensity, value_and_gradient
 from gedilearn.settings import resolve
 from gedilearn.training import loop
 from gedilearn.training.environment import launch
@@ -93,12 +93,13 @@ class Climbing:
         own = own_share(torch.randn(n_chains * n_ranks(), 3, generator=generator))
         self.positions = own.expand(n_members, -1, -1).clone()
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
         assert batch == self.positions.shape[1]
-        return self.positions + 0.05 * value_and_gradient(log_density, self.positions)[1]
+        slope = value_and_gradient(log_density, self.positions)[1]
+        return Contrast(self.positions + 0.05 * slope)
 
 
-SAMPLERS.register("climbing", lambda settings, box, members, n, *_: Climbing(members, n))
+SAMPLERS.register("climbing", lambda wanted: Climbing(wanted.n_members, wanted.n_samples))
 
 
 def step(method: str, devices: int) -> dict[str, Tensor]:

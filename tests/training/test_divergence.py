@@ -32,6 +32,7 @@ WILD = {
     "w_gen": 50.0,
     "optimizer.learning_rate": 0.01,
     "density.iterations": 0,
+    "density.base": "none",
     "training.check_every": 10,
     "max_iter": 200,
     "training.tol": 0.0,

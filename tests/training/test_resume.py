@@ -110,7 +110,7 @@ def test_other_data_and_a_run_in_use_are_refused(finished: Path) -> None:
     assert (finished / "metrics.jsonl").read_bytes() == before
 
 
-WILD = SMALL | {"optimizer.learning_rate": 1.0, "max_iter": 60}
+WILD = SMALL | {"optimizer.learning_rate": 1.0, "max_iter": 60, "density.base": "none"}
 
 
 @pytest.fixture(scope="module")

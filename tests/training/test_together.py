@@ -327,7 +327,7 @@ def test_a_gap_ends_the_search_only_where_both_its_terms_are_trained(method: str
 
 def test_points_of_a_sweep_without_one_of_the_terms_are_trained_to_the_end() -> None:
     settings = make_settings(
-        density={"iterations": 0}, training={"max_iter": 60, "check_every": 20, "tol": 99}
+        method="no-gen", training={"max_iter": 60, "check_every": 20, "tol": 99}
     )
     factors = {"inv": torch.tensor([1.0, 0.0, 1.0]), "prior": torch.tensor([1.0, 1.0, 0.0])}
     x = torch.from_numpy(SETS[0]).float()

@@ -1,11 +1,7 @@
-"""The density p(x): mixtures that are known exactly, and a network that corrects one.
+"""What is known of p(x) beside the network: log p(x) = log b(x) + logsumexp f(x) - log Gamma.
 
-    p(x) = (1 - w) b(x) + w a(x) exp(g(x)) / Gamma
-
-b is a mixture of Gaussians and kernels, a the base that the network g corrects: b itself, or a wide
-Gaussian. w is the weight under which rows that neither has seen are likeliest.
-
-Read with the clusters' network, log p(x) - logsumexp f(x) is added to all of its logits: p(x) is
-then logsumexp of the logits, and p(y|x) stays as it is. So the density is learnt after the clusters
-without touching them.
+b is a base that is known exactly (`base`, `principal`), in coordinates in which it is simple
+(`coordinates`), of Gaussians (`gaussians`). f is the network that clusters: GEN trains it on the
+base, with INV and PRIOR. `fit` makes bases before a training and weighs the network after it
+(`density`), on rows that were held out; docs/density.md has the reasons.
 """

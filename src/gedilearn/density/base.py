@@ -1,170 +1,83 @@
-"""Base densities of vectors, weighted by how well they foretell rows that they have not seen."""
+"""Bases: densities of the data that are known exactly, and the rows that GEN learns from.
+
+A tenth of the rows chooses: the size of mixtures, when training ends, the weight of the network. As
+many are only measured on. GEN learns from all others.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestNeighbors
-from torch import Generator, Tensor, nn
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+from torch import Generator, Tensor
 
 from gedilearn.data.arrays import evenly_spaced
+from gedilearn.density.coordinates import Coordinates
+from gedilearn.density.density import Density
+from gedilearn.density.gaussians import Gaussians
+from gedilearn.ranks import ONE_AT_A_TIME
+from gedilearn.sampling.annealing import effective_share, log_mean_exp
 
-# --- mixtures of Gaussians ------------------------------------------------------------------------
-#
-# Mixtures of Gaussians: densities that are known exactly and are drawn from directly.
-
-
-CHUNK_VALUES = 2**22  # numbers held at once while a density is computed
-
-
-class Known(Protocol):
-    """A density that is known exactly, up to no constant, and is drawn from directly."""
-
-    def log_density(self, x: Tensor) -> Tensor:
-        """(n, d) -> (n,), with gradients."""
-        ...
-
-    def sample(self, n: int, generator: Generator) -> Tensor:
-        """Independent points: (n, d)."""
-        ...
-
-
-class Gaussians(nn.Module):
-    """sum_k w_k N(mean_k, C_k): some components with any covariance, some round.
-
-    C_k is L_k L_k^T for the `full` ones and s_k^2 I for the `round` ones; all weights together sum
-    to 1. Made empty; `set` fills it.
-    """
-
-    full_weights: Tensor  # (k,): logarithms
-    full_means: Tensor  # (k, d)
-    full_factors: Tensor  # (k, d, d): L_k, lower triangular
-    round_weights: Tensor  # (r,): logarithms
-    round_means: Tensor  # (r, d)
-    round_widths: Tensor  # (r,): s_k
-
-    def __init__(self, d: int, full: int, rounds: int) -> None:
-        super().__init__()
-        shapes = {
-            "full_weights": (full,),
-            "full_means": (full, d),
-            "full_factors": (full, d, d),
-            "round_weights": (rounds,),
-            "round_means": (rounds, d),
-            "round_widths": (rounds,),
-        }
-        for name, shape in shapes.items():
-            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
-
-    def __len__(self) -> int:
-        return len(self.full_means) + len(self.round_means)
-
-    @classmethod
-    def full(cls, weights: Tensor, means: Tensor, factors: Tensor) -> Gaussians:
-        """Components with any covariance; the weights themselves."""
-        made = cls(means.shape[1], len(means), 0)
-        made.full_weights, made.full_means, made.full_factors = weights.log(), means, factors
-        return made
-
-    @classmethod
-    def round(cls, weights: Tensor, means: Tensor, widths: Tensor) -> Gaussians:
-        """Round components; the weights themselves."""
-        made = cls(means.shape[1], 0, len(means))
-        made.round_weights, made.round_means, made.round_widths = weights.log(), means, widths
-        return made
-
-    @staticmethod
-    def mixed(parts: list[Gaussians], log_weights: Tensor) -> Gaussians:
-        """The weighted sum of several mixtures."""
-        made = Gaussians(parts[0].full_means.shape[1], 0, 0)
-        for name in dict(made.named_buffers()):
-            each = [getattr(part, name) for part in parts]
-            if name.endswith("weights"):
-                each = [own + weight for own, weight in zip(each, log_weights, strict=True)]
-            setattr(made, name, torch.cat(each))
-        return made
-
-    def log_density(self, x: Tensor) -> Tensor:
-        """(..., d) -> (...), with gradients."""
-        flat = x.reshape(-1, x.shape[-1])
-        held = len(self.round_means) + self.full_means.numel()
-        chunks = torch.split(flat, max(1, CHUNK_VALUES // max(held, 1)))
-        return torch.cat([self._log_density(chunk) for chunk in chunks]).reshape(x.shape[:-1])
-
-    def _log_density(self, x: Tensor) -> Tensor:
-        d, logs = x.shape[-1], []
-        if len(self.full_means):
-            means, factors = self.full_means.to(x), self.full_factors.to(x)
-            away = (x - means[:, None]).mT  # (k, d, n)
-            solved = torch.linalg.solve_triangular(factors, away, upper=False)
-            volumes = factors.diagonal(dim1=1, dim2=2).log().sum(-1)
-            squares = solved.square().sum(1).T
-            logs.append(self.full_weights.to(x) - volumes - squares / 2)
-        if len(self.round_means):
-            means, widths = self.round_means.to(x), self.round_widths.to(x)
-            squares = (x.square().sum(-1)[:, None] + means.square().sum(-1)) - 2 * (x @ means.T)
-            scaled = squares.clamp_min(0) / widths.square()
-            logs.append(self.round_weights.to(x) - d * widths.log() - scaled / 2)
-        return torch.logsumexp(torch.cat(logs, -1), -1) - d / 2 * math.log(2 * math.pi)
-
-    def sample(self, n: int, generator: Generator) -> Tensor:
-        """Independent points: (n, d)."""
-        n_full, d = self.full_means.shape
-        weights = torch.cat([self.full_weights, self.round_weights]).exp()
-        chosen = torch.multinomial(weights, n, True, generator=generator)
-        points = self.full_means.new_empty(n, d).normal_(generator=generator)
-        for k in range(n_full):
-            own = chosen == k
-            points[own] = self.full_means[k] + points[own] @ self.full_factors[k].T
-        own = chosen >= n_full
-        which = chosen[own] - n_full
-        points[own] = self.round_means[which] + self.round_widths[which, None] * points[own]
-        return points
-
-
-class Framed(nn.Module):
-    """A mixture along some directions, and the standard normal density along all others."""
-
-    frame: Tensor  # (m, d): orthonormal directions, one below another
-
-    def __init__(self, d: int, m: int, full: int) -> None:
-        super().__init__()
-        self.mixture = Gaussians(m, full, 0)
-        self.register_buffer("frame", torch.zeros(m, d, dtype=torch.float64))
-
-    def log_density(self, x: Tensor) -> Tensor:
-        """(n, d) -> (n,), with gradients."""
-        m, d = self.frame.shape
-        along = x @ self.frame.T
-        squares = x.square().sum(-1) - along.square().sum(-1)
-        rest = squares / 2 + (d - m) / 2 * math.log(2 * math.pi)
-        return self.mixture.log_density(along) - rest
-
-    def sample(self, n: int, generator: Generator) -> Tensor:
-        """Independent points: (n, d)."""
-        x = self.frame.new_empty(n, self.frame.shape[1]).normal_(generator=generator)
-        return x + (self.mixture.sample(n, generator) - x @ self.frame.T) @ self.frame
-
-
-COMPONENTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 16, 20)
+COMPONENTS = (1, 2, 3, 4, 6, 8, 11, 15, 20)
 PATIENCE = 3  # numbers of components in a row that are no better than fewer
 WIDTHS = (0.15, 0.25, 0.4, 0.6, 0.9, 1.3, 2.0)  # of kernels
 FLOOR = 1e-6  # added to variances, in the network's units
 NEIGHBOUR = 7  # the distance to it is the unit of a kernel's width
-MOST_KERNELS = 2_000
+MOST_KERNELS, MOST_NEAR = 2_000, 500  # of a candidate, and among the proposals
 MOST_ROWS = 5_000  # that a mixture is fitted to
 WIDER = 1.5  # the wide Gaussian's deviations, in units of the data's
 LEAST_WEIGHT = 0.03
 CLUSTERS = "a mixture that begins with the clusters"
 
+FOLDS = 3  # of the rows; as many are held out in turn as give
+ENOUGH = 300  # rows to choose weights by
+MOST_IN_FOLD = 1_000
+MOST_FOR_WIDE = 4  # columns; in more, no proposals cover what a wide Gaussian leaves to the network
+NEAR = 1.0  # width of the kernels among the proposals
+# Rows that choose, and as many that are only measured on: a tenth, of few rows a fifth up to 50.
+SHARE, SHARE_OF_FEW, FEW, MOST_HELD_OUT = 10, 5, 50, 1_000
+CONTINUOUS = 1e-3  # cells narrower than this need no spreading while GEN learns
+
 Fit = Callable[[np.ndarray], list[Gaussians]]  # of rows, given by their numbers
+
+
+# --- the rows ------------------------------------------------------------------------------------
+
+
+class HeldOut(NamedTuple):
+    """Rows that nothing was fitted to."""
+
+    values: Tensor  # (m, d): of the columns or pixels with a density
+    known: Tensor  # (m,): log m of their coordinates, fitted without them
+    based: Tensor  # (m,): log b of them; where b is m, fitted without them too
+
+
+class Base(NamedTuple):
+    """A mixture and a base that were fitted to data, and the rows that GEN learns from."""
+
+    name: str
+    density: Density
+    training: Tensor  # (k,): numbers of the rows that GEN learns from
+    choosing: HeldOut
+    measuring: HeldOut
+
+
+def split(n: int, seed: int) -> tuple[np.ndarray, int]:
+    """All rows in random order, and how many of the first choose; as many follow to measure on."""
+    held = min(MOST_HELD_OUT, max(n // SHARE, min(FEW, n // SHARE_OF_FEW), 1))
+    return np.random.default_rng(seed).permutation(n), held
+
+
+# --- candidates ----------------------------------------------------------------------------------
 
 
 def wide_gaussian(x: np.ndarray) -> Gaussians:
@@ -190,7 +103,7 @@ def gaussian_mixture(
 ) -> Gaussians:
     """Fitted by scikit-learn's expectation maximisation, with covariances of any shape.
 
-    It starts from points of the data, far from each other, or from what `start` gives.
+    It starts from points of the data, far from each other, or from the values of `start`.
     """
     mixture = GaussianMixture(
         n_components,
@@ -207,56 +120,41 @@ def gaussian_mixture(
     return Gaussians.full(*(torch.from_numpy(part.astype(np.float64)) for part in parts))
 
 
-def clusters_mixture(
-    x: np.ndarray, labels: np.ndarray, seed: int, rules: Rules = RULES
-) -> Gaussians:
+def clusters_mixture(x: np.ndarray, labels: np.ndarray, seed: int) -> Gaussians:
     """A Gaussian for each cluster to begin with, however long and thin: (n, d), (n,)."""
     parts = [x[labels == k] for k in np.unique(labels)]
     spreads = [np.atleast_2d(np.cov(part.T, bias=True)) for part in parts]
-    shares = np.array([len(part) for part in parts]) / len(x)
     return gaussian_mixture(
         x,
         len(parts),
         seed,
-        rules,
-        weights_init=shares,
+        weights_init=np.array([len(part) for part in parts]) / len(x),
         means_init=np.array([part.mean(0) for part in parts]),
-        precisions_init=np.array([_inverse(spread, rules.floor) for spread in spreads]),
+        precisions_init=np.array([_inverse(spread) for spread in spreads]),
     )
 
 
-def _inverse(spread: np.ndarray, floor: float) -> np.ndarray:
+def _inverse(spread: np.ndarray) -> np.ndarray:
     """(spread + floor I)^-1, symmetric even where a cluster has fewer rows than columns."""
     values, directions = np.linalg.eigh(spread)
-    half = directions / np.sqrt(values.clip(0) + floor)
+    half = directions / np.sqrt(values.clip(0) + FLOOR)
     return np.asarray(half @ half.T)
 
 
-def kernels(x: np.ndarray, *widths: float) -> list[Gaussians]:
+def kernels(x: np.ndarray, *widths: float, most: int = MOST_KERNELS) -> list[Gaussians]:
     """A round Gaussian at each point, or at evenly spaced ones, as wide as its neighbourhood.
 
     One mixture for each width, in units of the neighbourhood's.
     """
-    points = x[evenly_spaced(len(x), MOST_KERNELS)]
+    points = x[evenly_spaced(len(x), most)]
     k = min(NEIGHBOUR, len(points) - 1)
     away = NearestNeighbors(n_neighbors=k + 1).fit(points).kneighbors(points)[0][:, -1]
     unit = torch.from_numpy(away / np.sqrt(x.shape[1]))
-    weights = torch.full((len(points),), 1 / len(points), dtype=torch.float64)
     means = torch.from_numpy(points)
-    return [Gaussians.round(weights, means, (w * unit).clamp_min(FLOOR**0.5)) for w in widths]
+    return [Gaussians.round(means, (w * unit).clamp_min(FLOOR**0.5)) for w in widths]
 
 
-def held_out(x: np.ndarray, held: np.ndarray, fit: Fit) -> Tensor:
-    """log b of held-out rows, fitted to all but those of their fold: (folds, m, bases)."""
-    found = []
-    for own in held:
-        rows = torch.from_numpy(x[own])
-        bases = fit(np.delete(np.arange(len(x)), own))
-        found.append(torch.stack([base.log_density(rows) for base in bases], -1))
-    return torch.stack(found)
-
-
-def mixing_weights(log_densities: Tensor, rounds: int = 200) -> Tensor:
+def mixing_weights(log_densities: Tensor, rounds: int = 100) -> Tensor:
     """The logarithms of the weights under which a sum of densities is likeliest.
 
     Expectation maximisation.  (n, parts) -> (parts,).
@@ -268,60 +166,237 @@ def mixing_weights(log_densities: Tensor, rounds: int = 200) -> Tensor:
     return weights
 
 
-class Candidate(NamedTuple):
-    """A base, and what it says of rows that were held out from it."""
-
-    name: str
-    base: Gaussians
-    held_out: Tensor  # (folds, m)
+# --- vectors with few columns: mixtures and kernels in all of them -------------------------------
 
 
-def weighted(x: np.ndarray, labels: np.ndarray, held: np.ndarray, seed: int) -> Candidate:
+def base_in_columns(
+    data: np.ndarray, labels: np.ndarray | None, kind: str, seed: int, generator: Generator
+) -> Base:
+    """The base of rows (n, d), which begin in clusters `labels` (n,), if in any.
+
+    Where data are shapes in few columns, a wide Gaussian leaves all of them to the network, which
+    cannot undo the roughness of a mixture; in many columns it needs the mixture to begin with.
+    """
+    used = np.flatnonzero(data.max(0) > data.min(0))
+    if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
+        used = np.arange(data.shape[1])
+    x = data[:, used].astype(np.float64)
+    coordinates = Coordinates(
+        torch.from_numpy(used), torch.from_numpy(data[0].astype(np.float64)), _cells(x)
+    )
+    values = coordinates.spread(torch.from_numpy(x), generator)
+    x = values.numpy()
+    order, held = split(len(x), seed)
+    # More threads than one only wait for each other here; the limit is the whole process's.
+    with ONE_AT_A_TIME, threadpool_limits(1):
+        name, fit = weighted(x, labels, order, seed)
+        mixture, without = fit(np.arange(len(x))), fit(order[2 * held :])
+        few = x.shape[1] <= MOST_FOR_WIDE
+        base = wide_gaussian(x) if kind == "gaussian" or (kind == "auto" and few) else None
+        density = Density(coordinates, mixture, base, _proposals(x, mixture))
+    rows = torch.from_numpy(order)
+    parts = [values[rows[k * held : (k + 1) * held]] for k in range(2)]
+    held_out = []
+    for part in parts:
+        known = without.log_density(part)
+        held_out.append(HeldOut(part, known, known if base is None else base.log_density(part)))
+    return Base(name, density, rows[2 * held :], *held_out)
+
+
+def weighted(
+    x: np.ndarray, labels: np.ndarray | None, order: np.ndarray, seed: int
+) -> tuple[str, Callable[[np.ndarray], Gaussians]]:
     """Mixtures of several sizes, kernels of several widths and the wide Gaussian, all at once.
 
-    One mixture begins with the clusters, of which `labels` (n,) tells each row its own.
-
-    The weight of each is the one under which the held-out rows are likeliest; those of little
-    weight are dropped.
+    One mixture begins with the clusters, of which `labels` (n,) tells each row its own. The weight
+    of each is the one under which held-out rows are likeliest; those of little weight are dropped.
+    Gives its name, and the function that fits it to rows.
     """
+    each = max(1, min(len(x) // FOLDS, MOST_IN_FOLD))
+    folds = [order[k * each : (k + 1) * each] for k in range(min(FOLDS, -(-ENOUGH // each)))]
+
+    def held_out(fit: Fit) -> Tensor:
+        """log densities of held-out rows: (rows, bases)."""
+        found = []
+        for own in folds:
+            bases = fit(np.setdiff1d(order, own))
+            rows = torch.from_numpy(x[own])
+            found.append(torch.stack([base.log_density(rows) for base in bases], -1))
+        return torch.cat(found)
+
     fits: list[tuple[list[str], Fit]] = [
         (["a wide Gaussian"], lambda rows: [wide_gaussian(x[rows])]),
-        ([CLUSTERS], lambda rows: [clusters_mixture(x[rows], labels[rows], seed)]),
         ([f"kernels {w:g} wide" for w in WIDTHS], lambda rows: kernels(x[rows], *WIDTHS)),
     ]
-    each = [held_out(x, held, fit) for _, fit in fits]
-    most = max(1, (len(x) - held.shape[1]) // 3)
+    if labels is not None:
+        fits.append(([CLUSTERS], lambda rows: [clusters_mixture(x[rows], labels[rows], seed)]))
+    levels = [held_out(fit) for _, fit in fits]
     best, worse = -np.inf, 0
-    for c in (c for c in COMPONENTS if c <= most):
+    for c in (c for c in COMPONENTS if c <= max(1, (len(x) - each) // 3)):
 
         def mixture(rows: np.ndarray, c: int = c) -> list[Gaussians]:
             return [gaussian_mixture(x[rows], c, seed)]
 
         fits.append(([f"a mixture of {c}"], mixture))
-        each.append(held_out(x, held, mixture))
-        level = float(each[-1].mean())
+        levels.append(held_out(mixture))
+        level = float(levels[-1].mean())
         best, worse = (level, 0) if level > best else (best, worse + 1)
         if worse == PATIENCE:
             break
-    densities = torch.cat(each, -1)
-    flat = densities.flatten(0, 1)
-    kept = (mixing_weights(flat).exp() > LEAST_WEIGHT).nonzero()[:, 0].tolist()
-    weights = mixing_weights(flat[:, kept])
-    parts, words, first = [], [], 0
-    for names, fit in fits:  # those that are kept, fitted to all rows
-        wanted = [k - first for k in kept if first <= k < first + len(names)]
-        first += len(names)
-        if wanted:
-            bases = fit(np.arange(len(x)))
-            parts += [bases[k] for k in wanted]
-            words += [names[k] for k in wanted]
-    shares = sorted(zip(weights.tolist(), words, strict=True), reverse=True)
-    name = ", ".join(f"{word} ({math.exp(share):.0%})" for share, word in shares)
-    together = torch.logsumexp(densities[..., kept] + weights, -1)
-    return Candidate(name, Gaussians.mixed(parts, weights), together)
+    densities = torch.cat(levels, -1)
+    kept = (mixing_weights(densities).exp() > LEAST_WEIGHT).nonzero()[:, 0].tolist()
+    weights = mixing_weights(densities[:, kept])
+    names = [name for own, _ in fits for name in own]
+    shares = sorted(zip(weights.tolist(), (names[k] for k in kept), strict=True), reverse=True)
+    words = ", ".join(f"{word} ({math.exp(share):.0%})" for share, word in shares)
+    wanted = {names[k] for k in kept}
+
+    def fit_kept(rows: np.ndarray) -> Gaussians:
+        parts = [
+            base
+            for own, fit in fits
+            if wanted & set(own)
+            for name, base in zip(own, fit(rows), strict=True)
+            if name in wanted
+        ]
+        return Gaussians.mixed(parts, weights)
+
+    return words, fit_kept
 
 
-def wide(x: np.ndarray, held: np.ndarray) -> Candidate:
-    """The wide Gaussian alone: all that is known of the data is then in the network."""
-    rows = held_out(x, held, lambda rows: [wide_gaussian(x[rows])])[..., 0]
-    return Candidate("a wide Gaussian", wide_gaussian(x), rows)
+def _proposals(x: np.ndarray, mixture: Gaussians) -> Gaussians:
+    """Where to look for the model's mass: near the data and beyond, or at the mixture."""
+    if x.shape[1] <= MOST_FOR_WIDE:
+        near = kernels(x, NEAR, most=MOST_NEAR)
+        parts, shares = [mixture, *near, wide_gaussian(x)], [0.4, 0.4, 0.2]
+    else:  # near the data is no place of its own any more
+        parts, shares = [mixture, wide_gaussian(x)], [0.9, 0.1]
+    return Gaussians.mixed(parts, torch.tensor(shares, dtype=torch.float64).log())
+
+
+def _cells(x: np.ndarray) -> Tensor:
+    """The distance of two neighbouring values of each column: (n, d) -> (d,).
+
+    Values that repeat have no density; spread over their own cell of the scale, they have the one
+    that a histogram shows. Of columns with any value, this moves the last digits alone.
+    """
+    steps = (np.diff(np.unique(column)) for column in x.T)
+    gaps = [float(np.median(own)) if len(own) else FLOOR**0.5 for own in steps]
+    return torch.tensor(gaps, dtype=torch.float64)
+
+
+# --- of all groups of a training -----------------------------------------------------------------
+
+POOL, CHECKED = 8_000, 4_000  # proposals to learn from, and others to measure with
+WEIGHTS = tuple(k / 10 for k in range(11))  # of the network, to choose from: the smallest
+TOLERATED = 0.5  # that is not worse than the likeliest by more than this many standard errors
+# Effective proposals below which weights are not healthy. The standard error of log Gamma is about
+# one over the root of their number: 0.14 nats at 50. With fewer, single proposals decide about the
+# gradient, and the error itself is not known.
+HEALTHY = 50
+
+
+class Bases:
+    """The bases of all groups of a training: samplers draw from them, and they judge GEN.
+
+    data: (groups, n, *point). Every draw is for all groups: (groups, ...). The pool and all else
+    that is drawn once depends on the seed alone, so that a resumed training has the same.
+    """
+
+    def __init__(self, data: Tensor, bases: Sequence[Base], seed: int) -> None:
+        self.data, self.bases, self.seed, self.dtype = data, bases, seed, data.dtype
+        self.densities = [base.density for base in bases]
+
+    def select(self, groups: Sequence[int]) -> Bases:
+        """Those of these groups."""
+        if list(groups) == list(range(len(self.bases))):
+            return self
+        return Bases(self.data[list(groups)], [self.bases[k] for k in groups], self.seed)
+
+    def rows(self, n: int, generator: Generator) -> Tensor:
+        """Rows to learn from, anywhere in their cells: (groups, n, *point)."""
+        training = self.bases[0].training
+        chosen = torch.randint(len(training), (n,), generator=generator, device=training.device)
+        x = self.data[:, training[chosen]]
+        return torch.stack([self._spread(k, own, generator) for k, own in enumerate(x)])
+
+    def _spread(self, k: int, x: Tensor, generator: Generator) -> Tensor:
+        coordinates = self.densities[k].coordinates
+        if float(coordinates.cells.max()) < CONTINUOUS:
+            return x
+        return coordinates.points(coordinates.spread(coordinates.taken(x), generator)).to(x)
+
+    @cached_property
+    def pool(self) -> tuple[Tensor, Tensor]:
+        """Points of q to learn from, and log b - log q of each: (groups, POOL, *point), ..."""
+        points, ratios = [], []
+        for density in self.densities:
+            y, log_q = _proposed(density, POOL, self.seed)
+            points.append(density.inside(y).to(self.data))
+            ratios.append((density.base_density(y) - log_q).to(self.data))
+        return torch.stack(points), torch.stack(ratios)
+
+    @cached_property
+    def check(self) -> Check:
+        """What the network is judged by."""
+        return Check(*map(torch.stack, zip(*map(self._check, self.bases), strict=True)))
+
+    def _check(self, base: Base) -> Check:
+        density, rows = base.density, base.choosing
+        y, log_q = _proposed(density, CHECKED, self.seed + 1)
+        points = torch.cat([density.inside(y), density.coordinates.points(rows.values)])
+        mixture = density.mixture.log_density(y)
+        based = mixture if density.base is None else density.base.log_density(y)
+        levels = torch.cat([mixture, rows.known]), torch.cat([based, rows.based]), log_q
+        return Check(points.to(self.data), *(level.double() for level in levels))
+
+    @torch.no_grad()
+    def judge(self, log_density: Callable[[Tensor], Tensor]) -> Judgement:
+        """How likely the rows that choose are, at the chosen weight of each network.
+
+        `log_density` gives logsumexp f of the members: (groups, m, *point) -> (members, m).
+        """
+        energies = log_density(self.check.points).double()
+        each = len(energies) // len(self.bases)
+        check = Check(*(part.repeat_interleave(each, 0) for part in self.check))
+        weights = torch.tensor(WEIGHTS).to(energies)[:, None, None]
+        levels = (1 - weights) * check.mixture + weights * (check.base + energies)
+        ratios = levels[..., :CHECKED] - check.log_q
+        log_gamma, share = log_mean_exp(ratios), effective_share(ratios)  # (weights, members)
+        held_out = levels[..., CHECKED:] - log_gamma[..., None]
+        member = torch.arange(len(energies), device=energies.device)
+        likeliest = held_out[held_out.mean(-1).argmax(0), member]
+        lost = likeliest - held_out  # (weights, members, m)
+        allowed = TOLERATED * lost.std(-1) / lost.shape[-1] ** 0.5
+        best = (lost.mean(-1) <= allowed).int().argmax(0)  # the first, the smallest
+        found = (held_out[best, member], weights[best, 0, 0], log_gamma[best, member])
+        return Judgement(*found, share[best, member], CHECKED * share[-1])
+
+
+def _proposed(density: Density, n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Points of q, in coordinates, and log q of them, in single precision: (n, d), (n,)."""
+    q = density.mixture if density.proposal is None else density.proposal
+    device = density.coordinates.centre.device
+    y = q.sample(n, Generator(device).manual_seed(seed)).float()
+    return y, q.log_density(y)
+
+
+class Check(NamedTuple):
+    """Proposals, and rows that choose, by which networks are judged; for all groups."""
+
+    points: Tensor  # (groups, CHECKED + m, *point): proposals that nothing was trained with, rows
+    mixture: Tensor  # (groups, CHECKED + m): log m; of the rows, fitted without them
+    base: Tensor  # (groups, CHECKED + m): log b, likewise
+    log_q: Tensor  # (groups, CHECKED): of the proposals
+
+
+class Judgement(NamedTuple):
+    """What rows that choose say of each member's network."""
+
+    held_out: Tensor  # (members, m): log p of them at the chosen weight
+    weight: Tensor  # (members,): that weight
+    log_gamma: Tensor  # (members,): log Gamma there
+    share: Tensor  # (members,): the effective share of the proposals there
+    effective: (
+        Tensor  # (members,): the effective number of proposals where the network has weight 1
+    )

@@ -1,13 +1,12 @@
 """The base of images, and of vectors with many columns: a mixture in principal directions.
 
-All choices are made by what rows that were held out say: how far pixels are stretched, and how many
-components the mixture has.
+Rows that are held out make all choices: how far pixels are stretched, and how many components the
+mixture has.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,19 +16,20 @@ from torch import Generator, Tensor
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.base import (
-    CLUSTERS,
     FLOOR,
-    Framed,
-    Gaussians,
+    Base,
+    HeldOut,
     Rules,
-    clusters_mixture,
     gaussian_mixture,
+    split,
 )
-from gedilearn.density.density import Coordinates, Squash
+from gedilearn.density.coordinates import Coordinates, Stretch
+from gedilearn.density.density import Density
+from gedilearn.density.gaussians import Framed, Gaussians
 from gedilearn.ranks import ONE_AT_A_TIME
 
-EDGES = (0.0, 0.05, 0.01, 1e-3, 1e-4)  # of `Squash`
-COMPONENTS = (1, 40)
+EDGES = (0.0, 0.05, 0.01, 1e-3, 1e-4)  # of `Stretch`
+COMPONENTS = (1, 10, 40)
 MOST_ROWS = 20_000  # that a base is fitted to,
 MOST_VALUES = 60_000_000  # and values of them
 MOST_IN_MIXTURE = 10_000
@@ -42,51 +42,45 @@ NARROW = 0.01  # added to variances of the mixture, of coordinates with deviatio
 ROUNDS = 20  # of expectation maximisation
 
 
-class Principal(NamedTuple):
-    """A base with the coordinates that it lives in."""
-
-    name: str
-    coordinates: Coordinates
-    base: Framed
-
-
-def fit_principal(
-    x: Tensor, labels: np.ndarray, held: Tensor, seed: int, generator: Generator
-) -> Principal:
-    """The base of x (n, *point) in clusters, labels (n,), without the rows `held` (m,)."""
+def base_in_directions(x: Tensor, seed: int, generator: Generator) -> Base:
+    """The base of points x (n, *point)."""
     device, point = x.device, tuple(x.shape[1:])
     flat = x.flatten(1).float()
-    varies = flat.amax(0) > flat.amin(0)
     images = len(point) > 1
-    used = torch.arange(flat.shape[1], device=device) if images else varies.nonzero()[:, 0]
-    kept = torch.ones(len(x), dtype=torch.bool, device=device)
-    kept[held] = False
-    rows = kept.nonzero()[:, 0]
+    varies = flat.amax(0) > flat.amin(0)
+    used = torch.arange(flat.shape[1], device=device)
+    used = used if images or not varies.any() else varies.nonzero()[:, 0]
+    order, held = split(len(x), seed)
+    places = torch.from_numpy(order).to(device)
+    training = places[2 * held :]
     most = min(MOST_ROWS, max(MOST_VALUES // len(used), 1))
-    rows = rows[torch.from_numpy(evenly_spaced(len(rows), most)).to(device)]
-    squash = Squash(0.0, 0.0, 1.0, 0.0)
+    rows = training[torch.from_numpy(evenly_spaced(len(training), most)).to(device)]
+    stretch = Stretch(0.0, 0.0, 1.0, 0.0)
     if images:
-        squash = choose_squash(flat, rows, held, generator)
-    values = squash.spread(flat[rows][:, used], generator)
-    coordinates = directions_of(squash.apply(values)[0], point, used, squash, seed)
-    coordinates.resting = flat[0].view(point).to(coordinates.resting)
-    coordinates = coordinates.float().to(device)
+        stretch = choose_stretch(flat, rows, places[:held], generator)
+    cells = torch.tensor(stretch.cell, device=device)
+    coordinates = Coordinates(used, flat[0].view(point), cells)
+    values = coordinates.spread(flat[rows][:, used], generator)
+    coordinates = directions_of(stretch.apply(values)[0], coordinates, stretch, seed)
     frame = coordinates.directions[: max(1, min(FRAME, len(rows) // ROWS_EACH))]
+    fresh = [
+        coordinates.spread(flat[places[k * held : (k + 1) * held]][:, used], generator)
+        for k in range(2)
+    ]
 
     def along(values: Tensor) -> np.ndarray:
         return np.asarray((coordinates(values)[0] @ frame.T).cpu().numpy())
 
-    inside = along(values)
-    fresh = along(squash.spread(flat[held][:, used], generator))
     # More threads than one only wait for each other here; the limit is the whole process's.
     with ONE_AT_A_TIME, threadpool_limits(1):
-        name, mixture = choose_mixture(inside, labels[rows.cpu().numpy()], fresh, seed)
-    base = Framed(len(used), len(frame), len(mixture))
-    base.mixture, base.frame = mixture, frame
-    return Principal(name, coordinates, base.float().to(device))
+        name, mixture = choose_mixture(along(values), along(fresh[0]), seed)
+    density = Density(coordinates, Framed(frame, mixture.float().to(device)))
+    known = [density.mixture.log_density(coordinates(own)[0]) for own in fresh]
+    held_out = [HeldOut(own, level, level) for own, level in zip(fresh, known, strict=True)]
+    return Base(name, density, training, *held_out)
 
 
-def choose_squash(flat: Tensor, rows: Tensor, held: Tensor, generator: Generator) -> Squash:
+def choose_stretch(flat: Tensor, rows: Tensor, held: Tensor, generator: Generator) -> Stretch:
     """The edge under which one Gaussian makes held-out pixels likeliest; of some pixels, all rows.
 
     Cells are those of the values that there are.
@@ -95,17 +89,18 @@ def choose_squash(flat: Tensor, rows: Tensor, held: Tensor, generator: Generator
     cell = float(levels.diff().median()) if len(levels) > 1 else FLOOR**0.5
     low, high = float(flat.min()), float(flat.max())
     some = torch.from_numpy(evenly_spaced(flat.shape[1], PIXELS)).to(flat.device)
-    squashes = [Squash(edge, low, high, cell) for edge in EDGES]
+    parts = [flat[part][:, some] for part in (rows[:ROWS], held)]
     inside, fresh = (
-        squashes[0].spread(flat[part][:, some], generator) for part in (rows[:ROWS], held)
+        own + cell * (torch.empty_like(own).uniform_(generator=generator) - 0.5) for own in parts
     )
-    return max(squashes, key=lambda squash: _one_gaussian(squash, inside, fresh))
+    stretches = [Stretch(edge, low, high, cell) for edge in EDGES]
+    return max(stretches, key=lambda stretch: _one_gaussian(stretch, inside, fresh))
 
 
-def _one_gaussian(squash: Squash, inside: Tensor, fresh: Tensor) -> float:
+def _one_gaussian(stretch: Stretch, inside: Tensor, fresh: Tensor) -> float:
     """The mean log-density of values (m, d), by a Gaussian fitted to others (n, d)."""
-    u = squash.apply(inside)[0].double()
-    v, volume = squash.apply(fresh)
+    u = stretch.apply(inside)[0].double()
+    v, volume = stretch.apply(fresh)
     d = u.shape[1]
     spread = u.T.cov().reshape(d, d) + FLOOR * torch.eye(d, dtype=u.dtype, device=u.device)
     factor = torch.linalg.cholesky(spread)
@@ -114,10 +109,8 @@ def _one_gaussian(squash: Squash, inside: Tensor, fresh: Tensor) -> float:
     return float((logs + volume).mean() - d / 2 * math.log(2 * math.pi))
 
 
-def directions_of(
-    u: Tensor, point: tuple[int, ...], used: Tensor, squash: Squash, seed: int
-) -> Coordinates:
-    """Centre, principal directions and deviations of u (n, d)."""
+def directions_of(u: Tensor, plain: Coordinates, stretch: Stretch, seed: int) -> Coordinates:
+    """With centre, principal directions and deviations of u (n, d)."""
     n, d = u.shape
     most = max(1, min(MOST_DIRECTIONS, d, n - 1))
     centre = u.mean(0)
@@ -128,21 +121,23 @@ def directions_of(
         variances, vectors = torch.linalg.eigh(spread)
         variances, directions = variances.flip(0)[:most], vectors.flip(1)[:, :most].T
     else:
-        _, singular, found = randomized_svd(away.cpu().numpy(), most, random_state=seed)
+        _, singular, right = randomized_svd(away.cpu().numpy(), most, random_state=seed)
         variances = torch.from_numpy(singular.astype(np.float64) ** 2 / n)
-        directions = torch.from_numpy(found)
+        directions = torch.from_numpy(right)
     left = (whole - float(variances.sum())) / max(d - most, 1)
-    made = Coordinates(point, d, most)
-    made.used, made.centre = used, centre.double()
-    made.directions, made.rest = directions.double(), torch.tensor(max(left, FLOOR)).double().sqrt()
-    made.deviations = variances.clamp_min(FLOOR).double().sqrt()
-    made.squash_ = torch.tensor(squash).double()
-    return made
+    rest = torch.tensor(max(left, FLOOR)).sqrt()
+    found = {
+        "centre": centre,
+        "directions": directions,
+        "deviations": variances.clamp_min(FLOOR).sqrt(),
+        "rest": rest,
+        "stretched": torch.tensor(stretch),
+    }
+    found = {name: tensor.to(u) for name, tensor in found.items()}
+    return Coordinates(plain.used, plain.resting, plain.cells, **found)
 
 
-def choose_mixture(
-    inside: np.ndarray, labels: np.ndarray, fresh: np.ndarray, seed: int
-) -> tuple[str, Gaussians]:
+def choose_mixture(inside: np.ndarray, fresh: np.ndarray, seed: int) -> tuple[str, Gaussians]:
     """The mixture of rows (n, m) that makes other rows likeliest, and its name."""
     rules = Rules(NARROW, ROUNDS, MOST_IN_MIXTURE)
     rows = torch.from_numpy(fresh)
@@ -151,6 +146,5 @@ def choose_mixture(
         for c in COMPONENTS
         if c == 1 or c * inside.shape[1] < len(inside)
     }
-    made[CLUSTERS] = clusters_mixture(inside, labels, seed, rules)
     name = max(made, key=lambda one: float(made[one].log_density(rows).mean()))
     return name, made[name]

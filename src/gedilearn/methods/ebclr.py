@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gedilearn.methods.method import Batch, Context, Forward, Method, make_chains, share
+from gedilearn.methods.method import Batch, Context, Forward, Method, make_sampler, share
 from gedilearn.models.energy import EnergyModel, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import ONE_AT_A_TIME, gather
@@ -78,7 +78,7 @@ def contrast(a: Tensor, b: Tensor, temperature: float) -> Tensor:
 class EBCLR(Method):
     """Views of a point are close to each other, and likely under their joint density.
 
-    `chains` draw x~, `n_chains` on each rank and in each iteration; None where lambda is 0.
+    `sampler` draws x~, `n_samples` on each rank and in each iteration; None where lambda is 0.
     `extra` is added to the weight of "length": the damping after a divergence.
     """
 
@@ -87,13 +87,13 @@ class EBCLR(Method):
     def __init__(
         self,
         options: Options,
-        chains: Sampler | None = None,
-        n_chains: int = 0,
+        sampler: Sampler | None = None,
+        n_samples: int = 0,
         extra: float = 0.0,
     ) -> None:
         self.options = options
-        self.chains = chains
-        self.n_chains = n_chains
+        self.sampler = sampler
+        self.n_samples = n_samples
         weight = options.generative
         self.weights = {
             "contrast": 1.0,
@@ -108,7 +108,7 @@ class EBCLR(Method):
             return cls(options)
         # A recovery raises the penalty on energies. These are bounded here; lengths are not.
         extra = value_at(context.weights.energy, 0) - value_at(context.settings.weights.energy, 0)
-        return cls(options, *make_chains(context), extra)
+        return cls(options, *make_sampler(context), extra)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass over both views, and one over the samples, which need those of v' first."""
@@ -118,7 +118,7 @@ class EBCLR(Method):
         z, z_other = (gather(half) for half in torch.split(out.embedding, n, dim=1))
         # The prototypes are not trained, but ranks and optimiser ask for a gradient of each.
         named = {"contrast": contrast(z, z_other, tau) + 0 * out.logits.sum((1, 2))}
-        if self.chains is None:
+        if self.sampler is None:
             return named
         against = z_other.detach()
 
@@ -128,7 +128,7 @@ class EBCLR(Method):
             return log_marginal(embedding, against, tau)
 
         with model.fixed():
-            samples = self.chains.draw(log_q, self.n_chains, batch.generator)
+            samples = self.sampler.draw(log_q, self.n_samples, batch.generator).samples
         drawn = forward(samples)
         assert drawn.embedding is not None and drawn.projection is not None
         of_samples = log_marginal(gather(drawn.embedding), z_other, tau)

@@ -7,74 +7,92 @@ computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from gedilearn.methods import terms
-from gedilearn.methods.method import Batch, Context, Forward, Method, make_chains, share
+from gedilearn.methods.method import Batch, Context, Forward, Method, make_sampler, share
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Reading, read
-from gedilearn.ranks import gather, n_ranks
-from gedilearn.sampling.langevin import Sampler
+from gedilearn.ranks import gather, n_ranks, rank_mean
+from gedilearn.sampling.langevin import LogDensity, Sampler
 from gedilearn.settings import Weights, value_at
 
 
 class GEDI(Method):
     """Turns a batch into the terms of Algorithm 1.
 
-    `prior` gives p(y). `chains` draw x~ and are needed only while GEN has weight; `n_chains` of
-    them in each iteration, None for one a point. `factors`, (members,) each, multiply the weights
-    of terms member by member: the points of a sweep. `start`, (members, n), are the labels of the
-    clusters that training begins with.
+    `prior` gives p(y). `sampler` draws x~, `n_samples` in each iteration, None for one a point; it
+    is needed only while GEN has weight, and `seen` brings its points to the size of the data.
+    `factors`, (members,) each, multiply the weights of terms member by member: the points of a
+    sweep. `start`, (members, n), are the labels of the clusters that training begins with.
     """
+
+    remembered = ("learning",)
 
     def __init__(
         self,
         weights: Weights,
         prior: Prior,
-        chains: Sampler | None,
-        n_chains: int | None = None,
+        sampler: Sampler | None,
+        n_samples: int | None = None,
         factors: dict[str, Tensor] | None = None,
         start: Tensor | None = None,
+        seen: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.weights = weights
         self.prior = prior
-        self.chains = chains if weights.gen else None
-        self.n_chains = n_chains
+        self.sampler = sampler if weights.gen else None
+        self.n_samples = n_samples
         self.factors = factors or {}
         self.start = start if weights.start else None
+        self.seen = seen or (lambda x: x)
+        # (members,): 0 for those that learn no density any more, 1 for all others; None: all do
+        self.learning: Tensor | None = None
 
     @classmethod
     def make(cls, context: Context) -> GEDI:
-        chains, n_chains = make_chains(context) if context.weights.gen else (None, None)
-        given = (context.weights, context.prior, chains, n_chains, context.factors, context.start)
-        return cls(*given)
+        sampler, n_samples = make_sampler(context) if context.weights.gen else (None, None)
+        given = (context.weights, context.prior, sampler, n_samples, context.factors)
+        return cls(*given, context.start, context.seen)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
-        """One forward pass over x, x' and x~."""
-        parts = [share(batch.x, model)]
+        """One forward pass over x, x', x~ and the data that x~ is compared with."""
+        parts = {"x": share(batch.x, model)}
         if self.weights.inv:
-            parts.append(share(batch.view, model))
-        if self.chains is not None:
-            number = self.n_chains or parts[0].shape[1]
+            parts["view"] = share(batch.view, model)
+        drawn = None
+        if self.sampler is not None and (self.learning is None or self.learning.any()):
+            number = self.n_samples or parts["x"].shape[1]
             with model.fixed():
-                parts.append(self.chains.draw(model.log_density, number, batch.generator))
-        logits = forward(torch.cat(parts, dim=1)).logits
-        data, *others = _readings(logits, [part.shape[1] for part in parts])
-        named = {}
+                drawn = self.sampler.draw(model.log_density, number, batch.generator)
+            parts["samples"] = self.seen(drawn.samples)
+            if drawn.data is not None:
+                parts["data"] = self.seen(drawn.data)
+        logits = forward(torch.cat(list(parts.values()), dim=1)).logits
+        sizes = [part.shape[1] for part in parts.values()]
+        readings = dict(zip(parts, _readings(logits, sizes), strict=True))
+        x, named = readings["x"], {}
         if self.weights.inv:
-            named["inv"] = terms.invariance(data, others[0], self.weights.symmetric)
+            named["inv"] = terms.invariance(x, readings["view"], self.weights.symmetric)
         if self.weights.prior:
-            target = self.prior.training(data.log_posterior, batch.progress)
-            named["prior"] = terms.prior(data, target)
-        if self.start is not None:
-            named["start"] = terms.start(data, gather(self.start[:, batch.index]))
-        if self.chains is not None:
-            named["gen"] = terms.generative(data, others[-1])
-            if self.weights.energy:
-                named["energy"] = terms.energy_scale(data, others[-1])
+            target = self.prior.training(x.log_posterior, batch.progress)
+            named["prior"] = terms.prior(x, target)
+        if self.start is not None and value_at(self.weights.start, batch.progress):
+            named["start"] = terms.start(x, gather(self.start[:, batch.index]))
+        if drawn is not None:
+            data, samples = readings.get("data", x), readings["samples"]
+            weights = None if drawn.log_weights is None else gather(drawn.log_weights)
+            named["gen"] = terms.generative(data, samples, weights)
+            if drawn.smoothness:
+                steep = steepness(model.log_density, parts.get("data", parts["x"]))
+                named["gen"] = named["gen"] + drawn.smoothness * rank_mean(steep)
+            if self.weights.energy and weights is None:
+                named["energy"] = terms.energy_scale(data, samples)
+            if self.learning is not None:
+                named["gen"] = named["gen"] * self.learning
         return named
 
     def total(self, named: dict[str, Tensor], progress: float) -> Tensor:
@@ -99,3 +117,10 @@ def _readings(logits: Tensor, sizes: list[int]) -> list[Reading]:
         [part.flatten(1, 2) for part in torch.split(field, sizes, dim=2)] for field in by_rank
     )
     return [Reading(*fields) for fields in zip(density, posterior, strict=True)]
+
+
+def steepness(log_density: LogDensity, x: Tensor) -> Tensor:
+    """The mean of |d log p / dx|^2 / 2, with gradients: (members, n, ...) -> (members,)."""
+    x = x.detach().requires_grad_()
+    (slopes,) = torch.autograd.grad(log_density(x).sum(), x, create_graph=True)
+    return slopes.flatten(2).square().sum(-1).mean(-1) / 2

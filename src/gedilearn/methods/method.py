@@ -13,7 +13,7 @@ from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.ranks import n_ranks
 from gedilearn.registry import SAMPLERS
-from gedilearn.sampling.langevin import Box, Sampler
+from gedilearn.sampling.langevin import Box, OnBases, Sampler, Wanted
 from gedilearn.settings import Settings, Weights
 
 Forward = Callable[[Tensor], Output]
@@ -34,6 +34,8 @@ class Context:
     generator: Generator  # of what is drawn while it is made, on the device
     start: Tensor | None = None  # (members, n): the clusters that training begins with
     damping: float = 1.0  # below 1 after a divergence: multiplies the step of chains
+    bases: OnBases | None = None  # of the groups of the data, where GEN is learnt on a base
+    seen: Callable[[Tensor], Tensor] | None = None  # of samples: images averaged down as data are
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +61,11 @@ class Method:
 
     two_views: ClassVar[bool] = False
     remembered: ClassVar[tuple[str, ...]] = ()
-    chains: Sampler | None = None  # what draws x~, if it needs that
+    sampler: Sampler | None = None  # what draws x~, if it needs that
 
     @classmethod
     def make(cls, context: Context) -> Method:
-        """A method for a stage, with fresh chains and nothing remembered."""
+        """A method for a stage, with a fresh sampler and nothing remembered."""
         return cls(context.settings.own)  # type: ignore[call-arg]
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
@@ -101,10 +103,8 @@ class Method:
 
     def select(self, members: Sequence[int]) -> None:
         """Forget all members but these, which have their places from here on."""
-        if self.chains is not None:
-            self.chains.positions = self.chains.positions[list(members)]
-            if getattr(self.chains, "ages", None) is not None:
-                self.chains.ages = self.chains.ages[list(members)]  # type: ignore[attr-defined]
+        if self.sampler is not None:
+            self.sampler.select(members)
         for name in self.remembered:
             if (value := getattr(self, name)) is not None:
                 setattr(self, name, value[list(members)])
@@ -119,13 +119,24 @@ class Method:
             setattr(self, name, state[name])
 
 
-def make_chains(context: Context) -> tuple[Sampler, int]:
+def make_sampler(context: Context) -> tuple[Sampler, int]:
     """What draws x~ on this rank, and how many of them in an iteration."""
     settings = context.settings.sampler
-    n_chains = min(context.batch_size, settings.chains or context.batch_size)
-    n_chains = max(n_chains // n_ranks(), 1)
-    make, size = SAMPLERS[settings.kind], (context.n_members, n_chains)
-    return make(settings, context.box, *size, context.damping, context.generator), n_chains
+    n_samples = settings.chains or context.batch_size
+    if context.bases is None:  # compared with the batch
+        n_samples = min(context.batch_size, n_samples)
+    n_samples = max(n_samples // n_ranks(), 1)
+    wanted = Wanted(
+        settings,
+        context.box,
+        context.n_members,
+        n_samples,
+        context.generator,
+        context.damping,
+        context.bases,
+    )
+    made: Sampler = SAMPLERS[settings.kind](wanted)
+    return made, n_samples
 
 
 def share(x: Tensor, model: EnergyModel) -> Tensor:

@@ -21,13 +21,23 @@ from torch import Tensor
 from gedilearn.models.energy import Reading, read
 
 
-def generative(logits_data: Tensor | Reading, logits_samples: Tensor | Reading) -> Tensor:
-    """Contrastive estimate of -L_GEN = CE(p, p_Theta), Eq. 5: (..., batch, clusters) -> (...).
+def generative(
+    logits_data: Tensor | Reading,
+    logits_samples: Tensor | Reading,
+    log_weights: Tensor | None = None,
+) -> Tensor:
+    """Estimate of -L_GEN = CE(p, p_Theta), Eq. 5, up to a constant: (..., batch, c) -> (...).
 
     Its gradient is that of the cross-entropy when `logits_samples` come from p_Theta (Eq. 11); its
-    value is the energy gap between samples and data, near 0 for a model in balance.
+    value is then the energy gap between samples and data, near 0 for a model in balance. Samples of
+    proposals q have `log_weights`, log b - log q, (..., batch): the logarithm of their mean weight
+    estimates log Gamma, and the value is minus what the network adds to log b of the data.
     """
-    return _read(logits_samples).log_density.mean(-1) - _read(logits_data).log_density.mean(-1)
+    data, samples = _read(logits_data).log_density, _read(logits_samples).log_density
+    if log_weights is None:
+        return samples.mean(-1) - data.mean(-1)
+    level = torch.logsumexp(samples + log_weights, -1) - math.log(samples.shape[-1])
+    return level - data.mean(-1)
 
 
 def invariance(

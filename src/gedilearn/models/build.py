@@ -11,7 +11,7 @@ from gedilearn.errors import InputError
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.image_encoders import ResNet8, SmallConvNet
-from gedilearn.models.mlp import MLP, MemberModule, Members
+from gedilearn.models.mlp import MLP, MemberModule, Members, SineMLP
 from gedilearn.settings import Network, Settings
 
 
@@ -35,6 +35,7 @@ def build_model(
     wanted = settings.own.network()
     normalise = wanted.batch_norm
     body: MemberModule
+    shifted = bool(network.shift) and encoder is None
     if encoder is not None:
         body = Members(_copies(encoder, n_members))
         width = _output_width(body, point_shape)
@@ -44,9 +45,9 @@ def build_model(
         body = Members(
             _image_encoder(network, point_shape, normalise, generator) for _ in range(n_members)
         )
-        width = _output_width(body, point_shape)
+        width = _output_width(body, point_shape) - shifted
     else:
-        widths = [point_shape[0], *network.hidden]
+        widths = [point_shape[0] + network.sines, *network.hidden]
         if network.features is not None:
             widths.append(network.features)
         if len(widths) == 1:
@@ -55,15 +56,17 @@ def build_model(
             )
         last = network.features is None
         n_normalised = len(widths) - 1 if normalise else 0
-        body = MLP(widths, n_members, network.activation, last, n_normalised, generator=generator)
-        width = widths[-1]
+        layers = MLP(widths, n_members, network.activation, last, n_normalised, generator=generator)
+        width, body = widths[-1], layers
+        if network.sines:
+            body = SineMLP(layers, point_shape[0], generator=generator)
     c, n_normalised = settings.n_clusters, len(network.head) if normalise else 0
     temperature = wanted.temperature or network.temperature
     widths = [width, *network.head, wanted.embedding or c]
     head = MLP(widths, n_members, network.activation, False, n_normalised, generator=generator)
     if wanted.embedding is None:
-        return EnergyModel(body, head, temperature)
-    return EnergyModel(body, PrototypeHead(head, c, generator=generator), temperature)
+        return EnergyModel(body, head, temperature, shifted)
+    return EnergyModel(body, PrototypeHead(head, c, generator=generator), temperature, shifted)
 
 
 def has_foreign_encoder(model: EnergyModel) -> bool:
@@ -83,8 +86,9 @@ def _image_encoder(
             raise InputError(
                 f"network.encoder='resnet8': at least 8x8 is needed, got {shape[1]}x{shape[2]}"
             )
-        return ResNet8(shape[0], network.width, normalise, generator=generator)
-    return SmallConvNet(shape[0], network.width, network.activation, normalise, generator=generator)
+        return ResNet8(shape[0], network.width, normalise, network.shift, generator=generator)
+    given = (network.activation, normalise, network.shift)
+    return SmallConvNet(shape[0], network.width, *given, generator=generator)
 
 
 def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:

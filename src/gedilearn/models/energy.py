@@ -5,8 +5,9 @@ With logits f_y(enc(x)) / tau (Eq. 6 of the paper):
     p(y | x)  = softmax over y of the logits
     log p(x)  = logsumexp over y of the logits - log Gamma
 
-Gamma does not depend on x, so log-densities here are known up to one constant for each network.
-Everything else in the library asks this module.
+On a base b(x), log p(x) = log b(x) + logsumexp over y of the logits - log Gamma (`density/`); with
+b = 1 it is the paper's. Gamma does not depend on x, so log-densities here are known up to one
+constant for each network. Everything else in the library asks this module.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from gedilearn.models.fused import Normalise
 from gedilearn.models.heads import PrototypeHead
+from gedilearn.models.image_encoders import Taps
 from gedilearn.models.mlp import MLP, MemberModule
 from gedilearn.ranks import by_shares
 from gedilearn.sampling.langevin import value_and_gradient
@@ -69,14 +71,22 @@ class EnergyModel(nn.Module):
     """Encoder, head and temperature tau, for one or several member networks at once.
 
     Input is (members, batch, ...): a batch that all members share is expanded by the caller, which
-    costs no memory.
+    costs no memory. A `shifted` encoder gives one number more than its representation: s, read from
+    all of its layers, which is added to all logits. It changes p(x) and leaves p(y|x) as it is.
     """
 
-    def __init__(self, encoder: MemberModule, head: Head, temperature: float = 1.0) -> None:
+    def __init__(
+        self,
+        encoder: MemberModule,
+        head: Head,
+        temperature: float = 1.0,
+        shifted: bool = False,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.head = head
         self.temperature = temperature
+        self.shifted = shifted
 
     @property
     def n_members(self) -> int:
@@ -88,8 +98,10 @@ class EnergyModel(nn.Module):
         return self.head.n_inputs
 
     def forward(self, x: Tensor) -> Output:
-        features = self.encoder(x)
+        features, shift = self.encoder(x), None
         embedding = projection = None
+        if self.shifted:
+            features, shift = features[..., :-1], features[..., -1:]
         if isinstance(self.head, PrototypeHead):
             projection = self.head.projector(features)
             embedding = self.head.unit(projection)
@@ -98,6 +110,8 @@ class EnergyModel(nn.Module):
             logits = self.head(features)
         if self.temperature != 1.0:
             logits = logits / self.temperature
+        if shift is not None:
+            logits = logits + shift
         return Output(features, logits, embedding, projection)
 
     def log_density(self, x: Tensor) -> Tensor:
@@ -107,6 +121,12 @@ class EnergyModel(nn.Module):
     def state_of(self, member: int) -> dict[str, Tensor]:
         """A copy of the parameters and buffers of one member, as a network of its own has them."""
         return {k: v.detach().clone() for k, v in self.select([member]).state_dict().items()}
+
+    def train_shift(self, trained: bool) -> None:
+        """Whether s is computed and trained; where it is not, it is 0."""
+        for taps in (m for m in self.modules() if isinstance(m, Taps)):
+            taps.on = trained
+            taps.requires_grad_(trained)
 
     @contextmanager
     def fixed(self) -> Iterator[None]:
@@ -125,9 +145,8 @@ class EnergyModel(nn.Module):
 
     def select(self, indices: Sequence[int]) -> EnergyModel:
         """A copy that holds only these members, in this order."""
-        return EnergyModel(
-            self.encoder.select(indices), self.head.select(indices), self.temperature
-        )
+        parts = self.encoder.select(indices), self.head.select(indices)
+        return EnergyModel(*parts, self.temperature, self.shifted)
 
     def load_members(self, states: Sequence[dict[str, Tensor]]) -> None:
         """Give each member the state of a network of its own, as `state_of` gives it."""

@@ -5,6 +5,7 @@ Weights are drawn from the generator that an encoder is given; with None they ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -21,6 +22,41 @@ SMALLEST_POOLED = 6
 GAINS: dict[str, float] = {"leaky_relu": 1.546, "relu": 1.713, "silu": 1.788, "tanh": 1.593}
 
 
+class Taps(nn.Module):
+    """s: one number for an image, read from all layers of an encoder.
+
+    INV makes the last layer blind to noise and to the width of strokes, by which samples are told
+    from data; the layers before it see them. It begins as 0. While it is not `on`, it stays 0 and
+    costs nothing.
+    """
+
+    WIDTH = 64
+    SCALE = 4.0
+
+    def __init__(self, widths: Sequence[int], generator: Generator | None) -> None:
+        super().__init__()
+        self.on = True
+        self.first = nn.ModuleList(_conv(width, self.WIDTH, 1) for width in widths)
+        self.second = nn.ModuleList(_conv(self.WIDTH, 1, 1) for _ in widths)
+        for layer in self.first if generator is not None else []:
+            assert isinstance(layer, nn.Conv2d) and layer.bias is not None
+            bound = layer.in_channels**-0.5
+            nn.init.uniform_(layer.weight, -bound, bound, generator)
+            nn.init.zeros_(layer.bias)
+        for parameter in self.second.parameters() if generator is not None else []:
+            nn.init.zeros_(parameter)
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        """Activations (batch, width, ...) of all layers -> (batch, 1)."""
+        if not self.on:
+            return layers[0].new_zeros(len(layers[0]), 1)
+        read = [
+            second(F.silu(first(layer))).mean((2, 3))
+            for first, second, layer in zip(self.first, self.second, layers, strict=True)
+        ]
+        return self.SCALE * torch.stack(read).sum(0)
+
+
 class SmallConvNet(nn.Module):
     """Four 3x3 convolutions, the first three pooled, then the mean over positions.
 
@@ -32,7 +68,7 @@ class SmallConvNet(nn.Module):
     Images (batch, channels, height, width) of any size from 4x4 -> (batch, 3 * width); 158,000
     parameters for grey images. What is already smaller than 6x6 is not pooled further, and what is
     larger than 48x48 is averaged down before the first convolution. `normalise` adds batch
-    normalisation.
+    normalisation, `tapped` one more number at the end (`Taps`).
     """
 
     def __init__(
@@ -41,6 +77,7 @@ class SmallConvNet(nn.Module):
         width: int = 32,
         activation: Activation = "leaky_relu",
         normalise: bool = False,
+        tapped: bool | None = False,
         *,
         generator: Generator | None,
     ) -> None:
@@ -54,15 +91,21 @@ class SmallConvNet(nn.Module):
         self.norms = nn.ModuleList(
             nn.BatchNorm2d(outputs) if normalise else nn.Identity() for outputs in widths[1:]
         )
+        self.taps = Taps(widths[1:], generator) if tapped else None
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        last = len(self.convolutions) - 1
+        last, layers = len(self.convolutions) - 1, []
         x = averaged_down(x)
         for k, (conv, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             pooled = k < last and min(x.shape[-2:]) >= SMALLEST_POOLED
             x = activate(norm(conv(x, pooled)), self.activation)
-        return x.mean((2, 3))
+            layers.append(x)
+        return _with_taps(x.mean((2, 3)), self.taps, layers)
+
+
+def _with_taps(features: Tensor, taps: Taps | None, layers: Sequence[Tensor]) -> Tensor:
+    return features if taps is None else torch.cat([features, taps(layers)], 1)
 
 
 def averaged_down(x: Tensor) -> Tensor:
@@ -123,7 +166,7 @@ class ResNet8(nn.Module):
     Images (batch, channels, height, width) of any size from 8x8 -> (batch, width); `width` is F of
     the paper: 128 (1,037,184 parameters), or 256 for CIFAR-100 (4,138,752). `normalise` adds batch
     normalisation after each convolution of the blocks, for SwAV and Barlow; energy-based models
-    cannot have it.
+    cannot have it. `tapped` adds one more number at the end (`Taps`).
     """
 
     def __init__(
@@ -131,6 +174,7 @@ class ResNet8(nn.Module):
         channels: int = 3,
         width: int = 128,
         normalise: bool = False,
+        tapped: bool | None = False,
         *,
         generator: Generator | None,
     ) -> None:
@@ -145,16 +189,18 @@ class ResNet8(nn.Module):
             nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("relu"), generator)
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
+        self.taps = Taps([width] * 4, generator) if tapped else None
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         x = channels_last(x)
         first, second, *others = self.blocks
-        x = first(x).add_(self.shortcut(F.avg_pool2d(x, 2)))
-        x = second(x).add_(F.avg_pool2d(x, 2))
+        layers = [first(x).add_(self.shortcut(F.avg_pool2d(x, 2)))]
+        layers.append(second(layers[-1]).add_(F.avg_pool2d(layers[-1], 2)))
         for block in others:
-            x = block(x).add_(x)
-        return F.leaky_relu(x, LEAK, inplace=True).mean((2, 3))
+            layers.append(block(layers[-1]).add_(layers[-1]))
+        last = F.leaky_relu(layers[-1], LEAK, inplace=self.taps is None)
+        return _with_taps(last.mean((2, 3)), self.taps, layers)
 
 
 def _conv(inputs: int, outputs: int, kernel: int, padding: int = 0) -> nn.Conv2d:

@@ -167,6 +167,39 @@ class MLP(MemberModule):
         return other.train(self.training)
 
 
+class SineMLP(MemberModule):
+    """A perceptron on x and on sines of it.
+
+    Perceptrons learn last what changes over short distances; sines let them see it. The frequencies
+    are trained too; they start such that a typical direction sees about the same number of waves
+    in any dimension.
+    """
+
+    SCALE = 2.0  # of the frequencies
+
+    def __init__(self, layers: MLP, d: int, *, generator: Generator | None) -> None:
+        super().__init__()
+        self.layers, self.n_members = layers, layers.n_members
+        sines = layers.n_inputs - d
+        self.frequencies = nn.Parameter(torch.empty(self.n_members, d, sines))
+        self.phases = nn.Parameter(torch.empty(self.n_members, 1, sines))
+        if generator is not None:
+            nn.init.normal_(self.frequencies, 0, self.SCALE * math.sqrt(2 / d), generator)
+            nn.init.uniform_(self.phases, 0, 2 * math.pi, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        waves = torch.sin(torch.baddbmm(self.phases, x, self.frequencies))
+        out: Tensor = self.layers(torch.cat([x, waves], -1))
+        return out
+
+    def select(self, indices: Sequence[int]) -> SineMLP:
+        chosen = SineMLP(self.layers.select(indices), self.frequencies.shape[1], generator=None)
+        chosen.frequencies = nn.Parameter(self.frequencies.detach()[list(indices)])
+        chosen.phases = nn.Parameter(self.phases.detach()[list(indices)])
+        chosen.training = self.training
+        return chosen
+
+
 class BatchNorm(nn.Module):
     """Batch normalisation of each member by itself: (members, batch, width) -> the same.
 

@@ -1,4 +1,4 @@
-"""Stochastic gradient Langevin dynamics: a pure kernel, and persistent chains with a replay buffer.
+"""Stochastic gradient Langevin dynamics: a pure kernel, and the replay buffer of the paper.
 
 The kernel is `state, info = step(state, ..., generator)`. A step costs one gradient of log p(x)
 with respect to the input. Parameter gradients are never computed, and each step frees its graph, so
@@ -7,9 +7,9 @@ memory does not grow with the number of steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -19,6 +19,98 @@ from gedilearn.settings import Sampler as SamplerSettings
 
 LogDensity = Callable[[Tensor], Tensor]
 Initial = Callable[..., Tensor]
+
+# --- what draws x~ for GEN ------------------------------------------------------------------------
+
+
+class Contrast(NamedTuple):
+    """What GEN compares."""
+
+    samples: Tensor  # (members, m, *point): x~
+    # (members, m): log b - log q of samples that were proposed by q; None for samples of the model
+    log_weights: Tensor | None = None
+    data: Tensor | None = None  # (members, n, *point): the data; None is the batch itself
+    smoothness: float = 0.0  # weight of |d log p(x) / dx|^2 / 2 at the data
+
+
+class Sampler(Protocol):
+    """What draws x~ for GEN, from the generator that it is given.
+
+    `registry.SAMPLERS` holds functions that make one from a `Wanted`.
+    """
+
+    positions: Tensor | None  # (members, size, *point): where chains are that may get lost, if any
+
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+        """About `batch` samples of each member, of log-densities (members, batch)."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Tensors and plain values that a checkpoint keeps, on each rank its own."""
+        ...
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from the values that `state` gave."""
+        ...
+
+    def select(self, members: Sequence[int]) -> None:
+        """Forget all members but these."""
+        ...
+
+
+class OnBase(Protocol):
+    """The density that a network has on a base: `density.Density`."""
+
+    def path(self, energy: LogDensity) -> Any:
+        """From the base to the network's density, in coordinates: `annealing.Path`."""
+        ...
+
+    def inside(self, y: Tensor) -> Tensor:
+        """The points of coordinates: (n, d) -> (n, *point)."""
+        ...
+
+
+class OnBases(Protocol):
+    """The bases of all groups of the data: `density.Bases`; all it draws is (groups, n, ...)."""
+
+    @property
+    def densities(self) -> Sequence[OnBase]: ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the network."""
+        ...
+
+    @property
+    def pool(self) -> tuple[Tensor, Tensor]:
+        """Proposed points, and log b - log q of each."""
+        ...
+
+    def rows(self, n: int, generator: Generator) -> Tensor:
+        """Points of the data that GEN learns from."""
+        ...
+
+    def select(self, groups: Sequence[int]) -> OnBases:
+        """Those of these groups."""
+        ...
+
+
+class Wanted(NamedTuple):
+    """What a sampler is made from."""
+
+    settings: SamplerSettings
+    box: Box  # around the data
+    n_members: int
+    n_samples: int  # of each member in an iteration, on this rank
+    generator: Generator  # of what is drawn while it is made, on the device
+    damping: float = 1.0  # below 1 after a divergence
+    bases: OnBases | None = None
+
+    def group(self, member: int) -> int:
+        """The group of the data that a member sees."""
+        groups = 1 if self.bases is None else len(self.bases.densities)
+        return member // (self.n_members // groups)
+
 
 # --- the kernel ----------------------------------------------------------------------------------
 
@@ -139,21 +231,6 @@ def value_and_gradient(log_density: LogDensity, x: Tensor) -> tuple[Tensor, Tens
 # --- persistent chains ---------------------------------------------------------------------------
 
 
-class Sampler(Protocol):
-    """What draws x~ for GEN.
-
-    `registry.SAMPLERS` holds functions (settings, box, n_members, n_chains, damping, generator)
-    that make one. It draws from the generator that it is given. One whose chains differ
-    by age also remembers `ages`.
-    """
-
-    positions: Tensor  # (members, size, *point): all that it remembers, on each rank its own
-
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:
-        """Samples (members, batch, *point) of the densities of all members."""
-        ...
-
-
 class Stages(NamedTuple):
     """How the noise of a chain falls: from `first` to the kernel's, evenly over `number` draws."""
 
@@ -165,95 +242,40 @@ class Stages(NamedTuple):
         return last + (self.first - last) * (1 - ages / self.number).clamp_min(0)
 
 
-class PersistentChains:
-    """Draws x~ by `steps` Langevin steps from where chains of the buffer stand.
-
-    With `stages`, all steps of a draw have the noise of the chain's age: how often it was drawn
-    since it restarted (`Stages`).
-    """
-
-    def __init__(
-        self, buffer: ReplayBuffer, kernel: Kernel, steps: int, stages: Stages | None = None
-    ) -> None:
-        self.buffer = buffer
-        self.kernel = kernel
-        self.steps = steps
-        self.stages = stages
-        if stages is not None:
-            buffer.ages = torch.zeros_like(buffer.positions.flatten(2)[..., 0])
-
-    @property
-    def positions(self) -> Tensor:
-        return self.buffer.positions
-
-    @positions.setter
-    def positions(self, positions: Tensor) -> None:
-        self.buffer.positions = positions
-
-    @property
-    def ages(self) -> Tensor | None:
-        """(members, size): draws of each chain since it restarted; None without stages."""
-        return self.buffer.ages
-
-    @ages.setter
-    def ages(self, ages: Tensor | None) -> None:
-        self.buffer.ages = ages
-
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Tensor:
-        """Samples (members, batch, *point); the buffer goes on from them."""
-        start, slots = self.buffer.draw(batch, generator)
-        samples = run(start, log_density, self._kernel_at(slots, start), self.steps, generator)
-        self.buffer.store(slots, samples)
-        return samples
-
-    def _kernel_at(self, slots: Tensor, start: Tensor) -> Kernel:
-        """The kernel with the noise of the chains in these slots, which are one draw older then."""
-        ages = self.buffer.ages
-        if self.stages is None or ages is None:
-            return self.kernel
-        assert isinstance(self.kernel.noise, float)
-        own = ages.gather(1, slots)
-        ages.scatter_(1, slots, own + 1)
-        noise = self.stages.noise(self.kernel.noise, own)
-        return self.kernel._replace(noise=noise.view(*own.shape, *[1] * (start.dim() - 2)))
-
-
-def persistent_chains(
-    settings: SamplerSettings,
-    box: Box,
-    n_members: int,
-    n_chains: int,
-    damping: float,
-    generator: Generator,
-) -> PersistentChains:
-    """This rank's share of the chains of the settings, all fresh; `n_chains` of them move in each
-    iteration.
-    """
-    size = max(settings.buffer // n_ranks(), n_chains)
-    buffer = ReplayBuffer(n_members, size, settings.restart, box.uniform, generator)
-    stages = None
-    if settings.first_noise is not None:
-        stages = Stages(settings.first_noise * damping**0.5, settings.stages)
-    return PersistentChains(buffer, Kernel.of(settings, box, damping), settings.steps, stages)
-
-
 class ReplayBuffer:
-    """`size` chain positions for each member, on the device of the initial distribution.
+    """The paper's sampler: Langevin steps from the positions of chains that are kept.
 
-    `initial(*shape, generator=...)` gives fresh points (*shape, *point), for instance
-    `Box.uniform`. Each drawn chain restarts there with probability `restart`; the rest go on from
-    their slot, and whatever comes of a chain is written back to the slot it came from.
+    `size` chains for each member. Each drawn chain restarts with probability `restart` at a point
+    of `initial(*shape, generator=...)`, for instance `Box.uniform`; the others go on from their
+    slot, and are written back to it. With `stages`, all steps of a draw have the noise of the
+    chain's age: how often it was drawn since it restarted.
     """
 
     def __init__(
-        self, n_members: int, size: int, restart: float, initial: Initial, generator: Generator
+        self,
+        n_members: int,
+        size: int,
+        restart: float,
+        initial: Initial,
+        kernel: Kernel,
+        steps: int,
+        generator: Generator,
+        stages: Stages | None = None,
     ) -> None:
-        self.restart = restart
-        self.initial = initial
+        self.restart, self.initial = restart, initial
+        self.kernel, self.steps, self.stages = kernel, steps, stages
         self.positions = initial(n_members, size, generator=generator)  # (members, size, *point)
-        self.ages: Tensor | None = None  # (members, size), if they are counted: 0 after a restart
+        # (members, size): draws of each chain since it restarted, if they are counted
+        self.ages = None if stages is None else self.positions.flatten(2)[..., 0].mul(0)
 
-    def draw(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+        """Samples (members, batch, *point); the buffer goes on from them."""
+        start, slots = self.begin(batch, generator)
+        samples = run(start, log_density, self._kernel_at(slots, start), self.steps, generator)
+        self.store(slots, samples)
+        return Contrast(samples)
+
+    def begin(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Starting positions (members, batch, *point) and the slots (members, batch) they hold.
 
         The buffer is read as a ring, turned by a random angle and cut into `batch` stretches of
@@ -274,13 +296,22 @@ class ReplayBuffer:
             own = self.ages.gather(1, slots).masked_fill_(chance < self.restart, 0)
             self.ages.scatter_(1, slots, own)
         fresh = (chance < self.restart).view(members, batch, *[1] * (positions.dim() - 2))
-        return torch.where(
-            fresh, self.initial(members, batch, generator=generator), positions
-        ), slots
+        begun = self.initial(members, batch, generator=generator)
+        return torch.where(fresh, begun, positions), slots
 
     def store(self, slots: Tensor, positions: Tensor) -> None:
         """Write positions (members, batch, *point) back to their slots (members, batch)."""
         self._flat().index_copy_(0, self._index(slots), positions.flatten(0, 1))
+
+    def _kernel_at(self, slots: Tensor, start: Tensor) -> Kernel:
+        """The kernel with the noise of the chains in these slots, which are one draw older then."""
+        if self.stages is None or self.ages is None:
+            return self.kernel
+        assert isinstance(self.kernel.noise, float)
+        own = self.ages.gather(1, slots)
+        self.ages.scatter_(1, slots, own + 1)
+        noise = self.stages.noise(self.kernel.noise, own)
+        return self.kernel._replace(noise=noise.view(*own.shape, *[1] * (start.dim() - 2)))
 
     def _flat(self) -> Tensor:
         """The slots of all members one after another: (members * size, *point), no copy."""
@@ -292,9 +323,32 @@ class ReplayBuffer:
         first = torch.arange(0, members * size, size, device=slots.device)
         return (slots + first[:, None]).flatten()
 
+    def state(self) -> dict[str, Any]:
+        return {"positions": self.positions, "ages": self.ages}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.positions = state["positions"].to(self.positions)
+        self.ages = None if self.ages is None else state["ages"].to(self.ages)
+
+    def select(self, members: Sequence[int]) -> None:
+        self.positions = self.positions[list(members)]
+        self.ages = None if self.ages is None else self.ages[list(members)]
+
 
 @lru_cache(maxsize=8)
 def _stretches(size: int, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """First slot and number of slots of each of `batch` stretches of nearly equal length."""
     cuts = torch.arange(batch + 1, device=device) * size // batch
     return cuts[:-1], cuts.diff()
+
+
+def replay_buffer(wanted: Wanted) -> ReplayBuffer:
+    """This rank's share of the chains of the settings, all fresh."""
+    settings, box, damping = wanted.settings, wanted.box, wanted.damping
+    size = max(settings.buffer // n_ranks(), wanted.n_samples)
+    stages = None
+    if settings.first_noise is not None:
+        stages = Stages(settings.first_noise * damping**0.5, settings.stages)
+    kernel = Kernel.of(settings, box, damping)
+    given = (settings.restart, box.uniform, kernel, settings.steps, wanted.generator, stages)
+    return ReplayBuffer(wanted.n_members, size, *given)

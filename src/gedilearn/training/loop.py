@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gedilearn.density.base import CHECKED, HEALTHY
+from gedilearn.methods.gedi import GEDI
+from gedilearn.methods.method import share
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import REPEATS, Measurement, measure
@@ -75,7 +78,7 @@ def train(
                 journal.save(state, good)
                 raise KeyboardInterrupt
         journal.save(state, good)
-        return [conclude(setup, state, k, journal, interrupt) for k in range(setup.n_results)]
+        return [conclude(setup, state, k, journal) for k in range(setup.n_results)]
 
 
 def begin(
@@ -149,6 +152,7 @@ def check(
         # Uncertified members are compared under the views of the moment: under wide ones, an
         # undecided clustering looks better than a sharp one of overlapping clusters.
         now = look(setup, state, state.stage.view_progress(state.iteration))
+    held = judge_density(setup, state, journal)
     for k in state.results:
         members = state.contenders(k)
         settles = float(seen.gap[members].min()) < tol and setup.trains_bound(k)
@@ -159,7 +163,13 @@ def check(
         # Until there is a certificate the latest state wins: views may be annealed, and where
         # predictions are undecided, an untrained state may have the smallest gap. The density
         # is new in each state, but no certificate is given up for it.
-        if settles or not state.kept[k].settled or not ends_early(setup, state):
+        kept = state.kept[k]
+        if held is not None:
+            counts = state.iteration > LEAST_SHARE * state.stage.length
+            kept.follow_likelihood(held[best], state.iteration, counts)
+        worse = kept.falls
+        first = settles and not kept.settled
+        if first or ((settles or not kept.settled or not ends_early(setup, state)) and not worse):
             keep(state, k, best, float(seen.gap[best]), judged, settles)
     journal.check(state, terms, seen.gap, diagnosis)
     if not seen.gap.isfinite().any():  # the guard is off, and nothing can come back from there
@@ -195,6 +205,34 @@ def keep(
     kept.state = state.method.judged(state.model).state_of(member)
 
 
+def judge_density(setup: Setup, state: TrainState, journal: Journal) -> Tensor | None:
+    """log p(x) of the rows that choose, (members, m), where GEN is trained by importance weights.
+
+    Members of which too few proposals count learn no density from here on: single proposals would
+    decide about their gradients.
+    """
+    method, learnt = state.method, state.stage.weights.gen
+    if not (learnt and setup.settings.sampler.kind == "importance" and isinstance(method, GEDI)):
+        return None
+    bases = setup.bases_of(state.results)
+    assert bases is not None
+    model = method.judged(state.model)
+    with model.fixed():
+        judged = bases.judge(lambda x: model.log_density(share(x, model)))
+    held = setup.fabric.broadcast(judged.held_out)
+    effective = setup.fabric.broadcast(judged.effective)
+    healthy = effective > HEALTHY
+    now = healthy if method.learning is None else healthy & (method.learning > 0)
+    for k in state.results:
+        own = state.contenders(k)
+        if not now[own].any() and state.kept[k].counted is None:
+            state.kept[k].counted = counted = float(effective[own].max())
+            message = f"{counted:.1f} of {CHECKED:,} proposals count: no density is learnt"
+            journal.event(state, "no density", message, result=k)
+    method.learning = None if now.all() else now.to(held)
+    return torch.where(now[:, None], held, -math.inf)
+
+
 def ends_early(setup: Setup, state: TrainState) -> bool:
     """Whether a certificate ends the stage, or, for the density, is not given up any more."""
     return state.stage.name == "density" or bool(setup.settings.training.early_stopping)
@@ -207,12 +245,16 @@ def find_troubles(
     setup: Setup, state: TrainState, terms: dict[str, Tensor], seen: Measurement
 ) -> dict[int, str]:
     """The results of which a member has diverged, and how."""
-    chains, gradients = state.method.chains, state.model.gradient_norms()
+    sampler, gradients = state.method.sampler, state.model.gradient_norms()
+    chains = None if sampler is None else sampler.positions
+    # With importance weights GEN is no gap of energies: it may be wide.
+    weighted = setup.settings.sampler.kind == "importance"
+    told = {name: term for name, term in terms.items() if not (weighted and name == "gen")}
     troubles = {}
     for k in state.results:
         own = state.contenders(k)
-        positions = None if chains is None else chains.positions[own]
-        theirs = {name: term[own] for name, term in terms.items()}
+        positions = None if chains is None else chains[own]
+        theirs = {name: term[own] for name, term in told.items()}
         trouble = divergence(theirs, seen.gap[own], gradients[own], positions, setup.box)
         if trouble is not None:
             troubles[k] = trouble
@@ -269,7 +311,10 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
     Of several results, those whose clusters have a certificate leave, if that ends training.
     """
     early = ends_early(setup, state)
-    done = state.iteration >= state.stage.end or (early and nothing_moves(setup, state))
+    patience = setup.settings.training.patience
+    learns = any(state.kept[k].learns(state.iteration, patience) for k in state.results)
+    done = state.iteration >= state.stage.end
+    done |= early and not learns and nothing_moves(setup, state)
     gap = max(kept.gap for kept in state.kept)
     kind = "certified" if all(kept.settled for kept in state.kept) else "budget"
     if state.stage.name == "density":
@@ -277,7 +322,7 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
             state.stopped = kind
             journal.event(state, "density", f"density learnt, gap {gap:.5f}")
         return state
-    if (kind == "certified" and early) or done:
+    if (kind == "certified" and early and not learns) or done:
         message = f"clusters after {state.iteration} iterations: gap {gap:.5f}"
         journal.event(state, kind, message)
         following = density_stage(setup.settings, state.iteration)
@@ -285,7 +330,11 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
             return state.enter(setup, following)
         state.stopped = kind
         return state
-    left = [k for k in state.results if not (early and state.kept[k].settled)]
+    left = [
+        k
+        for k in state.results
+        if not (early and state.kept[k].settled) or state.kept[k].learns(state.iteration, patience)
+    ]
     return state if left == state.results else state.select(setup, left)
 
 

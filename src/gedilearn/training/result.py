@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,10 +15,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gedilearn.data.views import WalkViews, draws_globally, make_views
-from gedilearn.density.density import Density
-from gedilearn.density.findings import Findings
-from gedilearn.density.fit import fit_density
-from gedilearn.density.importance import CHECKED
+from gedilearn.density.density import Density, Energy
+from gedilearn.density.fit import Findings
+from gedilearn.density.fit import conclude as conclude_density
 from gedilearn.errors import InputError
 from gedilearn.methods.method import learns_density
 from gedilearn.models.build import build_model, has_foreign_encoder
@@ -32,13 +32,14 @@ from gedilearn.models.energy import (
     posterior,
 )
 from gedilearn.sampling.langevin import Box, Kernel, run
-from gedilearn.settings import AUTO, Settings
+from gedilearn.sampling.on_base import BaseChains
+from gedilearn.settings import Settings
 from gedilearn.training.certificate import examine, temperature
-from gedilearn.training.environment import Interrupt, check_memory, check_steps, drawing
+from gedilearn.training.environment import check_memory, check_steps, drawing
 from gedilearn.training.journal import Journal
 from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.run import DENSITY, MODEL, Summary, read_density
-from gedilearn.training.setup import Setup, learns_density_later
+from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState
 
 Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
@@ -87,9 +88,15 @@ class Result:
         """The same, given the logits of the clusters' network at the points."""
         p = posterior(logits / self.temperature)
         if self.density is not None and self.levels is not None and x.dim() == 2:
-            inside = torch.sigmoid(self.density.log_density(x) - self.level(ELSEWHERE))[:, None]
+            level = self.density.log_density(x, self.energy)
+            inside = torch.sigmoid(level - self.level(ELSEWHERE))[:, None]
             p = inside * p + (1 - inside) * self.prior
         return p
+
+    @cached_property
+    def energy(self) -> Energy:
+        """logsumexp f of points (n, *point), as the density needs it."""
+        return energy_of(self.model)
 
     def level(self, share: float) -> float:
         """The log p(x) below which this share of the training points is."""
@@ -134,7 +141,7 @@ class Result:
     def scores(self, x: Tensor, kind: Score) -> np.ndarray:
         """How typical each point is, higher for more: (n, ...) -> (n,)."""
         if kind == "gradient_norm" and self.density is not None:
-            return np.asarray(-self.density.slopes(x).norm(dim=1))
+            return np.asarray(-self.density.slopes(x, self.energy).norm(dim=1))
         if kind == "gradient_norm":
             return -gradient_norms(self.model, x).numpy()
         if kind == "confidence":
@@ -142,7 +149,7 @@ class Result:
         if kind not in get_args(Score):
             raise InputError(f"kind={kind!r}: expected one of {', '.join(get_args(Score))}")
         if kind == "log_density" and self.density is not None:
-            return self.density.log_density(x).numpy()
+            return self.density.log_density(x, self.energy).numpy()
         return log_density(logits_of(self.model, x)).numpy()
 
     def sample(self, n: int, steps: int | None, seed: int, cluster: int | None = None) -> Tensor:
@@ -181,7 +188,7 @@ class Result:
     def _draw(self, model: EnergyModel, n: int, steps: int | None, generator: Generator) -> Tensor:
         """Points of p(x): (n, ...)."""
         if self.density is not None:
-            return self.density.sample(n, steps, generator).to(self.box.low.dtype)
+            return self.density.sample(n, steps, self.energy, generator).to(self.box.low.dtype)
         kernel = Kernel.of(self.settings.sampler, self.box)
         with model.fixed():
             position = self.box.uniform(1, n, generator=generator)
@@ -252,46 +259,41 @@ class Result:
 # What came of a training: its network measured once more, its evidence, and the density.
 
 
-Learnt = tuple[Density, Findings]
-
-
-def learn_density(
-    setup: Setup,
-    state: TrainState,
-    k: int,
-    labels: Tensor,
-    journal: Journal,
-    interrupt: Interrupt,
-) -> Learnt | None:
-    """The density of a result's data, in clusters by `labels`, on a base, if one is asked for.
-
-    It depends on the data, the clusters and the seed alone: a run that is interrupted here begins
-    with it anew.
-    """
-    settings = setup.settings
-    if not learns_density_later(settings) or settings.density.base == "none":
+def learnt_density(
+    setup: Setup, state: TrainState, k: int, model: EnergyModel, journal: Journal
+) -> tuple[Density, Findings] | None:
+    """The density of a result's network on its base, if it was learnt on one."""
+    bases, settings = setup.bases, setup.settings
+    if bases is None:
         return None
-
-    def on_step(done: int, total: int) -> None:
-        if interrupt.asked:
-            raise KeyboardInterrupt
-        journal.progress.step(done, total)
-
     journal.progress.phase("density")
-    density, findings = fit_density(setup.points_of(k), labels.numpy(), settings, on_step)
-    # Of an iteration that no checkpoint has: a resume, which comes here again, drops it.
-    done = state.iteration + max(findings.iterations, 1)
-    if settings.density.estimator == AUTO and findings.choice is not None:
-        details = {"effective": findings.counted, "proposals": CHECKED, "result": k}
-        at = state.iteration + max(findings.weighted, 1)
-        journal.event(state, "estimator", findings.choice, iteration=at, **details)
-    journal.event(state, "density", findings.verdict, result=k, iteration=done)
+    sampler, trained = state.method.sampler, state.stage.weights.gen
+    made_by = (0, 0.0)
+    if isinstance(sampler, BaseChains):
+        made_by = (sampler.steps, sampler.lengths[state.results.index(k)])
+    kind = settings.sampler.kind if trained else "none"
+    seed, counted = settings.training.seed, state.kept[k].counted
+    density, findings = conclude_density(
+        bases, setup.group_of(k), energy_of(model), kind, seed, made_by, counted
+    )
+    journal.event(state, "density", findings.verdict, result=k)
     return density.cpu(), findings
 
 
-def conclude(
-    setup: Setup, state: TrainState, k: int, journal: Journal, interrupt: Interrupt
-) -> Result:
+def energy_of(model: EnergyModel) -> Energy:
+    """logsumexp f of points (n, *point), with gradients to them; of vectors in double precision."""
+    network = copy.deepcopy(model).eval().requires_grad_(False)
+    precise, kind = copy.deepcopy(network).double(), next(network.parameters()).dtype
+
+    def energy(x: Tensor) -> Tensor:
+        if x.dim() == 2:
+            return precise.log_density(x.double()[None])[0]
+        return network.log_density(x.to(kind)[None])[0]
+
+    return energy
+
+
+def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Result:
     """What came of a result: its network, measured once more, and the density."""
     assert state.stopped is not None
     kept, tol = state.kept[k], setup.settings.training.tol
@@ -323,10 +325,10 @@ def conclude(
     if setup.settings.n_clusters > 1 and isinstance(views[0], WalkViews) and not final:
         seen = data[0], views[0], state.generators.device
         heat = temperature(lambda at: logits_of(model, data[0, at]), labels.to(data.device), *seen)
-    density = learn_density(setup, state, k, labels, journal, interrupt)
+    density = learnt_density(setup, state, k, model, journal)
     if density is not None:
         verdict += f"; {density[1].verdict}"
-    c = setup.settings.n_clusters
+    c, energy = setup.settings.n_clusters, energy_of(copy.deepcopy(model).cpu())
     prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
     result = Result(
         settings=setup.settings,
@@ -340,7 +342,7 @@ def conclude(
         iterations=state.iteration,
         seconds=journal.seconds(),
         temperature=heat,
-        levels=None if density is None else density[0].levels(points),
+        levels=None if density is None else density[0].levels(points, energy),
         density=None if density is None else density[0],
         density_findings=None if density is None else density[1],
         training_labels=labels.numpy(),

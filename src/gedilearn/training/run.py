@@ -46,8 +46,8 @@ from pydantic import (
 from torch import Tensor, nn
 
 from gedilearn import __version__
-from gedilearn.density.density import LEVELS, Density, Sizes
-from gedilearn.density.findings import Findings
+from gedilearn.density.density import LEVELS, Density
+from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError
 from gedilearn.io import (
     RESTORE,
@@ -287,7 +287,7 @@ def settings_in_file(file: Path, values: dict[str, Any], shape: tuple[int, ...])
 # network that the header describes, before that network is built.
 
 
-MODEL_FORMAT = 1
+MODEL_FORMAT = 2
 KEY = "gedi-learn"
 MODEL = "model."  # prefix of the network's tensors
 DENSITY = "density."  # prefix of those of a density on a base
@@ -365,17 +365,15 @@ def check_model(
                 raise ValueError(f"{name} is not from 0 to {most - 1}")
         if (tensors["box.low"] > tensors["box.high"]).any():
             raise ValueError("box.low above box.high")
+        if (density := read_density(tensors)) is not None:
+            y = density.coordinates(density.coordinates.taken(tensors["box.low"][None]))[0]
+            density.path(lambda x: x.flatten(1).sum(1)).slope(y)
 
 
 def read_density(tensors: dict[str, Tensor]) -> Density | None:
     """The density on a base, if the file has one."""
     own = {k.removeprefix(DENSITY): t for k, t in tensors.items() if k.startswith(DENSITY)}
-    if not own:
-        return None
-    point = tuple(tensors["box.low"].shape)
-    density = Density(Sizes.of(point, {name: tuple(t.shape) for name, t in own.items()}))
-    density.load_state_dict(own)
-    return density.eval()
+    return Density.read(own).eval() if own else None
 
 
 def _expected(
@@ -388,22 +386,16 @@ def _expected(
     if len(settings.network.hidden) + len(settings.network.head) > len(tensors):
         raise ValueError("it has fewer tensors than layers")
     point = tuple(low.shape)
-    shapes = {
-        name.removeprefix(DENSITY): tuple(tensor.shape)
-        for name, tensor in tensors.items()
-        if name.startswith(DENSITY)
-    }
     with torch.device("meta"):
         network = build_model(settings, point, 1, encoder, generator=None).to(low.dtype)
         expected = {f"{MODEL}{name}": tensor for name, tensor in network.state_dict().items()}
-        if shapes:
-            own = Density(Sizes.of(point, shapes)).state_dict()
-            expected |= {f"{DENSITY}{name}": tensor for name, tensor in own.items()}
         numbers: dict[str, tuple[int, ...]] = {"prior": (settings.n_clusters,)}
         optional = {"trust": (len(labels), 2), "levels": (LEVELS,)}
         numbers |= {name: shape for name, shape in optional.items() if name in tensors}
         expected |= {n: torch.empty(shape, dtype=torch.float64) for n, shape in numbers.items()}
         expected["labels"] = torch.empty(len(labels), dtype=torch.int64)
+    # The parts of a density fit each other, or it cannot be computed: `check_model` tries it.
+    expected |= {name: tensor for name, tensor in tensors.items() if name.startswith(DENSITY)}
     return expected | {"box.low": low, "box.high": low}
 
 

@@ -1,17 +1,16 @@
 """What a training works with and never changes: settings, devices, data, views, and its stages.
 
-First come the clusters, then the density. GEN pulls the network towards the data's density while
-INV and PRIOR are still looking for the clusters; together they need longer for both. So by default
-GEN waits until the clusters stand, and then the kept member learns the density while INV and PRIOR
-hold the clusters; or, on a base, a network of its own learns it (`density/`), and this one is left
-as it is. With `density.iterations=0` there is one stage with all three terms, as in the paper.
+By importance weights all three terms are trained together, from the first iteration. Chains are
+dear: GEN by chains comes in when the clusters stand, and the kept member then learns the density
+while INV and PRIOR go on; with `density.iterations=0` there is one stage too, as in the paper.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -19,6 +18,8 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.data.graph import distance_points
 from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
+from gedilearn.density.base import Bases
+from gedilearn.density.fit import fit_bases
 from gedilearn.methods.method import Context, Forward, Method, learns_density
 from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
@@ -81,7 +82,7 @@ class Stage:
 def first_stage(settings: Settings) -> Stage:
     """Clusters; with GEN, if no stage of its own follows for it."""
     weights = _weights(settings, settings.weights)
-    if learns_density_later(settings):
+    if learns_density_later(settings) or settings.sampler.kind == "none":
         weights = weights.model_copy(update={"gen": 0.0, "energy": 0.0})
     return Stage(
         "clusters",
@@ -96,14 +97,14 @@ def first_stage(settings: Settings) -> Stage:
 
 
 def density_stage(settings: Settings, begin: int) -> Stage | None:
-    """The stage after `begin` iterations of the first, if the same network has one."""
-    if not learns_density_later(settings) or settings.density.base != "none":
+    """The stage after `begin` iterations of the first, if there is one."""
+    if not learns_density_later(settings):
         return None
     density = settings.density
     held = settings.weights.model_copy(update={"inv": density.inv, "prior": density.prior})
     weights = _weights(settings, held)
-    rate = density.learning_rate
-    return Stage("density", begin, density.iterations, weights, rate, falls="linear")
+    rate, length = density.learning_rate, density.iterations or 0
+    return Stage("density", begin, length, weights, rate, falls="linear")
 
 
 def trains_bound(settings: Settings) -> bool:
@@ -122,20 +123,19 @@ def _weights(settings: Settings, weights: Weights) -> Weights:
 def learns_density_later(settings: Settings) -> bool:
     """Whether there is a density to learn, and clusters to be found before it."""
     weights = _weights(settings, settings.weights)
-    clusters = bool(weights.inv or weights.prior)
-    return learns_density(settings) and clusters and settings.density.iterations > 0
+    clusters, sampled = bool(weights.inv or weights.prior), settings.sampler.kind != "none"
+    return learns_density(settings) and clusters and sampled and bool(settings.density.iterations)
 
 
 def sees_averages(settings: Settings, shape: tuple[int, ...]) -> bool:
     """Whether images of this shape may be averaged down before their views are drawn.
 
-    The encoder averages large ones in any case; views of smaller images take less time. Samples,
-    where the clusters' own network has to tell them from data, have the full size; and the views
-    must be such that sizes do not matter.
+    The encoder averages large ones in any case; views of smaller images take less time. Samples of
+    chains without a base have the full size, and the views must be such that sizes do not matter.
     """
     if not is_images(shape) or min(shape[2:]) <= LARGE or settings.network.encoder != "conv":
         return False
-    sampled = first_stage(settings).weights.gen or density_stage(settings, 0) is not None
+    sampled = learns_density(settings) and settings.density.base == "none"
     weighted = settings.own.weighted
     return bool(weighted) and not sampled and settings.views.kind in ("grey", "colour")
 
@@ -180,6 +180,7 @@ class Setup:
     factors: dict[str, Tensor] | None = None
     starts: Sequence[Start] | None = None  # one a group
     whole: Tensor | None = None  # images as they are, where `data` holds them averaged down
+    _selected: dict[tuple[int, ...], Bases] = field(default_factory=dict)  # bases of some results
 
     @classmethod
     def make(
@@ -216,7 +217,11 @@ class Setup:
             both = zip(data, views, strict=True)
             starts = [_start(x, own, clusters, seed, progress) for x, own in both]
         results = n_results or 1
-        return cls(settings, fabric, data, views, box, results, encoder, factors, starts, whole)
+        made = cls(settings, fabric, data, views, box, results, encoder, factors, starts, whole)
+        if first_stage(settings).weights.gen and made.learns_on_base:
+            progress.phase("base")
+            assert made.bases is not None
+        return made
 
     def seen_by(self, results: Sequence[int]) -> tuple[Tensor, Sequence[Views]]:
         """The data of these results, (groups, n, ...), with its views."""
@@ -244,6 +249,31 @@ class Setup:
         labels = torch.stack(own[:1] if alike else own).to(self.data.device)
         members = each * len(results)
         return labels.expand(members, -1) if alike else labels.repeat_interleave(each, 0)
+
+    @property
+    def learns_on_base(self) -> bool:
+        return learns_density(self.settings) and self.settings.density.base != "none"
+
+    @cached_property
+    def bases(self) -> Bases | None:
+        """The bases of all groups, where the density is learnt on one."""
+        if not self.learns_on_base:
+            return None
+        labels = None if self.starts is None else [start.labels for start in self.starts]
+        return fit_bases(self.data if self.whole is None else self.whole, labels, self.settings)
+
+    def bases_of(self, results: Sequence[int]) -> Bases | None:
+        """Those of the data of these results."""
+        if self.bases is None or len(self.bases.bases) == 1:
+            return self.bases
+        known, asked = self._selected, tuple(results)
+        if asked not in known:
+            known[asked] = self.bases.select(results)
+        return known[asked]
+
+    def group_of(self, result: int) -> int:
+        """The group of the data that a result is of."""
+        return result if len(self.data) > 1 else 0
 
     def prior(self, results: Sequence[int], each: int) -> Prior:
         """The prior of `each` members of these results, before anything is trained."""
@@ -306,6 +336,7 @@ class Setup:
 
     def optimised(self, model: EnergyModel, stage: Stage) -> tuple[Forward, torch.optim.Optimizer]:
         """The model wrapped for the ranks, and a fresh optimiser of its parameters."""
+        model.train_shift(bool(stage.weights.gen))
         adam = torch.optim.Adam(
             model.parameters(),
             lr=stage.learning_rate,
@@ -324,7 +355,7 @@ class Setup:
         damping: Damping,
         generator: Generator,
     ) -> Method:
-        """The method of a stage with fresh chains and nothing remembered."""
+        """The method of a stage with a fresh sampler and nothing remembered."""
         settings = self.settings
         weights = stage.weights.model_copy(
             update={"energy": raised(stage.weights.energy, damping.extra_energy)}
@@ -347,9 +378,17 @@ class Setup:
             generator=generator,
             start=self.start_labels(results, each) if stage.name == "clusters" else None,
             damping=damping.factor,
+            bases=self.bases_of(results) if weights.gen else None,
+            seen=None if self.whole is None else _averaged_down,
         )
         made: Method = imported(settings.own.method).make(context)
         return made
+
+
+def _averaged_down(x: Tensor) -> Tensor:
+    """Images of members, (members, n, ...), in the size of the data."""
+    smaller = averaged_down(x.flatten(0, 1))
+    return smaller.view(*x.shape[:2], *smaller.shape[1:])
 
 
 def _start(

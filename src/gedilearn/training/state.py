@@ -33,6 +33,9 @@ from gedilearn.training.setup import (
 # What Adam remembers of each entry of a parameter.
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
+# Standard errors by which a state must be less likely than the best one to be given up for it.
+BEYOND_CHANCE = 2.0
+
 Tree = dict[str, Any]  # nested dicts and lists of tensors and plain values
 
 
@@ -85,10 +88,42 @@ class Kept:
     # The last gap that was a fifth below such a one before it, and when that was.
     fallen_to: float = math.inf
     fallen_at: int = 0
+    # (m,): log p(x) of the rows that choose, in the state where it was highest; the last iteration
+    # at which it was not lower beyond chance, and whether it is; the effective proposals that there
+    # were when GEN ended for want of them.
+    likeliest: Tensor | None = None
+    risen_at: int = 0
+    falls: bool = False
+    counted: float | None = None
     # With the guard off: when and how training diverged first, and whether it did when last seen.
     diverged_at: int | None = None
     trouble: str | None = None
     diverges: bool = False
+
+    def follow_likelihood(self, held: Tensor, iteration: int, counts: bool) -> None:
+        """Note how likely rows that choose are in the state of this iteration.
+
+        held: (m,), log p(x) of these rows; minus infinity where no density is learnt. States that
+        do not count yet are all surpassed by the next one.
+        """
+        self.falls = False
+        if not held.isfinite().all():
+            return
+        if not counts or self.likeliest is None or held.mean() > self.likeliest.mean():
+            self.likeliest, self.risen_at = held, iteration
+            return
+        lost = self.likeliest - held
+        self.falls = bool(lost.mean() > BEYOND_CHANCE * lost.std() / len(lost) ** 0.5)
+        if not self.falls:
+            self.risen_at = iteration
+
+    def learns(self, iteration: int, patience: int) -> bool:
+        """Whether a density is learnt that has not fallen beyond chance for so long."""
+        return (
+            self.likeliest is not None
+            and self.counted is None
+            and (iteration - self.risen_at < patience)
+        )
 
     def network(self, setup: Setup) -> EnergyModel:
         """The network itself."""
@@ -107,7 +142,7 @@ class TrainState:
     forward: Forward  # the model, wrapped for the ranks
     optimizer: Optimizer
     prior: Prior
-    method: Method  # with its memory and its chains
+    method: Method  # with its memory and its sampler
     batches: Batches
     kept: list[Kept]  # of every result
     generators: Generators  # of all that is drawn, but the order of the batches
@@ -166,7 +201,7 @@ class TrainState:
         generators: Generators,
         **more: Any,
     ) -> TrainState:
-        """At the beginning of a stage: networks, a fresh optimiser, fresh chains.
+        """At the beginning of a stage: networks, a fresh optimiser, a fresh sampler.
 
         The networks are new while clusters are sought; for the density they are the kept ones.
         """
@@ -242,10 +277,8 @@ class TrainState:
             "trouble": self.trouble,
         }
         own: Tree = self.generators.state() | {"batches": self.batches.state()}
-        if self.method.chains is not None and with_chains:
-            own["buffer"] = self.method.chains.positions
-            if getattr(self.method.chains, "ages", None) is not None:
-                own["ages"] = self.method.chains.ages  # type: ignore[attr-defined]
+        if self.method.sampler is not None and with_chains:
+            own["sampler"] = self.method.sampler.state()
         return {"shared": shared, "own": own}
 
     def copy(self) -> Tree:
@@ -286,10 +319,8 @@ class TrainState:
         state.method.load_state(shared["method"], state.model)
         if shared["prior"] is not None:
             state.prior.state = shared["prior"].to(setup.data.device)
-        if state.method.chains is not None and "buffer" in own:
-            state.method.chains.positions = own["buffer"].to(setup.data)
-            if "ages" in own:
-                state.method.chains.ages = own["ages"].to(setup.data.device)  # type: ignore[attr-defined]
+        if state.method.sampler is not None and "sampler" in own:
+            state.method.sampler.load_state(own["sampler"])
         generators.load_state(own)
         return state
 
@@ -309,10 +340,12 @@ def _keep_moments(
         carrier = copy.deepcopy(model)
         with torch.no_grad():
             for moment, parameter in zip(carrier.parameters(), model.parameters(), strict=True):
-                moment.copy_(optimizer.state[parameter][name])
+                if parameter in optimizer.state:
+                    moment.copy_(optimizer.state[parameter][name])
         moments = carrier.select(members).parameters()
         for own, parameter, moment in zip(
             chosen.parameters(), model.parameters(), moments, strict=True
         ):
-            steps = optimizer.state[parameter]["step"]
-            its_optimizer.state[own] |= {"step": steps.clone(), name: moment.detach()}
+            if parameter in optimizer.state:
+                steps = optimizer.state[parameter]["step"]
+                its_optimizer.state[own] |= {"step": steps.clone(), name: moment.detach()}

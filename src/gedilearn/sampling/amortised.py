@@ -16,31 +16,32 @@ z ~ xi, k for each x, weighted by q(x, z) / xi(z|z0), stand for that posterior.
 
 With few candidates the weighted mean leans towards g(z0), and the gradient of the entropy is too
 small: draws are narrower than the model and lose its smaller parts. This is worst where xi is
-narrower than the posterior. So eta has a choice of two aims here. "bound" is the paper's: the lower
-bound E_xi log q(x, z) + H(xi) of log q(x), which would rather have xi too narrow than too wide.
-"posterior", the default, is E log xi(z|z0) over the weighted candidates, which would rather have
-it too wide, and needs no further passes of g.
+narrower than the posterior. So eta does not maximise the lower bound E_xi log q(x, z) + H(xi) of
+the paper, which would rather have xi too narrow than too wide, but E log xi(z|z0) over the weighted
+candidates, which would rather have it too wide, and needs no further passes of g.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.models.mlp import MLP
 from gedilearn.sampling.langevin import value_and_gradient
-
-Aim = Literal["posterior", "bound"]
 
 SIGMA = (0.01, 1.0)  # its bounds: the lower one of the authors' code, and the data's deviation
 FIRST_SIGMA = 0.3
-FIRST_ETA: dict[Aim, float] = {"posterior": 1.0, "bound": 0.1}  # that of z itself; the authors'
 ETA_RATE = 0.02  # of Adam: the authors'
 BETAS = (0.0, 0.9)  # of Adam for g and sigma: the authors'
+WIDTH, RATE = 64, 3e-3  # of g, and its learning rate
+BATCH, CANDIDATES = 128, 40  # points of a training step, and candidates k for each
+# A model that changes faster than the generator follows leaves it behind, and both diverge. The
+# authors' settings for CIFAR-10 add this times |d log p(x) / dx|^2 / 2 at the data to the model's
+# loss, and give the model a smaller learning rate than the generator.
+SMOOTHNESS = 0.1
 
 
 class Network(nn.Module):
@@ -48,29 +49,38 @@ class Network(nn.Module):
 
     So the first points are about standard normal, as standardised data are.
 
-    (..., noise) -> (..., d).
+    (..., d) -> (..., d).
     """
 
-    def __init__(self, d: int, noise: int, width: int, generator: Generator) -> None:
+    def __init__(self, d: int, generator: Generator) -> None:
         super().__init__()
-        self.linear = nn.Parameter(torch.eye(noise, d))
-        self.layers = MLP((noise, width, width, d), activation="silu", generator=generator)
+        self.linear = nn.Parameter(torch.eye(d))
+        layers = [_linear(d, WIDTH, generator), _linear(WIDTH, WIDTH, generator)]
+        hidden = [part for layer in layers for part in (layer, nn.SiLU())]
+        self.layers = nn.Sequential(*hidden, _linear(WIDTH, d, generator))
 
     def forward(self, z: Tensor) -> Tensor:
-        flat = z.reshape(1, -1, z.shape[-1])
-        out: Tensor = self.layers(flat)[0] + flat[0] @ self.linear
-        return out.view(*z.shape[:-1], -1)
+        out: Tensor = self.layers(z) + z @ self.linear
+        return out
+
+
+def _linear(inputs: int, outputs: int, generator: Generator) -> nn.Linear:
+    """A layer as torch begins it, drawn from this generator."""
+    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5, generator)
+    return layer
 
 
 class Points(NamedTuple):
     x: Tensor  # (n, d), with gradients to g and sigma
-    z: Tensor  # (n, noise): z0 of each
+    z: Tensor  # (n, d): z0 of each
 
 
 class Posterior(NamedTuple):
     """Weighted candidates for what each of n points was made of."""
 
-    z: Tensor  # (k, n, noise)
+    z: Tensor  # (k, n, d)
     weights: Tensor  # (k, n), which sum to 1 over the candidates of a point
     score: Tensor  # (n, d): d log q(x) / dx
 
@@ -78,11 +88,11 @@ class Posterior(NamedTuple):
 class Latent(nn.Module):
     """q(x) and xi: all that is trained."""
 
-    def __init__(self, g: nn.Module, noise: int, eta: float) -> None:
+    def __init__(self, d: int, generator: Generator) -> None:
         super().__init__()
-        self.g = g
+        self.g = Network(d, generator)
         self.log_sigma = nn.Parameter(torch.tensor(FIRST_SIGMA).log())
-        self.log_eta = nn.Parameter(torch.full((noise,), eta).log())
+        self.log_eta = nn.Parameter(torch.zeros(d))
 
     def sample(self, n: int, generator: Generator) -> Points:
         z = self.log_eta.new_empty(n, len(self.log_eta)).normal_(generator=generator)
@@ -91,13 +101,13 @@ class Latent(nn.Module):
         return Points(mean + self.log_sigma.exp() * eps, z)
 
     def log_joint(self, x: Tensor, z: Tensor, mean: Tensor) -> Tensor:
-        """log q(x, z), where mean is g(z): (n, d), (..., n, noise), (..., n, d) -> (..., n)."""
+        """log q(x, z), where mean is g(z): (n, d), (..., n, d), (..., n, d) -> (..., n)."""
         return log_normal(x - mean, self.log_sigma.expand(x.shape[-1])) + log_normal(
             z, torch.zeros_like(self.log_eta)
         )
 
     def log_xi(self, z: Tensor, z0: Tensor) -> Tensor:
-        """log xi(z|z0): (..., n, noise), (n, noise) -> (..., n)."""
+        """log xi(z|z0): (..., n, d), (n, d) -> (..., n)."""
         return log_normal(z - z0, self.log_eta)
 
     @torch.no_grad()
@@ -110,11 +120,6 @@ class Latent(nn.Module):
         expected = (weights[..., None] * mean).sum(0)
         return Posterior(z, weights, (expected - x) / (2 * self.log_sigma).exp())
 
-    def bound(self, points: Points, generator: Generator) -> Tensor:
-        """A lower bound of log q(x), from one z ~ xi each, up to a constant: (n,)."""
-        z = self._propose(points.z, generator)
-        return self.log_joint(points.x, z, self.g(z)) + self.log_eta.sum()
-
     def _propose(self, z0: Tensor, generator: Generator) -> Tensor:
         return z0 + self.log_eta.exp() * torch.empty_like(z0).normal_(generator=generator)
 
@@ -126,36 +131,28 @@ def log_normal(away: Tensor, log_deviation: Tensor) -> Tensor:
 
 
 class Amortised:
-    """x~ from a generator that is trained beside the model.
+    """x~ from a generator that is trained beside the model: points of d standardised coordinates.
 
-    d: coordinates of a point, about standardised. noise: coordinates of z, as many as d if not
-    given. batch: points of a training step. candidates: k. entropy: lambda. eta: its aim.
-
-    A model that changes faster than the generator follows leaves it behind, and both diverge. The
-    authors' settings for CIFAR-10 add 0.1 |d log p(x) / dx|^2 / 2 at the data to the model's loss,
-    and give the model half the generator's learning rate.
+    `entropy` is lambda.
     """
 
     def __init__(
-        self,
-        d: int,
-        generator: Generator,
-        *,
-        noise: int | None = None,
-        width: int = 64,
-        learning_rate: float = 3e-3,
-        batch: int = 128,
-        candidates: int = 40,
-        entropy: float = 1.0,
-        eta: Aim = "posterior",
+        self, d: int, generator: Generator, device: torch.device, entropy: float = 1.0
     ) -> None:
-        noise = d if noise is None else noise
-        self.latent = Latent(Network(d, noise, width, generator), noise, FIRST_ETA[eta])
-        self.batch, self.candidates = batch, candidates
-        self.entropy, self.aim = entropy, eta
+        self.latent = Latent(d, generator).to(device)
+        self.entropy = entropy
         self.made_by = [*self.latent.g.parameters(), self.latent.log_sigma]
-        self.adam = torch.optim.Adam(self.made_by, learning_rate, BETAS)
+        self.adam = torch.optim.Adam(self.made_by, RATE, BETAS)
         self.eta_adam = torch.optim.Adam([self.latent.log_eta], ETA_RATE)
+
+    def state(self) -> dict[str, Any]:
+        optimisers = {"adam": self.adam.state_dict(), "eta": self.eta_adam.state_dict()}
+        return {"latent": self.latent.state_dict()} | optimisers
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.latent.load_state_dict(state["latent"])
+        self.adam.load_state_dict(state["adam"])
+        self.eta_adam.load_state_dict(state["eta"])
 
     def draw(self, model: Callable[[Tensor], Tensor], n: int, generator: Generator) -> Tensor:
         """One training step against the model, then n fresh points: (n, d), detached.
@@ -168,9 +165,9 @@ class Amortised:
 
     @torch.enable_grad()
     def _train(self, model: Callable[[Tensor], Tensor], generator: Generator) -> None:
-        made = self.latent.sample(self.batch, generator)
+        made = self.latent.sample(BATCH, generator)
         points = Points(made.x.detach(), made.z)
-        found = self.latent.posterior(points, self.candidates, generator)
+        found = self.latent.posterior(points, CANDIDATES, generator)
         # How each point is to move. That log q changes with its parameters too adds nothing: the
         # mean of that derivative over the points of q is 0.
         uphill = value_and_gradient(model, points.x)[1] - self.entropy * found.score
@@ -178,10 +175,7 @@ class Amortised:
         gradients = torch.autograd.grad(loss, self.made_by)
         for parameter, gradient in zip(self.made_by, gradients, strict=True):
             parameter.grad = gradient
-        if self.aim == "bound":
-            aim = self.latent.bound(points, generator)
-        else:
-            aim = (found.weights * self.latent.log_xi(found.z, points.z)).sum(0)
+        aim = (found.weights * self.latent.log_xi(found.z, points.z)).sum(0)
         (self.latent.log_eta.grad,) = torch.autograd.grad(-aim.mean(), [self.latent.log_eta])
         self.adam.step()
         self.eta_adam.step()

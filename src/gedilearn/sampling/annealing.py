@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor
 
-from gedilearn.density.base import Known
 from gedilearn.sampling.langevin import LogDensity, value_and_gradient
 
 EFFECTIVE = 0.5  # of the population, after each step
@@ -26,6 +25,18 @@ MOVES = 5  # after each step but the last
 ACCEPTED = 0.6  # the share that the length of a move is tuned to
 BISECTIONS = 30
 FIRST_LENGTH = 0.1  # of moves, in units of the points' spread
+
+
+class Known(Protocol):
+    """A density that is known exactly, up to no constant, and is drawn from directly."""
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """(n, d) -> (n,), with gradients."""
+        ...
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Independent points: (n, d)."""
+        ...
 
 
 class Annealed(NamedTuple):

@@ -5,23 +5,14 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from gedilearn.density.annealing import (
-    Path,
-    anneal,
-    move,
-)
-from gedilearn.density.base import Gaussians
+from gedilearn.density.gaussians import Gaussians
+from gedilearn.sampling.annealing import Path, anneal, move, settle
+from helpers import seeded
 
 D = 4
-UNIT = Gaussians.full(
-    torch.ones(1).double(), torch.zeros(1, D).double(), torch.eye(D).double()[None]
-)
-
-
-def seeded(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
+UNIT = Gaussians.round(torch.zeros(1, D).double(), torch.ones(1).double())
 
 
 def narrow(x: Tensor) -> Tensor:
@@ -29,29 +20,34 @@ def narrow(x: Tensor) -> Tensor:
     return -((x - 2).square().sum(-1)) / (2 * 0.3**2)
 
 
-TRUE = D * math.log(0.3 * math.sqrt(2 * math.pi))
+PATH, TRUE = Path(UNIT, narrow), D * math.log(0.3 * math.sqrt(2 * math.pi))
+
+
+def assert_narrow(x: Tensor, within: float) -> None:
+    assert torch.allclose(x.mean(0), torch.full((D,), 2.0).double(), atol=within)
+    assert torch.allclose(x.std(0), torch.full((D,), 0.3).double(), atol=within)
 
 
 def test_log_gamma_of_a_gaussian_far_from_the_proposals_is_its_integral() -> None:
-    found = anneal(Path(UNIT, narrow), 2_000, 8, 10, seeded())
+    found = anneal(PATH, 2_000, 8, 10, seeded())
     assert float(found.effective) < 0.01  # plain importance weights would not do
     assert abs(float(found.log_normaliser) - TRUE) < max(4 * float(found.error), 0.02)
     assert float(found.error) < 0.2
-    assert torch.allclose(found.points.mean(0), torch.full((D,), 2.0).double(), atol=0.05)
-    assert torch.allclose(found.points.std(0), torch.full((D,), 0.3).double(), atol=0.05)
+    assert_narrow(found.points, 0.05)
 
 
 def test_its_standard_error_is_that_of_repeated_runs() -> None:
-    runs = [anneal(Path(UNIT, narrow), 500, 2, 0, seeded(k)) for k in range(12)]
+    runs = [anneal(PATH, 500, 2, 0, seeded(k)) for k in range(12)]
     levels = torch.stack([run.log_normaliser for run in runs])
     said = torch.stack([run.error for run in runs]).mean()
     assert 0.3 < float(said / levels.std()) < 3
 
 
-def test_metropolis_moves_leave_the_model_as_it_is() -> None:
+def test_metropolis_moves_leave_the_model_as_it_is_and_steps_without_noise_end_at_its_top() -> None:
     begin = 2 + 0.3 * torch.randn(5_000, D, generator=seeded(), dtype=torch.float64)
-    end, length = move(Path(UNIT, narrow), begin, 1.0, 50, 0.05, seeded(1))
+    end, length = move(PATH, begin, 1.0, 50, 0.05, seeded(1))
     assert 0.1 < length < 1.0  # tuned from a start that was too short
-    assert torch.allclose(end.mean(0), torch.full((D,), 2.0).double(), atol=0.03)
-    assert torch.allclose(end.std(0), torch.full((D,), 0.3).double(), atol=0.02)
+    assert_narrow(end, 0.03)
     assert float((end - begin).abs().mean()) > 0.2  # and they do move
+    top = settle(PATH, begin, 200, 0.3)
+    assert torch.allclose(top, torch.full_like(top, 2.0), atol=1e-6)

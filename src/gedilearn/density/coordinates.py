@@ -1,0 +1,122 @@
+"""Coordinates in which a density is simple: points to y and back, with the volume that it takes.
+
+Of vectors they are the columns that vary. Of images, and of vectors with many columns,
+
+    u = log s / (1 - s) of pixels s, or the point itself
+    y = R^-1 (u - centre),   R = w I + sum_k (s_k - w) v_k v_k^T
+
+v_k are the leading principal directions, s_k the deviations along them and w that of the rest: y
+has about the same spread in all directions, so that chains move as fast in all.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+
+
+class Stretch(NamedTuple):
+    """Pixels from `low` to `high`, brought into (0, 1) with `edge` on both sides, then the logit.
+
+    Pixels are the middles of cells, `cell` wide. With an edge of 0 nothing is stretched.
+    """
+
+    edge: float
+    low: float
+    high: float
+    cell: float
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """From the lower end of the first cell to the upper end of the last."""
+        return self.low - self.cell / 2, self.high + self.cell / 2
+
+    def apply(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """u, and log |du/dx| summed over the pixels.  (n, d) -> (n, d), (n,)."""
+        if not self.edge:
+            return x, torch.zeros_like(x[:, 0])
+        first, last = self.range
+        inside = ((x - first) / (last - first)).clamp(0, 1)
+        s = self.edge + (1 - 2 * self.edge) * inside
+        steep = math.log((1 - 2 * self.edge) / (last - first)) - torch.log(s * (1 - s))
+        return torch.logit(s), steep.sum(1)
+
+    def undo(self, u: Tensor) -> Tensor:
+        """(n, d) -> (n, d)."""
+        if not self.edge:
+            return u
+        first, last = self.range
+        return first + (last - first) * (torch.sigmoid(u) - self.edge) / (1 - 2 * self.edge)
+
+
+class Coordinates(nn.Module):
+    """Points (n, *point) <-> coordinates (n, d)."""
+
+    used: Tensor  # (d,): numbers of the columns or pixels with a density
+    resting: Tensor  # (*point): the values of those that have none
+    cells: Tensor  # (d,), or one number: the width of the cell that a value stands for
+    centre: Tensor  # (d,)
+    directions: Tensor  # (r, d): v_k, one below another; none for plain vectors
+    deviations: Tensor  # (r,): s_k
+    rest: Tensor  # w
+    stretched: Tensor  # (4,): edge, low, high, cell
+
+    def __init__(self, used: Tensor, resting: Tensor, cells: Tensor, **given: Tensor) -> None:
+        super().__init__()
+        empty = {
+            "centre": (len(used),),
+            "directions": (0, len(used)),
+            "deviations": (0,),
+            "rest": (),
+            "stretched": (4,),
+        }
+        plain = {name: resting.new_zeros(shape) for name, shape in empty.items()}
+        own = {"used": used, "resting": resting, "cells": cells}
+        for name, tensor in (own | plain | given).items():
+            self.register_buffer(name, tensor)
+
+    @property
+    def stretch(self) -> Stretch:
+        return Stretch(*self.stretched.tolist())
+
+    def taken(self, x: Tensor) -> Tensor:
+        """The values with a density.  (n, *point) -> (n, d)."""
+        return x.to(self.centre).flatten(1)[:, self.used]
+
+    def spread(self, values: Tensor, generator: Generator) -> Tensor:
+        """Values anywhere in their cells: values that repeat have no density.  (n, d) -> (n, d)."""
+        return values + self.cells * (torch.empty_like(values).uniform_(generator=generator) - 0.5)
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Coordinates, and log |dy/dx|.  (n, d) -> (n, d), (n,)."""
+        u, volume = self.stretch.apply(values)
+        away = u - self.centre
+        if len(self.directions):
+            along = away @ self.directions.T
+            away = away / self.rest
+            away = away + (along / self.deviations - along / self.rest) @ self.directions
+            rest = (len(self.centre) - len(self.deviations)) * self.rest.log()
+            volume = volume - self.deviations.log().sum() - rest
+        return away, volume
+
+    def values(self, y: Tensor) -> Tensor:
+        """The values that `forward` took.  (n, d) -> (n, d)."""
+        if len(self.directions):
+            along = y @ self.directions.T
+            y = self.rest * y + (along * (self.deviations - self.rest)) @ self.directions
+        return self.stretch.undo(self.centre + y)
+
+    def leading(self, y: Tensor) -> Tensor:
+        """The part of y along the principal directions.  (n, d) -> (n, d)."""
+        return (y @ self.directions.T) @ self.directions
+
+    def points(self, values: Tensor) -> Tensor:
+        """Whole points, of which `taken` takes these values.  (n, d) -> (n, *point)."""
+        if values.shape[1] == self.resting.numel():
+            return values.view(-1, *self.resting.shape)
+        whole = self.resting.flatten().to(values).expand(len(values), -1).clone()
+        whole[:, self.used] = values
+        return whole.view(-1, *self.resting.shape)

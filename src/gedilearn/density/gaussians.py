@@ -1,0 +1,125 @@
+"""Mixtures of Gaussians: densities that are known exactly and are drawn from directly."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Generator, Tensor, nn
+
+CHUNK_VALUES = 2**22  # numbers held at once while a density is computed
+
+
+class Gaussians(nn.Module):
+    """sum_k w_k N(mean_k, C_k): some components with any covariance, some round.
+
+    C_k is L_k L_k^T for the `full` ones and s_k^2 I for the `round` ones; all weights together sum
+    to 1. Parts that are not given are empty.
+    """
+
+    full_weights: Tensor  # (k,): logarithms
+    full_means: Tensor  # (k, d)
+    full_factors: Tensor  # (k, d, d): L_k, lower triangular
+    round_weights: Tensor  # (r,): logarithms
+    round_means: Tensor  # (r, d)
+    round_widths: Tensor  # (r,): s_k
+
+    def __init__(self, **given: Tensor) -> None:
+        super().__init__()
+        some = given["full_means" if "full_means" in given else "round_means"]
+        d = some.shape[1]
+        empty = {
+            "full_weights": (0,),
+            "full_means": (0, d),
+            "full_factors": (0, d, d),
+            "round_weights": (0,),
+            "round_means": (0, d),
+            "round_widths": (0,),
+        }
+        for name, shape in empty.items():
+            self.register_buffer(name, given.get(name, some.new_zeros(shape)))
+
+    @classmethod
+    def full(cls, weights: Tensor, means: Tensor, factors: Tensor) -> Gaussians:
+        """Components with any covariance; the weights themselves."""
+        return cls(full_weights=weights.log(), full_means=means, full_factors=factors)
+
+    @classmethod
+    def round(cls, means: Tensor, widths: Tensor) -> Gaussians:
+        """Round components of equal weight."""
+        weights = torch.full_like(widths, -math.log(len(means)))
+        return cls(round_weights=weights, round_means=means, round_widths=widths)
+
+    @classmethod
+    def mixed(cls, parts: list[Gaussians], log_weights: Tensor) -> Gaussians:
+        """The weighted sum of several mixtures."""
+        joined = {}
+        for name in dict(parts[0].named_buffers()):
+            each = [getattr(part, name) for part in parts]
+            if name.endswith("weights"):
+                each = [own + weight for own, weight in zip(each, log_weights, strict=True)]
+            joined[name] = torch.cat(each)
+        return cls(**joined)
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """(n, d) -> (n,), with gradients."""
+        held = len(self.round_means) + self.full_means.numel()
+        chunks = torch.split(x, max(1, CHUNK_VALUES // max(held, 1)))
+        return torch.cat([self._log_density(chunk) for chunk in chunks])
+
+    def _log_density(self, x: Tensor) -> Tensor:
+        d, logs = x.shape[-1], []
+        if len(self.full_means):
+            means, factors = self.full_means.to(x), self.full_factors.to(x)
+            away = (x - means[:, None]).mT  # (k, d, n)
+            solved = torch.linalg.solve_triangular(factors, away, upper=False)
+            volumes = factors.diagonal(dim1=1, dim2=2).log().sum(-1)
+            squares = solved.square().sum(1).T
+            logs.append(self.full_weights.to(x) - volumes - squares / 2)
+        if len(self.round_means):
+            means, widths = self.round_means.to(x), self.round_widths.to(x)
+            squares = (x.square().sum(-1)[:, None] + means.square().sum(-1)) - 2 * (x @ means.T)
+            scaled = squares.clamp_min(0) / widths.square()
+            logs.append(self.round_weights.to(x) - d * widths.log() - scaled / 2)
+        return torch.logsumexp(torch.cat(logs, -1), -1) - d / 2 * math.log(2 * math.pi)
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Independent points: (n, d)."""
+        n_full, d = self.full_means.shape
+        weights = torch.cat([self.full_weights, self.round_weights]).exp()
+        chosen = torch.multinomial(weights, n, True, generator=generator)
+        points = self.full_means.new_empty(n, d).normal_(generator=generator)
+        for k in range(n_full):
+            own = chosen == k
+            points[own] = self.full_means[k] + points[own] @ self.full_factors[k].T
+        own = chosen >= n_full
+        which = chosen[own] - n_full
+        points[own] = self.round_means[which] + self.round_widths[which, None] * points[own]
+        return points
+
+
+class Framed(nn.Module):
+    """A mixture along some directions, and the standard normal density along all others."""
+
+    frame: Tensor  # (m, d): orthonormal directions, one below another
+
+    def __init__(self, frame: Tensor, mixture: Gaussians) -> None:
+        super().__init__()
+        self.mixture = mixture
+        self.register_buffer("frame", frame)
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """(n, d) -> (n,), with gradients."""
+        m, d = self.frame.shape
+        along = x @ self.frame.T
+        squares = x.square().sum(-1) - along.square().sum(-1)
+        rest = squares / 2 + (d - m) / 2 * math.log(2 * math.pi)
+        return self.mixture.log_density(along) - rest
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Independent points: (n, d)."""
+        x = self.frame.new_empty(n, self.frame.shape[1]).normal_(generator=generator)
+        return x + (self.mixture.sample(n, generator) - x @ self.frame.T) @ self.frame
+
+
+Known = Gaussians | Framed

@@ -1,0 +1,157 @@
+"""p(x) of a network on a base, and the rows of the base: those learnt from, and those held out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+from torch import Tensor
+
+from gedilearn.density import base as base_module
+from gedilearn.density.base import CHECKED, WEIGHTS, Bases, kernels, split
+from gedilearn.density.coordinates import Coordinates
+from gedilearn.density.density import Density, bits_per_dimension
+from gedilearn.density.fit import conclude, fit_bases
+from gedilearn.density.gaussians import Gaussians
+from gedilearn.settings import resolve
+from helpers import seeded
+
+PEAK = 0.7
+RNG = np.random.default_rng(0)
+ROWS = np.concatenate([RNG.normal(-2, 1, (120, 2)), RNG.normal(2, 0.5, (80, 2))])
+IMAGES = RNG.integers(0, 2, (80, 1, 6, 6)) * 200.0 + RNG.integers(0, 56, (80, 1, 6, 6))
+
+
+def quadratic(x: Tensor) -> Tensor:
+    """f: b e^f is a Gaussian around a place away from 0, times a constant."""
+    return -(x - PEAK).square().sum(-1)
+
+
+def made(deviation: float) -> Density:
+    """m = N(0, I), and b = N(0, deviation^2 I), unless that is m."""
+    plain = Coordinates(torch.arange(2), torch.zeros(2).double(), torch.full((2,), 1e-6).double())
+    m, b, q = (
+        Gaussians.round(torch.zeros(1, 2).double(), torch.tensor([width]).double())
+        for width in (1.0, deviation, 1.5)
+    )
+    return Density(plain, m, None if deviation == 1 else b, q)
+
+
+@pytest.mark.parametrize("deviation", [1.0, 2.0])
+@pytest.mark.parametrize("weight", [0.4, 1.0])
+def test_a_quadratic_network_makes_the_gaussian_of_the_closed_form(
+    weight: float, deviation: float
+) -> None:
+    """m^(1-w) (b e^f)^w is one, by completing the square."""
+    density = made(deviation)
+    density.anneal(quadratic, weight, seeded())
+    precision = (1 - weight) + weight / deviation**2 + 2 * weight
+    mean = np.full(2, 2 * weight * PEAK / precision)
+    height = precision * mean[0] ** 2 / 2 - weight * (PEAK**2 + np.log(deviation))
+    log_gamma = 2 * height - np.log(precision)
+    assert 0 < float(density.error) < 0.05
+    assert abs(float(density.log_normaliser) - log_gamma) < 4 * float(density.error)
+    true = multivariate_normal(mean, 1 / precision)
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    found = density.log_density(torch.from_numpy(x), quadratic).numpy()
+    np.testing.assert_allclose(found, true.logpdf(x), atol=4 * float(density.error))
+    slopes = density.slopes(torch.from_numpy(x), quadratic).numpy()
+    np.testing.assert_allclose(slopes, (mean - x) * precision, rtol=1e-6)
+    drawn = density.sample(4_000, None, quadratic, seeded(1)).numpy()
+    np.testing.assert_allclose(drawn.mean(0), mean, atol=0.06)
+    np.testing.assert_allclose(np.cov(drawn.T), true.cov, atol=0.06)
+
+
+def test_without_weight_it_is_the_mixture_and_short_runs_draw_if_there_were_any() -> None:
+    density, x = made(1.0), torch.randn(30, 2, generator=seeded(), dtype=torch.float64)
+    assert torch.equal(density.log_density(x, quadratic), density.mixture.log_density(x))
+    assert float(density.sample(2_000, None, quadratic, seeded()).mean().abs()) < 0.1
+    density.run = torch.tensor([30.0, 0.5]).to(density.run)
+    moved = density.sample(2_000, None, quadratic, seeded())
+    np.testing.assert_allclose(moved.mean(0), 2 * PEAK / 3, atol=0.08)
+    assert bits_per_dimension(-5 * np.log(2.0), 5, 2 / 256) == pytest.approx(8)  # of even bytes
+
+
+def bases_of(x: np.ndarray, **density: Any) -> Bases:
+    settings = resolve({"density": density}, x.shape)
+    return fit_bases(torch.from_numpy(x).float()[None], None, settings)
+
+
+def tilted(x: Tensor) -> Tensor:
+    """A network that is no constant: (n, *point) -> (n,)."""
+    return 0.3 * torch.sin(x.flatten(1)).mean(-1)
+
+
+def test_gen_draws_no_row_that_chooses_or_is_measured_on() -> None:
+    numbered = np.c_[np.arange(200.0), RNG.normal(size=200)]  # each in a cell of its own
+    bases, (order, held) = bases_of(numbered), split(200, 0)
+    drawn = bases.rows(5_000, seeded())[0, :, 0]
+    assert held == 40 and set(drawn.round().int().tolist()) == set(order[80:].tolist())
+    assert float(drawn.sub(drawn.round()).std()) == pytest.approx(12**-0.5, rel=0.05)
+    for k, part in enumerate((bases.bases[0].choosing, bases.bases[0].measuring)):
+        assert part.values[:, 0].round().tolist() == order[k * held : (k + 1) * held].tolist()
+
+
+def test_mixtures_of_held_out_rows_are_fitted_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def narrow(x: np.ndarray, *_: Any) -> Any:
+        seen.append(x)
+        return "kernels", lambda rows: kernels(x[rows], 0.3)[0]
+
+    monkeypatch.setattr(base_module, "weighted", narrow)
+    base, (order, held) = bases_of(ROWS, base="mixture").bases[0], split(len(ROWS), 0)
+    (others,) = kernels(seen[0][order[2 * held :]], 0.3)
+    for part in (base.choosing, base.measuring):
+        assert torch.equal(part.known, others.log_density(part.values))
+        assert torch.equal(part.known, part.based)
+        # The whole mixture has seen them.
+        assert (base.density.mixture.log_density(part.values) - part.known).mean() > 0.1
+
+
+def test_the_base_of_images_knows_nothing_of_the_rows_that_are_measured_on() -> None:
+    order, held = split(len(IMAGES), 0)
+    changed = IMAGES.copy()
+    changed[order[held : 2 * held]] = RNG.integers(0, 256, (held, 1, 6, 6))
+    before, after = (bases_of(x).bases[0] for x in (IMAGES, changed))
+    for name, tensor in before.density.state_dict().items():
+        if name != "coordinates.resting":  # the first image
+            assert torch.equal(tensor, after.density.state_dict()[name]), name
+    assert torch.equal(before.choosing.known, after.choosing.known)
+    assert not torch.equal(before.measuring.known, after.measuring.known)
+
+
+def test_the_judgement_is_that_of_a_loop_over_weights_and_proposals() -> None:
+    bases, networks = bases_of(ROWS), [tilted, lambda x: 20 * tilted(x)]
+    found = bases.judge(lambda x: torch.stack([own(x[0].double()) for own in networks]))
+    points, mixture, base, log_q = (part[0].double().numpy() for part in bases.check)
+    assert abs(float(bases.pool[1].logsumexp(-1)) - math.log(base_module.POOL)) < 0.05
+    for k, own in enumerate(networks):
+        levels, energies = [], own(torch.from_numpy(points)).numpy()
+        for weight in WEIGHTS:
+            level = (1 - weight) * mixture + weight * (base + energies)
+            ratios = np.exp(level[:CHECKED] - log_q)
+            log_gamma = np.log(ratios.mean())
+            levels.append((level[CHECKED:] - log_gamma, weight, log_gamma))
+        likeliest = max(levels, key=lambda level: level[0].mean())[0]
+        lost = [likeliest - level for level, _, _ in levels]
+        near = [own.mean() <= 0.5 * own.std(ddof=1) / len(own) ** 0.5 for own in lost]
+        rows, weight, log_gamma = levels[near.index(True)]
+        told = (found.held_out[k].mean(), found.weight[k], found.log_gamma[k])
+        np.testing.assert_allclose(told, (rows.mean(), weight, log_gamma), rtol=1e-6, atol=1e-6)
+        effective = ratios.sum() ** 2 / (ratios**2).sum()  # at weight 1, the last
+        assert float(found.effective[k]) == pytest.approx(effective, rel=1e-5)
+
+
+@pytest.mark.parametrize("x", [ROWS, IMAGES], ids=["vectors", "images"])
+def test_a_density_is_read_back_from_its_tensors_to_the_bit(x: np.ndarray) -> None:
+    bases, estimator = bases_of(x), "importance" if x is ROWS else "chains"
+    density, _ = conclude(bases, 0, tilted, estimator, 0, (0 if x is ROWS else 3, 0.2))
+    again, rows = Density.read(density.state_dict()), bases.rows(30, seeded())[0]
+    assert torch.equal(again.log_density(rows, tilted), density.log_density(rows, tilted))
+    drawn = [own.sample(5, None, tilted, seeded()) for own in (density, again)]
+    assert torch.equal(*drawn) and drawn[0].shape == (5, *x.shape[1:])
