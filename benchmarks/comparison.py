@@ -20,7 +20,8 @@ Run = Callable[..., list[Table]]  # run(runner, seeds, data, methods)
 def main(name: str, run: Run, about: str, seeds: int) -> None:
     """Run a comparison as its options say, and print its tables; rows that exist stay."""
     parser = argparse.ArgumentParser(prog=f"{name}.py", description=about)
-    parser.add_argument("--seeds", type=int, default=seeds, metavar="N", help="seeds 0 to N-1")
+    parser.add_argument("--seeds", type=int, default=seeds, metavar="N", help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first seed")
     parser.add_argument("--data", metavar="A,B", help="only these sets or families")
     parser.add_argument("--methods", metavar="A,B", help="only these methods")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
@@ -29,7 +30,7 @@ def main(name: str, run: Run, about: str, seeds: int) -> None:
     runner = Runner(asked.out, asked.jobs, lambda line: print(line, file=sys.stderr))
     data, methods = (text and text.split(",") for text in (asked.data, asked.methods))
     try:
-        tables = run(runner, range(asked.seeds), data, methods)
+        tables = run(runner, range(asked.first, asked.first + asked.seeds), data, methods)
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
     for table in tables:
