@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -203,3 +204,12 @@ def test_runs_without_a_name_never_share_a_folder(
         (second / "config.yaml").write_text("")
         assert (first, second) == (Path("gedi-runs/x-1"), Path("gedi-runs/x-2"))
     assert list(Path("gedi-runs").iterdir()) == [second]  # nothing came of the first
+
+
+def test_names_that_are_not_utf8_are_written_with_their_bytes_escaped(tmp_path):
+    for k in range(8):
+        Image.fromarray(np.full((8, 8), 25 * k, np.uint8)).save(tmp_path / f"{k}.png")
+    os.rename(tmp_path / "0.png", os.fsencode(tmp_path) + b"/\xff.png")
+    quick = ("--set", "training.max_iter=2", "--set", "density.iterations=1")
+    gedi("fit", str(tmp_path), "-k", 2, *quick, "--out", str(tmp_path / "run"))
+    assert r"\udcff.png" in (tmp_path / "run" / "labels.csv").read_text()

@@ -33,6 +33,7 @@ from gedilearn.progress import Progress, shown
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
     from rich.table import Table
 
 # --- the app ------------------------------------------------------------------------------------
@@ -230,9 +231,7 @@ class Screen:
             if self.json:
                 print(io.json_text({"out": str(out), "rows": len(array)}))
         elif self.json:
-            import pandas as pd
-
-            print(io.json_text(pd.DataFrame(columns).to_dict("list")))
+            print(io.json_text(frame(columns).to_dict("list")))
         else:
             sys.stdout.write(csv_of(columns))
 
@@ -253,23 +252,36 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Table:
 def _write_result(out: Path, columns: dict[str, Any], array: np.ndarray) -> None:
     """Write a new file in the format of its ending."""
     import numpy as np
-    import pandas as pd
 
     ending = out.suffix.lower()
     with io.replacing(out, new=True) as temporary, open(temporary, "wb") as file:
         if ending == ".npy":
             np.save(file, array, allow_pickle=False)
         elif ending == ".parquet":
-            pd.DataFrame(columns).to_parquet(file, index=False)
+            frame(columns).to_parquet(file, index=False)
         else:
-            file.write(csv_of(columns).encode(errors="backslashreplace"))
+            file.write(csv_of(columns).encode())
+
+
+def frame(columns: dict[str, Any]) -> pd.DataFrame:
+    """The columns as a data frame; bytes in names of files that are not UTF-8 are escaped."""
+    import numpy as np
+    import pandas as pd
+
+    def readable(values: Any) -> Any:
+        if np.asarray(values).dtype != object:
+            return values
+        return [
+            value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+            for value in values
+        ]
+
+    return pd.DataFrame({name: readable(values) for name, values in columns.items()})
 
 
 def csv_of(columns: dict[str, Any]) -> str:
     """Numbers have as many digits as an exact reading back needs."""
-    import pandas as pd
-
-    return str(pd.DataFrame(columns).to_csv(index=False, lineterminator="\n"))
+    return str(frame(columns).to_csv(index=False, lineterminator="\n"))
 
 
 def short(value: Any) -> str:
