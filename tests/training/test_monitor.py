@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter
+from sklearn.datasets import make_blobs
 from torch import Tensor
 
+from gedilearn import GEDI
 from gedilearn.training import monitor
 from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION, Diagnosis, Evidence
 
@@ -162,3 +164,11 @@ def test_the_grade_needs_structure_then_stability_then_the_bound(
 
 def test_without_other_evidence_the_bound_decides() -> None:
     assert (monitor.grade(True, None), monitor.grade(False, None)) == ("certified", "doubtful")
+
+
+def test_the_verdict_says_how_far_the_network_agrees_with_its_start() -> None:
+    assert "start's labels" not in EVIDENCE.words
+    assert "keeps 97.5% of its start's labels" in replace(EVIDENCE, agreement=0.975).words
+    x, _ = make_blobs(60, centers=[[0, 0], [9, 9]], random_state=0)
+    model = GEDI(2, random_state=0, max_iter=50, w_gen=0).fit(x)
+    assert model.diagnosis_.evidence.agreement == 1

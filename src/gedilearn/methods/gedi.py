@@ -49,8 +49,6 @@ class GEDI(Method):
         self.factors = factors or {}
         self.start = start if weights.start else None
         self.seen = seen or (lambda x: x)
-        # (members,): 0 for those that learn no density any more, 1 for all others; None: all do
-        self.learning: Tensor | None = None
 
     @classmethod
     def make(cls, context: Context) -> GEDI:

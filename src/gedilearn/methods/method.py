@@ -62,6 +62,8 @@ class Method:
     two_views: ClassVar[bool] = False
     remembered: ClassVar[tuple[str, ...]] = ()
     sampler: Sampler | None = None  # what draws x~, if it needs that
+    # (members,): 0 for those that learn no density any more, 1 for all others; None: all do
+    learning: Tensor | None = None
 
     @classmethod
     def make(cls, context: Context) -> Method:

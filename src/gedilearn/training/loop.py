@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from gedilearn.density.base import CHECKED, HEALTHY
-from gedilearn.methods.gedi import GEDI
 from gedilearn.methods.method import share
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
@@ -211,8 +210,8 @@ def judge_density(setup: Setup, state: TrainState, journal: Journal) -> Tensor |
     Members of which too few proposals count learn no density from here on: single proposals would
     decide about their gradients.
     """
-    method, learnt = state.method, state.stage.weights.gen
-    if not (learnt and setup.settings.sampler.kind == "importance" and isinstance(method, GEDI)):
+    method = state.method
+    if not (state.stage.weights.gen and setup.settings.sampler.kind == "importance"):
         return None
     bases = setup.bases_of(state.results)
     assert bases is not None

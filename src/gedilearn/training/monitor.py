@@ -315,6 +315,7 @@ class Evidence:
     structure: whether that counts as structure.
     step: how many times faster the next mode decays, that would tell one more cluster apart.
     rivals: for each other method, its cut and stability.
+    agreement: the share of points that the network leaves in the cluster of its start.
     """
 
     method: str
@@ -326,10 +327,13 @@ class Evidence:
     structure: bool
     step: float
     rivals: dict[str, tuple[float, float]]
+    agreement: float = 1.0
 
     @property
     def words(self) -> str:
         agree = f"parts of the data agree to {self.stability:.2f}"
+        if round(self.agreement, 3) < 1:
+            agree += f"; the network keeps {self.agreement:.1%} of its start's labels"
         if self.structure:
             return agree
         return f"no slower to walk through than data without structure; {agree}"

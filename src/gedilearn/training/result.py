@@ -306,7 +306,9 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
         views, known = [views[0].redrawn(setup.settings.training.seed + 1)], False
     gap = kept.gap if known else None
     diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
-    diagnosis = replace(diagnosis, evidence=setup.evidence(k, journal.progress))
+    heat, start, points = 1.0, setup.start_of(k), setup.points_of(k)
+    labels = labels_of(model, points)
+    diagnosis = replace(diagnosis, evidence=setup.evidence(k, labels, journal.progress))
     stopped, verdict = state.stopped, diagnosis.verdict
     if stopped == "diverged":
         times = f"after {state.recoveries} recoveries"
@@ -320,8 +322,6 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
             f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
             f"{kept.trouble}"
         )
-    heat, start, points = 1.0, setup.start_of(k), setup.points_of(k)
-    labels = labels_of(model, points)
     if setup.settings.n_clusters > 1 and isinstance(views[0], WalkViews) and not final:
         seen = data[0], views[0], state.generators.device
         heat = temperature(lambda at: logits_of(model, data[0, at]), labels.to(data.device), *seen)

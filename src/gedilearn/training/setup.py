@@ -293,8 +293,11 @@ class Setup:
         """
         return self.settings.training.tol * (0.5 if isinstance(self.views[0], WalkViews) else 1.0)
 
-    def evidence(self, result: int, progress: Progress = SILENT) -> Evidence | None:
-        """What speaks for the clusters that a result began with."""
+    def evidence(self, result: int, labels: Tensor, progress: Progress = SILENT) -> Evidence | None:
+        """What speaks for the clusters that a result began with, and how many of them it kept.
+
+        labels: (n,), of its network.
+        """
         start = self.start_of(result)
         if start is None:
             return None
@@ -312,6 +315,7 @@ class Setup:
             structure=tested.found,
             step=tested.step,
             rivals=start.rivals,
+            agreement=float((labels == torch.from_numpy(start.labels)).double().mean()),
         )
 
     def trains_bound(self, result: int) -> bool:
