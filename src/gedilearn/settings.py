@@ -206,9 +206,9 @@ class Weights(Section):
     prior: Schedule = ((0.0, 200.0), (0.25, 50.0), (1.0, 200.0))
     """Weight of PRIOR, -L_PRIOR. A weight below that of INV makes the constant prediction unstable
     towards collapse, hence the default."""
-    start: Schedule = ((0.0, 5.0), (1 / 3, 1.0))
+    start: Schedule = 5.0
     """Weight of the cross-entropy with the labels of the start, where there is one (not in the
-    paper). It falls to a fifth: where clusters overlap, INV alone moves their boundaries."""
+    paper). It does not fall: where clusters are thin or overlap, INV alone loses them."""
     energy: Schedule = 0.01
     """Weight of the mean squared log-density of data and samples, which keeps energies from
     drifting (not in the paper; 0 turns it off)."""
