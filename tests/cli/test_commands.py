@@ -25,7 +25,7 @@ from helpers import run_command as gedi
 
 # What may be told on the way, of phases that take their time.
 PHASES = {"neighbours", "starts", "clusters", "certificate", "structure", "density", "profile"}
-PHASES |= {"labels", "reading", "loading"}
+PHASES |= {"base", "labels", "reading", "loading"}
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),
     *("--set", "sampler.buffer=400"),
