@@ -11,6 +11,7 @@ import subprocess
 import sys
 import webbrowser
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -170,3 +171,11 @@ def test_the_site_is_built_without_a_warning(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     for page in ("index.html", "api/index.html", "commands/index.html", "gallery/index.html"):
         assert (folder / page).exists()
+
+
+def test_every_entry_of_the_reference_exists() -> None:
+    entries = re.findall(r"^::: (\S+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    assert entries
+    for entry in entries:
+        module, _, name = entry.rpartition(".")
+        assert hasattr(import_module(module), name), entry
