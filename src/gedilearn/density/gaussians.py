@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 CHUNK_VALUES = 2**22  # numbers held at once while a density is computed
+NEGLIGIBLE = 60.0  # nats below the largest term: a share of 1e-26
 
 
 class Gaussians(nn.Module):
@@ -81,7 +82,10 @@ class Gaussians(nn.Module):
             squares = (x.square().sum(-1)[:, None] + means.square().sum(-1)) - 2 * (x @ means.T)
             scaled = squares.clamp_min(0) / widths.square()
             logs.append(self.round_weights.to(x) - d * widths.log() - scaled / 2)
-        return torch.logsumexp(torch.cat(logs, -1), -1) - d / 2 * math.log(2 * math.pi)
+        joined = torch.cat(logs, -1)
+        # Terms far below the largest add nothing, and exponentials that underflow are slow.
+        joined = torch.maximum(joined, joined.detach().amax(-1, keepdim=True) - NEGLIGIBLE)
+        return torch.logsumexp(joined, -1) - d / 2 * math.log(2 * math.pi)
 
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Independent points: (n, d)."""
