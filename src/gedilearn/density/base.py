@@ -375,10 +375,9 @@ class Bases:
 
 def _proposed(density: Density, n: int, seed: int) -> tuple[Tensor, Tensor]:
     """Points of q, in coordinates, and log q of them, in single precision: (n, d), (n,)."""
-    q = density.mixture if density.proposal is None else density.proposal
     device = density.coordinates.centre.device
-    y = q.sample(n, Generator(device).manual_seed(seed)).float()
-    return y, q.log_density(y)
+    y = density.q.sample(n, Generator(device).manual_seed(seed)).float()
+    return y, density.q.log_density(y)
 
 
 class Check(NamedTuple):

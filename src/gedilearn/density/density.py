@@ -112,10 +112,14 @@ class Density(nn.Module):
             level = level + weight * self.base.log_density(y)
         return level + weight * energy(self.inside(y)) if weight else level
 
+    @property
+    def q(self) -> Known:
+        """The density that proposes points."""
+        return self.mixture if self.proposal is None else self.proposal
+
     def path(self, energy: Energy, weight: float = 1.0) -> Path:
         """From the proposals to the network's density, at a weight of the network."""
-        proposal: Known = self.mixture if self.proposal is None else self.proposal
-        return Path(proposal, partial(self.tilted, energy=energy, weight=weight))
+        return Path(self.q, partial(self.tilted, energy=energy, weight=weight))
 
     def of_coordinates(self, y: Tensor, energy: Energy) -> Tensor:
         """log p(y): (n, d) -> (n,), with gradients."""
