@@ -70,7 +70,7 @@ class Findings:
         """In a few words."""
         words = "the base alone, to which the network adds nothing"
         if self.estimator == "none":
-            words = "the base alone: in so many columns the network would add nothing"
+            words = "the base alone: GEN was not trained, which in so many columns adds nothing"
         elif self.counted is not None:
             words = (
                 f"the base alone: {self.counted:.0f} of {CHECKED:,} weighted proposals counted, "
