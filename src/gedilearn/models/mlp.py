@@ -11,8 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.models.fused import PiecewiseLinear, Standardise
-from gedilearn.ranks import n_ranks
+from gedilearn.ranks import n_ranks, rank_mean
 
 # --- members --------------------------------------------------------------------------------------
 #
@@ -81,9 +80,6 @@ Activation = Literal["leaky_relu", "relu", "silu", "tanh"]
 # units of a narrow layer and then outputs a constant for ever: failure mode 1 in practice.
 LEAK = 0.2
 
-# Activations that are x for x > 0 and a slope times x below: `PiecewiseLinear` knows these.
-SLOPES = {"leaky_relu": LEAK, "relu": 0.0}
-
 
 class MLP(MemberModule):
     """Fully connected layers `widths[0] -> ... -> widths[-1]`, an activation between layers.
@@ -131,17 +127,6 @@ class MLP(MemberModule):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(2)
-        slope = SLOPES.get(self.activation)
-        if slope is None or len(self.norms) or torch.is_autocast_enabled(x.device.type):
-            return self._layer_by_layer(x)
-        parameters = (*self.weights, *self.biases)
-        out: Tensor = PiecewiseLinear.apply(  # type: ignore[no-untyped-call]
-            x, slope, self.activate_last, *parameters
-        )
-        return out
-
-    def _layer_by_layer(self, x: Tensor) -> Tensor:
-        """The layers as autograd sees them: for any activation and mixed precision."""
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.bmm(x, weight).add_(bias)
@@ -224,14 +209,13 @@ class BatchNorm(nn.Module):
         if not self.training:
             scale = (self.variance + self.EPSILON).rsqrt() * self.weight
             return torch.addcmul(self.bias - self.mean * scale, x, scale)
-        out, mean, variance = Standardise.apply(  # type: ignore[no-untyped-call]
-            x, self.weight, self.bias, self.EPSILON
-        )
+        mean = rank_mean(x.mean(1, keepdim=True))
+        variance = rank_mean((x - mean).square().mean(1, keepdim=True))
         n = x.shape[1] * n_ranks()
-        self.mean.lerp_(mean, self.MOMENTUM)
-        self.variance.lerp_(variance * n / max(n - 1, 1), self.MOMENTUM)
-        standardised: Tensor = out
-        return standardised
+        self.mean.lerp_(mean.detach(), self.MOMENTUM)
+        self.variance.lerp_(variance.detach() * n / max(n - 1, 1), self.MOMENTUM)
+        scale = (variance + self.EPSILON).rsqrt() * self.weight
+        return torch.addcmul(self.bias - mean * scale, x, scale)
 
 
 def activate(x: Tensor, activation: Activation) -> Tensor:
