@@ -167,7 +167,6 @@ def test_barlow_with_k_means_comes_back_with_the_same_clusters(tmp_path: Path) -
 
 @pytest.mark.parametrize("method", BASELINES)
 def test_baselines_train_in_mixed_precision(method: str) -> None:
-    options = {"swav.queue": 100, "swav.queue_from": 0.0} if method == "swav" else {}
     short = {
         "max_iter": 6,
         "training.check_every": 6,
@@ -175,7 +174,7 @@ def test_baselines_train_in_mixed_precision(method: str) -> None:
         "optimizer.batch_size": 60,
         "random_state": 0,
     }
-    model = gedi(method=method, **options, **short, **{"device.precision": "bf16-mixed"})
+    model = gedi(method=method, **short, **{"device.precision": "bf16-mixed"})
     assert model.fit(SETS[0]).stopped_ != "diverged"
     assert (model.predict(SETS[0]) == model.labels_).all()
 
@@ -183,7 +182,7 @@ def test_baselines_train_in_mixed_precision(method: str) -> None:
 @pytest.mark.parametrize(
     ("method", "options"),
     [
-        ("swav", {"swav.queue": 90, "swav.queue_from": 0.0}),
+        ("swav", {"swav.freeze": 0.5}),
         ("dino", {"dino.momentum": 0.9}),
         ("deepcluster", {"deepcluster.period": 15}),
         ("ebclr", {"sampler.steps": 2}),
@@ -251,13 +250,12 @@ def test_initialisations_compete_for_their_own_result_alone() -> None:
 
 @pytest.mark.parametrize("method", ["no-gen", "no-inv", "swav", "barlow", "dino", "ebclr"])
 def test_results_that_remain_go_on_as_if_none_had_left(method: str) -> None:
-    """No chance is left, so that those who stay must not notice: optimiser, teacher, queue."""
+    """No chance is left, so that those who stay must not notice: optimiser, teacher."""
     data = torch.stack([torch.from_numpy(x).float() for x in (*SETS, SETS[0][::-1].copy())])
     settings = make_settings(
         method=method,
         prior="auto",
         weights={"gen": 0.0},
-        swav={"queue": 100, "queue_from": 0.0},
         ebclr={"generative": 0.0},
         views={"kind": "noise", "noise": 0.0},
         training={"max_iter": 100, "tol": 1e-9, "n_init": 2},

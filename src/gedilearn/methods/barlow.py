@@ -17,10 +17,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gedilearn.methods.method import Batch, Forward, Method, share
-from gedilearn.models.energy import EnergyModel
+from gedilearn.methods.method import Batch, Forward, Method, k_means, share
+from gedilearn.models.energy import EnergyModel, logits_of
 from gedilearn.models.mlp import MLP
-from gedilearn.ranks import ONE_AT_A_TIME, gather
+from gedilearn.ranks import gather
 from gedilearn.settings import Barlow as Options
 
 EPSILON = 1e-5  # added to variances, as batch normalisation does
@@ -57,17 +57,10 @@ class BarlowTwins(Method):
         """Build the clusters of k-means into the last layer, if they are asked for."""
         if self.options.assign == "argmax":
             return False
-        from sklearn.cluster import KMeans
-
         assert isinstance(model.head, MLP)
-        with torch.no_grad():
-            logits = torch.cat([model(x).logits[0] for x in torch.split(data, 2000, dim=1)])
-        embedding = logits * model.temperature  # what the last layer gives
-        n_clusters = embedding.shape[-1]
-        means = KMeans(n_clusters, n_init=10, random_state=0)
-        with ONE_AT_A_TIME:
-            found = means.fit(embedding.double().cpu().numpy())
-        centres = torch.from_numpy(found.cluster_centers_).to(embedding)
+        embedding = logits_of(model, data[0]) * model.temperature  # what the last layer gives
+        found = k_means(embedding.double().cpu().numpy(), embedding.shape[-1])
+        centres = torch.from_numpy(found.cluster_centers_).to(model.head.weights[-1])
         _append(model.head, 2 * centres.mT, -centres.square().sum(-1))
         return True
 

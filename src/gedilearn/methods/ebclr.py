@@ -37,10 +37,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gedilearn.methods.method import Batch, Context, Forward, Method, make_sampler, share
+from gedilearn.methods.method import Batch, Context, Forward, Method, k_means, make_sampler, share
 from gedilearn.models.energy import EnergyModel, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
-from gedilearn.ranks import ONE_AT_A_TIME, gather
+from gedilearn.ranks import gather
 from gedilearn.sampling.langevin import Sampler
 from gedilearn.settings import Ebclr as Options
 from gedilearn.settings import value_at
@@ -164,15 +164,7 @@ def centres(z: np.ndarray, n_clusters: int) -> np.ndarray:
     It begins with k-means in space, and goes on until each centre has the direction of the sum of
     the unit vectors z that are nearest to it.
     """
-    import warnings
-
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    with ONE_AT_A_TIME, warnings.catch_warnings():
-        # Fewer distinct embeddings than clusters: some stay empty, and the verdict says so.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        means = KMeans(n_clusters, n_init=10, random_state=0).fit(z).cluster_centers_
+    means = k_means(z, n_clusters).cluster_centers_
     found, labels = _directions(means, means), None
     for _ in range(ROUNDS):
         before, labels = labels, (z @ found.T).argmax(1)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Output
-from gedilearn.ranks import n_ranks
+from gedilearn.ranks import ONE_AT_A_TIME, n_ranks
 from gedilearn.registry import SAMPLERS
 from gedilearn.sampling.langevin import Box, OnBases, Sampler, Wanted
 from gedilearn.settings import Settings, Weights
@@ -149,6 +151,16 @@ def share(x: Tensor, model: EnergyModel) -> Tensor:
     """
     each = model.n_members // len(x)
     return x[:, None].expand(-1, each, *x.shape[1:]).flatten(0, 1)
+
+
+def k_means(x: np.ndarray, n_clusters: int, n_init: int = 10, seed: int = 0) -> Any:
+    """scikit-learn's, fitted to x (n, d); of fewer distinct rows than clusters some stay empty."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    with ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return KMeans(n_clusters, n_init=n_init, random_state=seed).fit(x)
 
 
 def learns_density(settings: Settings) -> bool:

@@ -186,24 +186,12 @@ MANY = 8 * BATCH  # of which the logits are kept at the same time
 
 def outputs(model: EnergyModel, x: Tensor) -> Output:
     """Features (n, h) and logits (n, clusters) of x, (n, ...)."""
-
-    def function(network: EnergyModel, batch: Tensor) -> tuple[Tensor, ...]:
-        with torch.no_grad():
-            return tuple(network(batch[None])[:2])
-
-    features, logits = _in_batches(model, x, function)
-    return Output(features, logits)
+    return Output(*_in_batches(model, x, lambda network, batch: tuple(network(batch)[:2])))
 
 
 def logits_of(model: EnergyModel, x: Tensor) -> Tensor:
     """The logits alone, (n, clusters): of many points the features take much memory."""
-
-    def function(network: EnergyModel, batch: Tensor) -> tuple[Tensor, ...]:
-        with torch.no_grad():
-            return (network(batch[None]).logits,)
-
-    (logits,) = _in_batches(model, x, function)
-    return logits
+    return _in_batches(model, x, lambda network, batch: (network(batch).logits,))[0]
 
 
 def labels_of(model: EnergyModel, x: Tensor) -> Tensor:
@@ -241,17 +229,17 @@ def gradient_norms(model: EnergyModel, x: Tensor) -> Tensor:
 
     def function(network: EnergyModel, batch: Tensor) -> tuple[Tensor, ...]:
         with network.fixed():
-            _, gradient = value_and_gradient(network.log_density, batch[None])
+            _, gradient = value_and_gradient(network.log_density, batch)
         return (gradient.flatten(2).norm(dim=-1),)
 
-    (norms,) = _in_batches(model, x, function)
-    return norms
+    return _in_batches(model, x, function)[0]
 
 
+@torch.no_grad()
 def _in_batches(
     model: EnergyModel, x: Tensor, function: Callable[[EnergyModel, Tensor], tuple[Tensor, ...]]
 ) -> list[Tensor]:
-    """Apply `function` batch by batch and join what it returns, without the member axis.
+    """Apply `function` to (1, batch, ...) and join what it returns, without the member axis.
 
     Vectors are evaluated in double precision, so that a point's result does not depend on which
     others share its batch; images stay in single precision for speed.
@@ -260,5 +248,5 @@ def _in_batches(
     kind = x.dtype
     if x.dim() == 2:
         network, kind = network.double(), torch.float64
-    parts = [function(network, batch.to(kind)) for batch in torch.split(x, BATCH)]
+    parts = [function(network, batch[None].to(kind)) for batch in torch.split(x, BATCH)]
     return [torch.cat(column, dim=1)[0] for column in zip(*parts, strict=True)]
