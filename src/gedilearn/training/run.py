@@ -31,7 +31,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import torch
 import yaml
 from filelock import FileLock, Timeout
@@ -177,15 +176,6 @@ class RunDirectory:
     def write_summary(self, content: dict[str, Any]) -> None:
         """Say how it ended."""
         write_json(self.summary, content)
-
-    def write_profile(self, content: dict[str, Any]) -> None:
-        """Say why each cluster is one."""
-        write_json(self.profile, content, None)
-
-    def write_preview(self, arrays: dict[str, np.ndarray]) -> None:
-        """Keep some of the points, in the data's units, with what was found of them."""
-        kept = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
-        write_tensors(self.preview, kept)
 
     def rewind(self, iteration: int) -> None:
         """Drop what was logged after `iteration`, and a line that a crash cut short."""
