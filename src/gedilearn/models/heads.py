@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
@@ -44,17 +42,3 @@ class PrototypeHead(MemberModule):
     def normalise(self) -> None:
         """Bring the prototypes back to length 1."""
         self.prototypes.copy_(F.normalize(self.prototypes, dim=1))
-
-    def select(self, indices: Sequence[int]) -> PrototypeHead:
-        projector, n_clusters = self.projector.select(indices), self.prototypes.shape[-1]
-        other = PrototypeHead(projector, n_clusters, generator=None).to(self.prototypes)
-        with torch.no_grad():
-            other.prototypes.copy_(self.prototypes[list(indices)])
-        other.training = self.training
-        return other
-
-    def gradient_squares(self) -> Tensor:
-        own = torch.zeros(self.n_members, device=self.prototypes.device)
-        if self.prototypes.grad is not None:
-            own = self.prototypes.grad.flatten(1).square().sum(1)
-        return self.projector.gradient_squares() + own

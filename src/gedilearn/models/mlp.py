@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -22,6 +22,9 @@ from gedilearn.ranks import n_ranks, rank_mean
 # module, one forward pass a member.
 
 
+Module = TypeVar("Module", bound="MemberModule")
+
+
 class MemberModule(nn.Module):
     """A module over (members, batch, ...) whose parameters belong to one member each.
 
@@ -30,9 +33,17 @@ class MemberModule(nn.Module):
 
     n_members: int
 
-    def select(self, indices: Sequence[int]) -> MemberModule:
+    def select(self: Module, indices: Sequence[int]) -> Module:
         """A copy that holds only these members, in this order."""
-        raise NotImplementedError
+        kept = list(indices)
+        # Copied in the place of the tensors of all members.
+        tensors: dict[int, Any] = {id(b): b[kept] for b in self.buffers()}
+        tensors |= {id(p): nn.Parameter(p.detach()[kept]) for p in self.parameters()}
+        other = copy.deepcopy(self, tensors)
+        for module in other.modules():
+            if isinstance(module, MemberModule):
+                module.n_members = len(kept)
+        return other
 
     def gradient_squares(self) -> Tensor:
         """Sum of squared gradient entries: (members,)."""
@@ -136,21 +147,6 @@ class MLP(MemberModule):
                 x = activate(x, self.activation)
         return x
 
-    def train(self, mode: bool = True) -> MLP:
-        """Set the mode, which lists of parameters do not have: chains do it often."""
-        self.training = mode
-        for norm in self.norms:
-            norm.training = mode
-        return self
-
-    def select(self, indices: Sequence[int]) -> MLP:
-        index = torch.as_tensor(indices, device=self.weights[0].device)
-        state = {name: value[index] for name, value in self.state_dict().items()}
-        shape = (self.activation, self.activate_last, len(self.norms))
-        other = MLP(self.widths, len(indices), *shape, generator=None)
-        other.to(self.weights[0]).load_state_dict(state)
-        return other.train(self.training)
-
 
 class SineMLP(MemberModule):
     """A perceptron on x and on sines of it.
@@ -176,13 +172,6 @@ class SineMLP(MemberModule):
         waves = torch.sin(torch.baddbmm(self.phases, x, self.frequencies))
         out: Tensor = self.layers(torch.cat([x, waves], -1))
         return out
-
-    def select(self, indices: Sequence[int]) -> SineMLP:
-        chosen = SineMLP(self.layers.select(indices), self.frequencies.shape[1], generator=None)
-        chosen.frequencies = nn.Parameter(self.frequencies.detach()[list(indices)])
-        chosen.phases = nn.Parameter(self.phases.detach()[list(indices)])
-        chosen.training = self.training
-        return chosen
 
 
 class BatchNorm(nn.Module):
