@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -36,7 +35,6 @@ Line = tuple[str, str, str]  # a measure, its value, and what must be read besid
 
 MOST = 10_000  # points of a set, where not all are used
 BATCH = 64  # of the batch-wise NMI
-IMAGES_AT_ONCE = 256  # so that a wide network fits in memory
 CHAINS_AT_ONCE = 100  # of images
 SHOWN, COLUMNS = 200, 20  # samples in a picture
 GAP = 2  # white pixels between images
@@ -123,7 +121,7 @@ def evaluate(
         out.mkdir(parents=True, exist_ok=True)
 
     tell(f"clusters of {len(test.x)} points")
-    labels, x = _in_pieces(model.predict, test.x), _some(test.x)
+    labels, x = model.predict(test.x), _some(test.x)
     result: dict[str, Any] = {
         "data": {
             "train": train.name if train else None,
@@ -156,14 +154,8 @@ def _some(x: np.ndarray) -> np.ndarray:
     return np.asarray(x[evenly_spaced(len(x), MOST)])
 
 
-def _in_pieces(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
-    """function(x), of images in pieces that fit in memory."""
-    size = IMAGES_AT_ONCE if x.ndim == 4 else len(x)
-    return np.concatenate([function(x[i : i + size]) for i in range(0, len(x), size)])
-
-
 def _scores(model: GEDI, x: np.ndarray) -> ood.Scores:
-    return {kind: _in_pieces(partial(model.score_samples, kind=kind), x) for kind in LEARNT}
+    return {kind: model.score_samples(x, kind) for kind in LEARNT}
 
 
 # --- the parts ----------------------------------------------------------------------------------
@@ -235,8 +227,8 @@ def _probe(model: GEDI, train: Dataset | None, test: Dataset, probe: Probe) -> P
         method = "linear layer, SGD with momentum, features as they are"
         fit, most = paper_probe, len(train.x)
     rows = evenly_spaced(len(train.x), most)
-    x, y = _in_pieces(model.transform, train.x[rows]), train.y[rows]
-    seen = _in_pieces(model.transform, test.x), test.y
+    x, y = model.transform(train.x[rows]), train.y[rows]
+    seen = model.transform(test.x), test.y
     few = evenly_spaced(len(x), MOST)  # the paper's probe takes all, neighbours do not
     linear, knn = fit(x, y, *seen), knn_accuracy(x[few], y[few], *seen)
     neighbours = "nearest neighbours, cosine, plain majority"

@@ -38,14 +38,13 @@ import torch
 from torch import Tensor
 
 from gedilearn.methods.method import Batch, Context, Forward, Method, k_means, make_sampler, share
-from gedilearn.models.energy import EnergyModel, log_density, log_posterior
+from gedilearn.models.energy import EnergyModel, in_batches, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
 from gedilearn.sampling.langevin import Sampler
 from gedilearn.settings import Ebclr as Options
 from gedilearn.settings import value_at
 
-CHUNK = 2_000
 ROUNDS = 100  # of k-means on the sphere, at most
 
 
@@ -143,18 +142,12 @@ class EBCLR(Method):
     def conclude(self, model: EnergyModel, data: Tensor) -> bool:
         """Make the centres of k-means the prototypes."""
         assert isinstance(model.head, PrototypeHead)
-        parts = []
+        (z,) = in_batches(model, data[0], lambda network, x: (network(x).embedding,))
+        if not z.isfinite().all():  # of a network that never was
+            return False
+        found = centres(z.double().cpu().numpy(), model.head.prototypes.shape[-1])
         with torch.no_grad():
-            for x in torch.split(data, CHUNK, dim=1):
-                z = model(x).embedding
-                assert z is not None
-                parts.append(z[0])
-            embedding = torch.cat(parts)
-            if not embedding.isfinite().all():  # of a network that never was
-                return False
-            prototypes = model.head.prototypes
-            found = centres(embedding.double().cpu().numpy(), prototypes.shape[-1])
-            prototypes.copy_(torch.from_numpy(found.T[None]))
+            model.head.prototypes.copy_(torch.from_numpy(found.T[None]))
         return True
 
 

@@ -180,18 +180,19 @@ class EnergyModel(nn.Module):
 
 # --- one trained network on data of any size, batch by batch, without gradients ------------------
 
-BATCH = 4_096
+BATCH = 4_096  # vectors
+IMAGES = 256  # so that a wide network fits in memory
 MANY = 8 * BATCH  # of which the logits are kept at the same time
 
 
 def outputs(model: EnergyModel, x: Tensor) -> Output:
     """Features (n, h) and logits (n, clusters) of x, (n, ...)."""
-    return Output(*_in_batches(model, x, lambda network, batch: tuple(network(batch)[:2])))
+    return Output(*in_batches(model, x, lambda network, batch: tuple(network(batch)[:2])))
 
 
 def logits_of(model: EnergyModel, x: Tensor) -> Tensor:
     """The logits alone, (n, clusters): of many points the features take much memory."""
-    return _in_batches(model, x, lambda network, batch: (network(batch).logits,))[0]
+    return in_batches(model, x, lambda network, batch: (network(batch).logits,))[0]
 
 
 def labels_of(model: EnergyModel, x: Tensor) -> Tensor:
@@ -232,11 +233,11 @@ def gradient_norms(model: EnergyModel, x: Tensor) -> Tensor:
             _, gradient = value_and_gradient(network.log_density, batch)
         return (gradient.flatten(2).norm(dim=-1),)
 
-    return _in_batches(model, x, function)[0]
+    return in_batches(model, x, function)[0]
 
 
 @torch.no_grad()
-def _in_batches(
+def in_batches(
     model: EnergyModel, x: Tensor, function: Callable[[EnergyModel, Tensor], tuple[Tensor, ...]]
 ) -> list[Tensor]:
     """Apply `function` to (1, batch, ...) and join what it returns, without the member axis.
@@ -244,9 +245,8 @@ def _in_batches(
     Vectors are evaluated in double precision, so that a point's result does not depend on which
     others share its batch; images stay in single precision for speed.
     """
-    network = copy.deepcopy(model).eval()
-    kind = x.dtype
+    network, kind, size = copy.deepcopy(model).eval(), x.dtype, IMAGES
     if x.dim() == 2:
-        network, kind = network.double(), torch.float64
-    parts = [function(network, batch[None].to(kind)) for batch in torch.split(x, BATCH)]
+        network, kind, size = network.double(), torch.float64, BATCH
+    parts = [function(network, batch[None].to(kind)) for batch in torch.split(x, size)]
     return [torch.cat(column, dim=1)[0] for column in zip(*parts, strict=True)]
