@@ -146,7 +146,6 @@ def test_a_run_whose_data_is_gone_needs_test_data(run, folder, tmp_path):
         (["--ood", "nowhere.npz"], "nowhere.npz: no such file"),
         (["--ood", "moons"], "moons has points of shape (2,)"),
         (["--test", "moons"], "moons has points of shape (2,)"),
-        (["--inception", "nowhere.pth", "--samples", 4], "nowhere.pth: no such file"),
     ],
 )
 def test_bad_input_is_one_line(run, options, words, tmp_path):

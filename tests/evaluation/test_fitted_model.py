@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -276,7 +275,6 @@ def test_vectors_have_everything_but_pictures_of_images(points, tmp_path):
         ({"test": unlabelled("wide", np.zeros((3, 1, 8, 9)))}, "wide has points of shape"),
         ({"train": unlabelled("flat", np.zeros((3, 64)))}, "flat has points of shape"),
         ({"others": {"flat": unlabelled("", np.zeros((3, 64)))}}, "flat has points of shape"),
-        ({"weights": Path("nowhere.pth"), "n_samples": 4}, "nowhere.pth: no such file"),
     ],
 )
 def test_bad_input_is_one_line_before_any_work(model, train, test, change, words, tmp_path):

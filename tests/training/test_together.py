@@ -182,7 +182,7 @@ def test_baselines_train_in_mixed_precision(method: str) -> None:
 @pytest.mark.parametrize(
     ("method", "options"),
     [
-        ("swav", {"swav.freeze": 0.5}),
+        ("swav", {}),
         ("dino", {"dino.momentum": 0.9}),
         ("deepcluster", {"deepcluster.period": 15}),
         ("ebclr", {"sampler.steps": 2}),

@@ -23,7 +23,6 @@ from gedilearn.evaluation import ood
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
 from gedilearn.io import replacing, write_json
-from gedilearn.pretrained import FeatureNetwork
 from gedilearn.training.environment import check_steps
 from gedilearn.training.result import Score
 
@@ -59,7 +58,6 @@ def evaluate(
     n_samples: int = 500,
     steps: int | None = None,
     probe: Probe = "fast",
-    weights: Path | None = None,
     certificate: bool = True,
     out: Path | None = None,
     tell: Tell = lambda text: None,
@@ -95,7 +93,6 @@ def evaluate(
     n_samples, steps: how many samples, and Langevin steps for each; 0 samples skip all that needs
         them
     probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
-    weights: a file of Inception, for FID
     certificate: False where the views of the fit are not available
     out: folder for evaluation.json and, of images, samples.png
     tell: receives one line for each part begun
@@ -116,7 +113,6 @@ def evaluate(
         name: _outside(model, reference, name, _some(other.x))
         for name, other in (others or {}).items()
     }
-    inception = None if weights is None else distances.Inception.load(weights)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
 
@@ -143,7 +139,7 @@ def evaluate(
     result["probe"] = _part(_probe, model, train, test, probe)
     samples, result["samples"] = _draw(model, n_samples, steps, labels, tell)
     tell("Frechet distance")
-    result["frechet"] = _part(_frechet, inception, x, samples[0], reference)
+    result["frechet"] = _part(_frechet, x, samples[0], reference)
     result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
         _write(out, result, reference, *samples)
@@ -268,15 +264,12 @@ def share_off(drawn: np.ndarray, labels: np.ndarray) -> float | None:
     return float(np.abs(shares / (counts / len(labels)) - 1).max())
 
 
-def _frechet(
-    inception: FeatureNetwork | None, x: np.ndarray, samples: np.ndarray, reference: np.ndarray
-) -> Part:
+def _frechet(x: np.ndarray, samples: np.ndarray, reference: np.ndarray) -> Part:
     if not len(samples):
         return _skipped("no samples")
     if x.ndim != 4 or x.shape[1] not in (1, 3):
         return _skipped("only for images with 1 or 3 channels")
-    network = inception or distances.extractor()
-    result = distances.frechet(x, samples, network, reference=reference)
+    result = distances.frechet(x, samples, distances.extractor(), reference=reference)
     return {"title": result.title, **vars(result)}
 
 

@@ -133,7 +133,6 @@ def run(
     ood: Mapping[str, Dataset] | None = None,
     samples: int | None = None,
     steps: int | None = None,
-    weights: Path | None = None,
     changes: Options | None = None,
     *,
     sets: tuple[Dataset, Dataset] | None = None,
@@ -165,7 +164,7 @@ def run(
         "methods": {method: values_of(name, method, asked) for method in METHODS},
     }
     runner = runner.within(f"{name}-{scale}", asked)
-    work = Work(train, test, outside, measuring | {"weights": weights}, runner)
+    work = Work(train, test, outside, measuring, runner)
     cells = [Cell(name, m, (seed,)) for seed in seeds for m in trained]
     rows = runner.rows(cells, partial(fit, work), len(train.x), settings)
     return runner.finish("images", rows, tables)

@@ -54,12 +54,6 @@ class SwAV(Method):
         swapped = -(assignments.flip(0) * log_posterior(logits)).sum(-1)
         return {"swap": swapped.mean((0, -1))}
 
-    def before_step(self, model: EnergyModel, progress: float) -> None:
-        """Freeze the prototypes at the beginning, if asked for."""
-        assert isinstance(model.head, PrototypeHead)
-        if progress <= self.options.freeze and model.head.prototypes.grad is not None:
-            model.head.prototypes.grad.zero_()
-
     def after_step(self, model: EnergyModel, progress: float) -> None:
         assert isinstance(model.head, PrototypeHead)
         model.head.normalise()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -91,6 +92,14 @@ Activation = Literal["leaky_relu", "relu", "silu", "tanh"]
 # units of a narrow layer and then outputs a constant for ever: failure mode 1 in practice.
 LEAK = 0.2
 
+# Of what nothing else needs: in place where that is possible.
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "leaky_relu": partial(F.leaky_relu, negative_slope=LEAK, inplace=True),
+    "relu": F.relu_,
+    "silu": F.silu,
+    "tanh": torch.tanh_,
+}
+
 
 class MLP(MemberModule):
     """Fully connected layers `widths[0] -> ... -> widths[-1]`, an activation between layers.
@@ -144,7 +153,7 @@ class MLP(MemberModule):
             if layer < len(self.norms):
                 x = self.norms[layer](x)
             if layer < last or self.activate_last:
-                x = activate(x, self.activation)
+                x = ACTIVATIONS[self.activation](x)
         return x
 
 
@@ -205,14 +214,3 @@ class BatchNorm(nn.Module):
         self.variance.lerp_(variance.detach() * n / max(n - 1, 1), self.MOMENTUM)
         scale = (variance + self.EPSILON).rsqrt() * self.weight
         return torch.addcmul(self.bias - mean * scale, x, scale)
-
-
-def activate(x: Tensor, activation: Activation) -> Tensor:
-    """Apply the activation to x, which nothing else may need: in place where that is possible."""
-    if activation == "leaky_relu":
-        return F.leaky_relu(x, LEAK, inplace=True)
-    if activation == "relu":
-        return F.relu(x, inplace=True)
-    if activation == "silu":
-        return F.silu(x)
-    return torch.tanh_(x)
