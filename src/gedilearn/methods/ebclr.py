@@ -22,8 +22,9 @@ All log q lie within 4 / tau of each other, so "marginal" cannot run away as GEN
 of its own because the guard takes a wide GEN for divergence: here it says that chains do not reach
 the data, which calmer steps would not mend.
 
-EBCLR has no clusters. Here k-means on the sphere finds some in the embedding when training is over,
-and its centres become the prototypes c of the head, which until then are random and take no part.
+EBCLR has no clusters. Here k-means finds some in the embedding when training is over, and its
+centres, brought to length 1, become the prototypes c of the head, which until then are random and
+take no part.
 The temperature of the network is tau / 2, so the logits 2 z c / tau are -|z - c|^2 / tau up to a
 constant. What the library reads from them as log p(x) is then log q(v), measured against the
 centres instead of the v'.
@@ -33,7 +34,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,8 +44,6 @@ from gedilearn.ranks import gather
 from gedilearn.sampling.langevin import Sampler
 from gedilearn.settings import Ebclr as Options
 from gedilearn.settings import value_at
-
-ROUNDS = 100  # of k-means on the sphere, at most
 
 
 def closeness(a: Tensor, b: Tensor, temperature: float) -> Tensor:
@@ -140,34 +138,13 @@ class EBCLR(Method):
         return torch.stack([self.weights[name] * term for name, term in named.items()]).sum(0)
 
     def conclude(self, model: EnergyModel, data: Tensor) -> bool:
-        """Make the centres of k-means the prototypes."""
+        """Make the directions of the centres of k-means the prototypes."""
         assert isinstance(model.head, PrototypeHead)
         (z,) = in_batches(model, data[0], lambda network, x: (network(x).embedding,))
         if not z.isfinite().all():  # of a network that never was
             return False
-        found = centres(z.double().cpu().numpy(), model.head.prototypes.shape[-1])
+        found = k_means(z.double().cpu().numpy(), model.head.prototypes.shape[-1])
         with torch.no_grad():
-            model.head.prototypes.copy_(torch.from_numpy(found.T[None]))
+            model.head.prototypes.copy_(torch.from_numpy(found.cluster_centers_.T[None]))
+        model.head.normalise()
         return True
-
-
-def centres(z: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Unit vectors found by k-means on the sphere: (n, d) -> (n_clusters, d).
-
-    It begins with k-means in space, and goes on until each centre has the direction of the sum of
-    the unit vectors z that are nearest to it.
-    """
-    means = k_means(z, n_clusters).cluster_centers_
-    found, labels = _directions(means, means), None
-    for _ in range(ROUNDS):
-        before, labels = labels, (z @ found.T).argmax(1)
-        if before is not None and (labels == before).all():
-            break
-        found = _directions(np.eye(n_clusters)[labels].T @ z, found)
-    return found
-
-
-def _directions(sums: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """Rows of length 1; a row without a direction is as in `otherwise`."""
-    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-    return np.asarray(np.where(lengths > 1e-12, sums / np.maximum(lengths, 1e-12), otherwise))
