@@ -73,7 +73,7 @@ def test_test_data_outside_data_and_samples_end_up_in_one_folder(
     labels = GEDI.load(run / "model.safetensors").predict(x)
     assert content["clustering"]["nmi"] == pytest.approx(normalized_mutual_info_score(y, labels))
     assert content["ood"]["random"]["changes"].startswith("3x10x10, values 0..255 -> 1x8x8")
-    assert content["probe"]["linear"]["n_train"] == 120 and content["samples"]["n"] == 12
+    assert content["probe"]["n_train"] == 120 and content["samples"]["n"] == 12
     assert content["frechet"] == {"skipped": "no network for features"}
     assert sorted(content["files"]) == sorted(path.name for path in out.iterdir())
 

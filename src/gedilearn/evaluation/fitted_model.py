@@ -21,7 +21,7 @@ from gedilearn.estimator import GEDI
 from gedilearn.evaluation import frechet as distances
 from gedilearn.evaluation import ood
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
+from gedilearn.evaluation.probe import fast_probe, paper_probe
 from gedilearn.io import replacing, write_json
 from gedilearn.training.environment import check_steps
 from gedilearn.training.result import Score
@@ -74,7 +74,7 @@ def evaluate(
                 {"auroc", "fpr95"}}, "trivial": {score: {"auroc", "fpr95", "direction"}}}; scores
                 log_density, gradient_norm, confidence; trivial ones mean_pixel, nonzero_share for
                 images and distance_from_mean for vectors, in the direction that separates better
-    probe       {"linear", "knn": {"accuracy", "method", "n_train"}}
+    probe       {"accuracy", "method", "n_train"}
     samples     {"n", "finite", "steps", "clusters_used", "share_off"}; share_off is how far a
                 cluster's share of them is from its share of `test`, as a part of the latter, at
                 most
@@ -83,7 +83,7 @@ def evaluate(
     seconds     the time that measuring took
 
     At most `MOST` points of each set, evenly spaced, are used for OOD, the certificate and the
-    Frechet distance, and of `train` for the fast probe and kNN.
+    Frechet distance, and of `train` for the fast probe.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def evaluate(
     others: data outside, by name; images are brought to the model's channels, size and range
     n_samples, steps: how many samples, and Langevin steps for each; 0 samples skip all that needs
         them
-    probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
+    probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none'
     certificate: False where the views of the fit are not available
     out: folder for evaluation.json and, of images, samples.png
     tell: receives one line for each part begun
@@ -225,13 +225,7 @@ def _probe(model: GEDI, train: Dataset | None, test: Dataset, probe: Probe) -> P
     rows = evenly_spaced(len(train.x), most)
     x, y = model.transform(train.x[rows]), train.y[rows]
     seen = model.transform(test.x), test.y
-    few = evenly_spaced(len(x), MOST)  # the paper's probe takes all, neighbours do not
-    linear, knn = fit(x, y, *seen), knn_accuracy(x[few], y[few], *seen)
-    neighbours = "nearest neighbours, cosine, plain majority"
-    return {
-        "linear": {"accuracy": linear, "method": method, "n_train": len(x)},
-        "knn": {"accuracy": knn, "method": neighbours, "n_train": len(few)},
-    }
+    return {"accuracy": fit(x, y, *seen), "method": method, "n_train": len(x)}
 
 
 def _draw(
@@ -298,9 +292,8 @@ def table(result: Mapping[str, Any]) -> list[Line]:
             trivial = "; needs no learning, {direction}" if kind not in LEARNT else ""
             title, beside = f"AUROC against {name}: {TITLES[kind]}", "FPR at 95%: {fpr95:.3f}"
             lines.append(_line(title, numbers, "{auroc:.3f}", beside + trivial))
-    for kind, title in {"linear": "linear probe", "knn": "nearest neighbours"}.items():
-        beside = "{method}; {n_train} training points"
-        lines.append(_line(f"{title}, accuracy", probe.get(kind, probe), "{accuracy:.3f}", beside))
+    beside = "{method}; {n_train} training points"
+    lines.append(_line("linear probe, accuracy", probe, "{accuracy:.3f}", beside))
     samples, distance = result["samples"], result["frechet"]
     lines.append(_line("samples", samples, "{n}", "{finite} finite, in clusters: {clusters_used}"))
     title = distance.get("title", "Frechet distance")

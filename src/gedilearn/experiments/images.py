@@ -210,7 +210,7 @@ def train(x: np.ndarray, values: Options, folder: Path) -> GEDI:
 
 def _figures(model: GEDI, found: Mapping[str, Any]) -> Row:
     """The figures of a row; None where a part was skipped."""
-    clusters, probes, distance = found["clustering"], found["probe"], found["frechet"]
+    clusters, distance = found["clustering"], found["frechet"]
     batchwise = clusters.get("batchwise_nmi") or {}
     areas = {
         other: {"n": part["n_outside"]}
@@ -221,8 +221,7 @@ def _figures(model: GEDI, found: Mapping[str, Any]) -> Row:
     return {
         **{name: clusters.get(name) for name in ("nmi", "ami", "accuracy", "clusters_used")},
         **{f"batchwise_{name}": batchwise.get(name) for name in ("nmi", "chance")},
-        "probe": (probes.get("linear") or {}).get("accuracy"),
-        "knn": (probes.get("knn") or {}).get("accuracy"),
+        "probe": found["probe"].get("accuracy"),
         "frechet": distance.get("distance"),
         "frechet_floor": distance.get("floor"),
         "share_off": found["samples"].get("share_off"),
@@ -263,7 +262,6 @@ COLUMNS = {
     "gap": ranged("gap"),
     "probe": ranged("probe"),
     "paper's probe": paper("probe"),
-    "kNN": ranged("knn"),
     "Frechet (floor)": table.beside("frechet", "frechet_floor", 1),
     "paper's FID": paper("FID"),
     "shares off": ranged("share_off", 2),
@@ -274,7 +272,7 @@ COLUMNS = {
     "found": table.findings,
 }
 WIDE = (
-    *("batch-wise NMI (chance)", "paper's NMI", "clusters used", "paper's probe", "kNN"),
+    *("batch-wise NMI (chance)", "paper's NMI", "clusters used", "paper's probe"),
     *("paper's FID", "shares off", "bits", "iterations", "measuring", "found"),
 )
 OOD_COLUMNS = {
