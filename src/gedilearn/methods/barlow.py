@@ -4,7 +4,7 @@ Symbols of that paper and where they are here:
 
     Z^A, Z^B    embeddings of two views         the model's logits, times its temperature
     C           their cross-correlation         `cross_correlation`
-    lambda      weight of its off-diagonal      `Options.off_diagonal`
+    lambda      weight of its off-diagonal      `barlow.off_diagonal`
 
 It has no clusters of its own, and the GEDI paper does not say how it gets some. The embedding has
 one coordinate a cluster, and either the largest coordinate is the cluster, or k-means on the
@@ -21,7 +21,6 @@ from gedilearn.methods.method import Batch, Forward, Method, k_means, share
 from gedilearn.models.energy import EnergyModel, logits_of
 from gedilearn.models.mlp import MLP
 from gedilearn.ranks import gather
-from gedilearn.settings import Barlow as Options
 
 EPSILON = 1e-5  # added to variances, as batch normalisation does
 
@@ -43,9 +42,6 @@ class BarlowTwins(Method):
     """Embeddings of two views agree in each coordinate, and coordinates say different things."""
 
     two_views = True
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass a view, each with its own batch statistics, as published."""

@@ -67,10 +67,13 @@ class Method:
     # (members,): 0 for those that learn no density any more, 1 for all others; None: all do
     learning: Tensor | None = None
 
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
     @classmethod
     def make(cls, context: Context) -> Method:
         """A method for a stage, with a fresh sampler and nothing remembered."""
-        return cls(context.settings.own)  # type: ignore[call-arg]
+        return cls(context.settings.own)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """The terms to minimise, (members,) each; batches of all ranks are joined for them.

@@ -20,7 +20,6 @@ from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.models.energy import EnergyModel, log_posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
-from gedilearn.settings import SwAV as Options
 
 
 def sinkhorn(scores: Tensor, epsilon: float = 0.05, iterations: int = 3) -> Tensor:
@@ -40,9 +39,6 @@ class SwAV(Method):
     """Each view predicts the assignment of the other."""
 
     two_views = True
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass over both views, which therefore share batch statistics, as in SwAV's code."""

@@ -111,9 +111,7 @@ class EnergyModel(nn.Module):
         if self.shifted:
             features, shift = features[..., :-1], features[..., -1:]
         if isinstance(self.head, PrototypeHead):
-            projection = self.head.projector(features)
-            embedding = self.head.unit(projection)
-            logits = self.head.compare(embedding)
+            projection, embedding, logits = self.head(features)
         else:
             logits = self.head(features)
         if self.temperature != 1.0:
@@ -200,11 +198,7 @@ def labels_of(model: EnergyModel, x: Tensor) -> Tensor:
 
     For all ranks at the same time, which share the points out.
     """
-
-    def labels(logits: Tensor, _: slice) -> Tensor:
-        return logits.argmax(-1)
-
-    return of_all(model, x, labels, torch.int64)
+    return of_all(model, x, lambda logits, rows: logits.argmax(-1), torch.int64)
 
 
 def of_all(

@@ -30,13 +30,14 @@ class PrototypeHead(MemberModule):
     def n_inputs(self) -> int:
         return self.projector.n_inputs
 
-    def unit(self, projection: Tensor) -> Tensor:
-        """What the projector gives, brought to length 1: (members, batch, d) -> the same."""
-        return F.normalize(projection, dim=-1)
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the projector gives, the same at length 1, and its cosines with the prototypes.
 
-    def compare(self, embedding: Tensor) -> Tensor:
-        """Cosines with the prototypes: (members, batch, d) -> (members, batch, clusters)."""
-        return torch.bmm(embedding, self.prototypes)
+        (members, batch, h) -> (members, batch, d), twice, and (members, batch, clusters)
+        """
+        projection = self.projector(features)
+        embedding = F.normalize(projection, dim=-1)
+        return projection, embedding, torch.bmm(embedding, self.prototypes)
 
     @torch.no_grad()
     def normalise(self) -> None:
