@@ -1,4 +1,4 @@
-"""The density that GEDI learns, beside two estimators of scikit-learn and the truth.
+"""The density that GEDI learns, beside its base alone, two of scikit-learn's and the truth.
 
     python benchmarks/density.py --seeds 1 --data mixture,moons
 
@@ -195,7 +195,7 @@ HELD_OUT = 0.15  # share of the training rows that components and bandwidth are 
 COMPONENTS = tuple(range(1, 21))
 BANDWIDTHS = tuple(np.geomspace(0.01, 3, 40).tolist())
 FLOOR, FLOOR_OF_MANY, MANY = 1e-6, 1e-3, 20  # added to variances; in more than so many columns
-GEDI_, REAL = "gedi", "real"
+GEDI_, BASE, REAL = "gedi", "base", "real"
 REFERENCES = ("gmm", "kde")
 
 
@@ -258,7 +258,8 @@ def build(
         )
     if method == "kde":
         return Reference(lambda width: KernelDensity(bandwidth=width), BANDWIDTHS, seed)
-    return GEDI(n_clusters, random_state=seed, settings=settings)
+    without = {"sampler.kind": "none"} if method == BASE else {}
+    return GEDI(n_clusters, random_state=seed, settings=(settings or {}) | without)
 
 
 def is_normalised(model: Any) -> bool:
@@ -271,7 +272,13 @@ def is_normalised(model: Any) -> bool:
 N_SAMPLES = 2000
 NODES = 200  # of a grid, along each of its two axes
 DRAWS = 1000  # of shares by chance
-NAMES = {GEDI_: "GEDI", "gmm": "GaussianMixture", "kde": "KernelDensity", REAL: "real points"}
+NAMES = {
+    GEDI_: "GEDI",
+    BASE: "its base alone",
+    "gmm": "GaussianMixture",
+    "kde": "KernelDensity",
+    REAL: "real points",
+}
 
 # --- measuring ----------------------------------------------------------------------------------
 

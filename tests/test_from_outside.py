@@ -111,6 +111,7 @@ class UniformSampler:
 
     drawn = 0
     positions = None
+    weighted = False
 
     def __init__(self, wanted: Wanted) -> None:
         self.box, self.n_members = wanted.box, wanted.n_members

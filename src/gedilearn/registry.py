@@ -84,9 +84,9 @@ VIEWS = Registry(
 SAMPLERS = Registry(
     "sampler",
     langevin="gedilearn.sampling.langevin:replay_buffer",
-    importance="gedilearn.sampling.on_base:Proposals",
-    chains="gedilearn.sampling.on_base:BaseChains",
-    amortised="gedilearn.sampling.on_base:AmortisedDraws",
+    importance="gedilearn.density.samplers:Proposals",
+    chains="gedilearn.density.samplers:BaseChains",
+    amortised="gedilearn.density.samplers:AmortisedDraws",
 )
 # Functions () -> `data.dataset.Dataset`, under the names that the command line takes for files.
 DATA_SETS = Registry(

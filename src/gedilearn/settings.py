@@ -330,11 +330,6 @@ class Sampler(Section):
     """SGLD step size: multiplies the gradient (noise squared over 2)."""
     noise: NonNegative = 0.15
     """SGLD noise: standard deviation added in a step."""
-    first_noise: NonNegative | None = None
-    """SGLD in stages, as EBCLR's: the noise of a chain that has just restarted. It falls to
-    sampler.noise over the next sampler.stages draws of it. None: one noise."""
-    stages: Many = 3
-    """Draws of a chain until its noise is sampler.noise."""
     buffer: Many = 1_000
     """Chains |B| in the replay buffer."""
     chains: Many | None = 128
@@ -684,13 +679,17 @@ WALKS: dict[str, Any] = {
     "network.activation": "silu",
     "weights.inv": 5.0,
     "weights.prior": ((0.0, 20.0), (0.25, 5.0), (1.0, 20.0)),
-    "sampler.chains": 192,
+    "sampler.chains": 128,
     "optimizer.learning_rate": 1e-2,
     "optimizer.schedule": "cosine",
     "training.max_iter": 1_000,
 }
 # And where training begins with clusters, or has none to find: they need not be sought for long.
-STARTED: dict[str, Any] = WALKS | {"weights.prior": 5.0, "training.max_iter": 500}
+STARTED: dict[str, Any] = WALKS | {
+    "weights.prior": 5.0,
+    "optimizer.learning_rate": 2e-2,
+    "training.max_iter": 300,
+}
 POINTS_EACH, FEWEST_POINTS, MOST_POINTS = 16, 256, 512  # in a batch, for each cluster and in all
 # Of so few columns the network then sees sines too; in more they hurt.
 MOST_WITH_SINES, SINES = 4, 32

@@ -48,7 +48,7 @@ def test_a_quadratic_network_makes_the_gaussian_of_the_closed_form(
 ) -> None:
     """m^(1-w) (b e^f)^w is one, by completing the square."""
     density = made(deviation)
-    density.anneal(quadratic, weight, seeded())
+    density.normalise(20_000, quadratic, weight, seeded())
     precision = (1 - weight) + weight / deviation**2 + 2 * weight
     mean = np.full(2, 2 * weight * PEAK / precision)
     height = precision * mean[0] ** 2 / 2 - weight * (PEAK**2 + np.log(deviation))
@@ -101,11 +101,11 @@ def test_mixtures_of_held_out_rows_are_fitted_without_them(monkeypatch: pytest.M
 
     def narrow(x: np.ndarray, *_: Any) -> Any:
         seen.append(x)
-        return "kernels", lambda rows: kernels(x[rows], 0.3)[0]
+        return "kernels", lambda points: kernels(points, 0.3)
 
     monkeypatch.setattr(base_module, "weighted", narrow)
     base, (order, held) = bases_of(ROWS, base="mixture").bases[0], split(len(ROWS), 0)
-    (others,) = kernels(seen[0][order[2 * held :]], 0.3)
+    others = kernels(seen[0][order[2 * held :]], 0.3)
     for part in (base.choosing, base.measuring):
         assert torch.equal(part.known, others.log_density(part.values))
         assert torch.equal(part.known, part.based)
@@ -128,7 +128,9 @@ def test_the_base_of_images_knows_nothing_of_the_rows_that_are_measured_on() -> 
 def test_the_judgement_is_that_of_a_loop_over_weights_and_proposals() -> None:
     bases, networks = bases_of(ROWS), [tilted, lambda x: 20 * tilted(x)]
     found = bases.judge(lambda x: torch.stack([own(x[0].double()) for own in networks]))
-    points, mixture, base, log_q = (part[0].double().numpy() for part in bases.check)
+    points, mixture, base, log_q = (
+        part.double().numpy() for part in base_module._checked(bases.bases[0])
+    )
     assert abs(float(bases.pool[1].logsumexp(-1)) - math.log(base_module.POOL)) < 0.05
     for k, own in enumerate(networks):
         levels, energies = [], own(torch.from_numpy(points)).numpy()

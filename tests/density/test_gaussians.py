@@ -22,7 +22,7 @@ def test_a_mixture_has_the_density_that_scikit_learn_gives_it() -> None:
 
 
 def test_a_weighted_sum_of_a_gaussian_and_kernels_has_their_densities_and_shares() -> None:
-    whole, near = gaussian_mixture(X, 1, 0), kernels(X[150:], 0.5)[0]
+    whole, near = gaussian_mixture(X, 1, 0), kernels(X[150:], 0.5)
     mixed = Gaussians.mixed([whole, near], torch.tensor([0.3, 0.7], dtype=torch.float64).log())
     density = 0.3 * multivariate_normal(X.mean(0), np.cov(X.T, bias=True)).pdf(X)
     for mean, width in zip(X[150:], near.round_widths, strict=True):

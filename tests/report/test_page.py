@@ -107,9 +107,9 @@ def test_the_report_writes_the_pictures_beside_it_and_leaves_pyplot_alone(
 
 def test_the_verdict_comes_first(run: Path) -> None:
     text = Parsed(write_report(run).read_text().split("</style>")[1]).text
-    verdict = read_summary(run)["verdict"]
+    verdict, head = (read_summary(run)[name] for name in ("verdict", "grade"))
     assert verdict in text
-    parts = ("Not certified", verdict, "Map", "Cluster 0", "How sure", "samples", "Training and")
+    parts = (head.capitalize(), verdict, "Map", "Cluster 0", "How sure", "samples", "Training and")
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
 

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import chi2
 from torch import Generator, Tensor, nn
 
-from gedilearn.sampling.langevin import Box, Kernel, ReplayBuffer, Stages, State, run, step
+from gedilearn.sampling.langevin import Box, Kernel, ReplayBuffer, move, run, step
 from helpers import SEEDED
 
 MEAN = torch.tensor([1.0, -2.0], dtype=torch.float64)
@@ -34,11 +34,9 @@ def assert_mean_and_spread(x: Tensor, mean: Tensor, spread: Tensor) -> None:
 
 def test_one_step_has_the_mean_and_variance_of_its_closed_form() -> None:
     start, kernel = torch.tensor([0.3, 0.7], dtype=torch.float64), Kernel(0.1, noise=0.4)
-    state, info = step(State(start.expand(40_000, 2)), gaussian, kernel, SEEDED)
+    end = step(start.expand(40_000, 2), gaussian, kernel, SEEDED)
     drift = start + 0.1 * (MEAN - start) / SPREAD**2
-    assert_mean_and_spread(state.position, drift, torch.full_like(drift, 0.4))
-    torch.testing.assert_close(info.log_density[0], gaussian(start))  # where the step began
-    torch.testing.assert_close(info.gradient[0], (MEAN - start) / SPREAD**2)
+    assert_mean_and_spread(end, drift, torch.full_like(drift, 0.4))
 
 
 def test_many_steps_at_half_the_squared_noise_converge_to_the_density() -> None:
@@ -50,6 +48,17 @@ def test_many_steps_at_half_the_squared_noise_converge_to_the_density() -> None:
     factor = 1 - kernel.step_size / SPREAD**2
     assert_mean_and_spread(end, MEAN, (noise**2 / (1 - factor**2)).sqrt())
     torch.testing.assert_close(end.std(0), SPREAD, rtol=0.04, atol=0)
+
+
+def test_metropolis_moves_leave_the_density_as_it_is_and_tune_their_length() -> None:
+    begin = MEAN + SPREAD * points(5_000)
+    end, length = move(gaussian, begin, 50, 0.05, SEEDED)
+    assert 0.2 < length < 2.0  # from a start that was too short
+    assert_mean_and_spread(end, MEAN, SPREAD)
+    assert float((end - begin).abs().mean()) > 0.3  # and they do move
+    # Steps that are never refused end in a wider distribution.
+    free, _ = move(gaussian, begin, 50, 1.0, SEEDED, corrected=False)
+    assert float(free[:, 0].std()) > 1.1 * float(SPREAD[0])
 
 
 def test_sampling_leaves_no_parameter_gradient_and_no_graph() -> None:
@@ -65,7 +74,7 @@ def test_no_coordinate_moves_further_than_allowed_or_out_of_the_box() -> None:
     x, ends = points(200), []
     for limits in ((None, None), (0.3, None), (None, box)):
         torch.manual_seed(1)
-        ends.append(step(State(x), gaussian, Kernel(0.5, 0.2, *limits), SEEDED)[0].position)
+        ends.append(step(x, gaussian, Kernel(0.5, 0.2, *limits), SEEDED))
     free, held, inside = ends
     move = 0.5 * (MEAN - x) / SPREAD**2
     torch.testing.assert_close(held - free, move.clip(-0.3, 0.3) - move)
@@ -135,15 +144,3 @@ def test_chains_leave_their_samples_where_they_started() -> None:
     for k in range(2):
         slots = (-(samples[k, :, 1] - 1.5) - 1).long()
         assert torch.equal(buffer.positions[k, slots], samples[k])
-
-
-def test_in_stages_the_noise_falls_with_the_draws_since_a_restart() -> None:
-    """k draws after its restart a chain has the noise last + (first - last) max(0, 1 - k / 3)."""
-    stages, kernel = Stages(0.05, 3), Kernel(1.0, 0.01)
-    chains = ReplayBuffer(2, 4_000, 0.0, fresh, kernel, 10, SEEDED, stages)
-    for k in range(6):
-        before = chains.positions.clone()
-        chains.draw(lambda x: 0 * x.sum(-1), 4_000, SEEDED)
-        expected = 0.01 + (0.05 - 0.01) * max(0, 1 - k / 3)
-        moved = (chains.positions - before).std() / math.sqrt(10)
-        assert float(moved) == pytest.approx(expected, rel=0.05)

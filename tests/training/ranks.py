@@ -113,7 +113,7 @@ def step(method: str, devices: int) -> dict[str, Tensor]:
             "network": {"head": (20,)},
             "weights": {"inv": 1.0, "prior": 2.0},
             "sampler": {"kind": "climbing"},
-            "optimizer": {"batch_size": 32},
+            "optimizer": {"batch_size": 32, "learning_rate": 1e-2},
             "training": {"n_init": 2},
             "device": {"accelerator": "cpu", "devices": devices},
         },

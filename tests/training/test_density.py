@@ -26,7 +26,7 @@ def test_members_with_too_few_effective_proposals_learn_no_density_any_more() ->
     fabric = launch(settings.device)
     setup, state = begin(torch.from_numpy(X).float(), settings, fabric)
     journal = Journal(settings.training, fabric, None, SILENT)
-    state.iteration = 1
+    state.iteration = settings.training.max_iter // 2
 
     def judged() -> tuple[list[bool], float | None]:
         held = judge_density(setup, state, journal)

@@ -123,7 +123,7 @@ def test_training_begins_with_clusters_where_walks_and_the_bound_are_trained(
 ) -> None:
     settings = resolve(values, shape)
     assert settings.training.start == start
-    short = settings.training.max_iter == STARTED["training.max_iter"]
+    short = settings.optimizer.learning_rate == STARTED["optimizer.learning_rate"]
     walks = settings.views.kind == "walk" and (start == "chosen" or settings.n_clusters == 1)
     assert short == walks
     asked = {"training": {"max_iter": 77} | values.get("training", {})}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Gaussians
 from gedilearn.ranks import ONE_AT_A_TIME
-from gedilearn.sampling.annealing import effective_share, log_mean_exp
+from gedilearn.sampling.weights import effective_share, log_mean_exp
 
 COMPONENTS = (1, 2, 3, 4, 6, 8, 11, 15, 20)
 PATIENCE = 3  # numbers of components in a row that are no better than fewer
@@ -36,7 +37,6 @@ MOST_KERNELS, MOST_NEAR = 2_000, 500  # of a candidate, and among the proposals
 MOST_ROWS = 5_000  # that a mixture is fitted to
 WIDER = 1.5  # the wide Gaussian's deviations, in units of the data's
 LEAST_WEIGHT = 0.03
-CLUSTERS = "a mixture that begins with the clusters"
 
 FOLDS = 3  # of the rows; as many are held out in turn as give
 ENOUGH = 300  # rows to choose weights by
@@ -47,10 +47,15 @@ NEAR = 1.0  # width of the kernels among the proposals
 SHARE, SHARE_OF_FEW, FEW, MOST_HELD_OUT = 10, 5, 50, 1_000
 CONTINUOUS = 1e-3  # cells narrower than this need no spreading while GEN learns
 
-Fit = Callable[[np.ndarray], list[Gaussians]]  # of rows, given by their numbers
+POOL, CHECKED = 8_000, 4_000  # proposals to learn from, and others to measure with
+WEIGHTS = tuple(k / 10 for k in range(11))  # of the network, to choose from: the smallest
+TOLERATED = 0.5  # that is not worse than the likeliest by more than this many standard errors
+# Effective proposals below which weights are not healthy. The standard error of log Gamma is about
+# one over the root of their number: 0.14 nats at 50. With fewer, single proposals decide about the
+# gradient, and the error itself is not known.
+HEALTHY = 50
 
-
-# --- the rows ------------------------------------------------------------------------------------
+Fit = Callable[[np.ndarray], Gaussians]  # of points (m, d)
 
 
 class HeldOut(NamedTuple):
@@ -61,14 +66,35 @@ class HeldOut(NamedTuple):
     based: Tensor  # (m,): log b of them; where b is m, fitted without them too
 
 
-class Base(NamedTuple):
+class Proposed(NamedTuple):
+    """Points of q, of which the last `CHECKED` are not trained with."""
+
+    points: Tensor  # (n, *point)
+    mixture: Tensor  # (n,): log m
+    base: Tensor  # (n,): log b
+    log_q: Tensor  # (n,)
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
     """A mixture and a base that were fitted to data, and the rows that GEN learns from."""
 
     name: str
     density: Density
     training: Tensor  # (k,): numbers of the rows that GEN learns from
+    seed: int
     choosing: HeldOut
     measuring: HeldOut
+
+    @cached_property
+    def proposed(self) -> Proposed:
+        """Of the seed alone, so that a resumed training has the same."""
+        density = self.density
+        generator = Generator(density.coordinates.centre.device).manual_seed(self.seed)
+        y = density.q.sample(POOL + CHECKED, generator).float()
+        mixture, log_q = density.mixture.log_density(y), density.q.log_density(y)
+        base = mixture if density.base is None else density.base.log_density(y)
+        return Proposed(density.inside(y), mixture, base, log_q)
 
 
 def split(n: int, seed: int) -> tuple[np.ndarray, int]:
@@ -82,76 +108,46 @@ def split(n: int, seed: int) -> tuple[np.ndarray, int]:
 
 def wide_gaussian(x: np.ndarray) -> Gaussians:
     """One Gaussian, wider than the data on every side."""
-    spread = np.atleast_2d(np.cov(x.T)) * WIDER**2 + FLOOR * np.eye(x.shape[1])
+    spread = np.atleast_2d(np.cov(x.T, bias=True)) * WIDER**2 + FLOOR * np.eye(x.shape[1])
     factor = torch.from_numpy(np.linalg.cholesky(spread))
     return Gaussians.full(torch.ones(1).double(), torch.from_numpy(x.mean(0))[None], factor[None])
 
 
-class Rules(NamedTuple):
-    """How mixtures are fitted."""
-
-    floor: float = FLOOR  # added to variances
-    rounds: int = 100  # of expectation maximisation, at most
-    most: int = MOST_ROWS  # rows; of more, evenly spaced ones
-
-
-RULES = Rules()
-
-
 def gaussian_mixture(
-    x: np.ndarray, n_components: int, seed: int, rules: Rules = RULES, **start: np.ndarray
+    x: np.ndarray,
+    n_components: int,
+    seed: int,
+    floor: float = FLOOR,
+    rounds: int = 100,
+    **start: np.ndarray,
 ) -> Gaussians:
     """Fitted by scikit-learn's expectation maximisation, with covariances of any shape.
 
-    It starts from points of the data, far from each other, or from the values of `start`.
+    It starts from points of the data, far from each other, or from the values of `start`; `floor`
+    is added to variances.
     """
     mixture = GaussianMixture(
         n_components,
-        reg_covar=rules.floor,
-        max_iter=rules.rounds,
+        reg_covar=floor,
+        max_iter=rounds,
         random_state=seed,
         init_params="k-means++",
         **start,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        mixture.fit(x[evenly_spaced(len(x), rules.most)])
+        mixture.fit(x[evenly_spaced(len(x), MOST_ROWS)])
     parts = (mixture.weights_, mixture.means_, np.linalg.cholesky(mixture.covariances_))
     return Gaussians.full(*(torch.from_numpy(part.astype(np.float64)) for part in parts))
 
 
-def clusters_mixture(x: np.ndarray, labels: np.ndarray, seed: int) -> Gaussians:
-    """A Gaussian for each cluster to begin with, however long and thin: (n, d), (n,)."""
-    parts = [x[labels == k] for k in np.unique(labels)]
-    spreads = [np.atleast_2d(np.cov(part.T, bias=True)) for part in parts]
-    return gaussian_mixture(
-        x,
-        len(parts),
-        seed,
-        weights_init=np.array([len(part) for part in parts]) / len(x),
-        means_init=np.array([part.mean(0) for part in parts]),
-        precisions_init=np.array([_inverse(spread) for spread in spreads]),
-    )
-
-
-def _inverse(spread: np.ndarray) -> np.ndarray:
-    """(spread + floor I)^-1, symmetric even where a cluster has fewer rows than columns."""
-    values, directions = np.linalg.eigh(spread)
-    half = directions / np.sqrt(values.clip(0) + FLOOR)
-    return np.asarray(half @ half.T)
-
-
-def kernels(x: np.ndarray, *widths: float, most: int = MOST_KERNELS) -> list[Gaussians]:
-    """A round Gaussian at each point, or at evenly spaced ones, as wide as its neighbourhood.
-
-    One mixture for each width, in units of the neighbourhood's.
-    """
+def kernels(x: np.ndarray, width: float, most: int = MOST_KERNELS) -> Gaussians:
+    """A round Gaussian at each point, or at evenly spaced ones, in units of its neighbourhood."""
     points = x[evenly_spaced(len(x), most)]
     k = min(NEIGHBOUR, len(points) - 1)
     away = NearestNeighbors(n_neighbors=k + 1).fit(points).kneighbors(points)[0][:, -1]
-    unit = torch.from_numpy(away / np.sqrt(x.shape[1]))
-    means = torch.from_numpy(points)
-    return [Gaussians.round(means, (w * unit).clamp_min(FLOOR**0.5)) for w in widths]
+    widths = torch.from_numpy(width * away / np.sqrt(x.shape[1])).clamp_min(FLOOR**0.5)
+    return Gaussians.round(torch.from_numpy(points), widths)
 
 
 def mixing_weights(log_densities: Tensor, rounds: int = 100) -> Tensor:
@@ -187,91 +183,71 @@ def base_in_columns(
     values = coordinates.spread(torch.from_numpy(x), generator)
     x = values.numpy()
     order, held = split(len(x), seed)
+    training = order[2 * held :]
     # More threads than one only wait for each other here; the limit is the whole process's.
     with ONE_AT_A_TIME, threadpool_limits(1):
-        name, fit = weighted(x, labels, order, seed)
-        mixture, without = fit(np.arange(len(x))), fit(order[2 * held :])
+        name, fit = weighted(x, labels, np.r_[order[:held], training], seed)
+        mixture, without = fit(x), fit(x[training])
         few = x.shape[1] <= MOST_FOR_WIDE
-        base = wide_gaussian(x) if kind == "gaussian" or (kind == "auto" and few) else None
-        density = Density(coordinates, mixture, base, _proposals(x, mixture))
-    rows = torch.from_numpy(order)
-    parts = [values[rows[k * held : (k + 1) * held]] for k in range(2)]
+        wide = wide_gaussian(x[training])
+        base = wide if kind == "gaussian" or (kind == "auto" and few) else None
+        # Where to look for the model's mass: near the data and beyond, or at the mixture. In many
+        # columns near the data is no place of its own any more.
+        parts, shares = [mixture, wide], [0.9, 0.1]
+        if few:
+            parts, shares = [mixture, wide, kernels(x, NEAR, MOST_NEAR)], [0.4, 0.2, 0.4]
+    q = Gaussians.mixed(parts, torch.tensor(shares, dtype=torch.float64).log())
     held_out = []
-    for part in parts:
-        known = without.log_density(part)
-        held_out.append(HeldOut(part, known, known if base is None else base.log_density(part)))
-    return Base(name, density, rows[2 * held :], *held_out)
+    for rows in (values[order[:held]], values[order[held : 2 * held]]):
+        known = without.log_density(rows)
+        held_out.append(HeldOut(rows, known, known if base is None else base.log_density(rows)))
+    density = Density(coordinates, mixture, base, q)
+    return Base(name, density, torch.from_numpy(training), seed, *held_out)
 
 
 def weighted(
-    x: np.ndarray, labels: np.ndarray | None, order: np.ndarray, seed: int
-) -> tuple[str, Callable[[np.ndarray], Gaussians]]:
+    x: np.ndarray, labels: np.ndarray | None, rows: np.ndarray, seed: int
+) -> tuple[str, Fit]:
     """Mixtures of several sizes, kernels of several widths and the wide Gaussian, all at once.
 
-    One mixture begins with the clusters, of which `labels` (n,) tells each row its own. The weight
-    of each is the one under which held-out rows are likeliest; those of little weight are dropped.
-    Gives its name, and the function that fits it to rows.
+    One mixture begins with the means of the clusters, of which `labels` (n,) tells each row its
+    own. The weight of each is the one under which rows are likeliest that it was not fitted to;
+    those of little weight are dropped. `rows` are the numbers of all that take part. Gives its
+    name, and the function that fits it to points (m, d).
     """
-    each = max(1, min(len(x) // FOLDS, MOST_IN_FOLD))
-    folds = [order[k * each : (k + 1) * each] for k in range(min(FOLDS, -(-ENOUGH // each)))]
+    each = max(1, min(len(rows) // FOLDS, MOST_IN_FOLD))
+    folds = [rows[k * each : (k + 1) * each] for k in range(min(FOLDS, -(-ENOUGH // each)))]
+    fits: dict[str, Fit] = {"a wide Gaussian": wide_gaussian}
+    fits |= {f"kernels {w:g} wide": partial(kernels, width=w) for w in WIDTHS}
+    mixture = partial(gaussian_mixture, seed=seed)
+    if labels is not None:
+        own = labels[rows]
+        means = np.array([x[rows][own == k].mean(0) for k in np.unique(own)])
+        begun = partial(mixture, n_components=len(means), means_init=means)
+        fits["a mixture that begins with the clusters"] = begun
 
     def held_out(fit: Fit) -> Tensor:
-        """log densities of held-out rows: (rows, bases)."""
-        found = []
-        for own in folds:
-            bases = fit(np.setdiff1d(order, own))
-            rows = torch.from_numpy(x[own])
-            found.append(torch.stack([base.log_density(rows) for base in bases], -1))
-        return torch.cat(found)
+        """Log densities of rows that it was not fitted to: (rows,)."""
+        found = (fit(x[np.setdiff1d(rows, own)]) for own in folds)
+        both = zip(found, folds, strict=True)
+        return torch.cat([one.log_density(torch.from_numpy(x[own])) for one, own in both])
 
-    fits: list[tuple[list[str], Fit]] = [
-        (["a wide Gaussian"], lambda rows: [wide_gaussian(x[rows])]),
-        ([f"kernels {w:g} wide" for w in WIDTHS], lambda rows: kernels(x[rows], *WIDTHS)),
-    ]
-    if labels is not None:
-        fits.append(([CLUSTERS], lambda rows: [clusters_mixture(x[rows], labels[rows], seed)]))
-    levels = [held_out(fit) for _, fit in fits]
-    best, worse = -np.inf, 0
-    for c in (c for c in COMPONENTS if c <= max(1, (len(x) - each) // 3)):
-
-        def mixture(rows: np.ndarray, c: int = c) -> list[Gaussians]:
-            return [gaussian_mixture(x[rows], c, seed)]
-
-        fits.append(([f"a mixture of {c}"], mixture))
-        levels.append(held_out(mixture))
-        level = float(levels[-1].mean())
+    levels = {name: held_out(fit) for name, fit in fits.items()}
+    best, worse = -math.inf, 0
+    for c in (c for c in COMPONENTS if c <= max(1, (len(rows) - each) // 3)):
+        name = f"a mixture of {c}"
+        fits[name] = partial(mixture, n_components=c)
+        levels[name] = held_out(fits[name])
+        level = float(levels[name].mean())
         best, worse = (level, 0) if level > best else (best, worse + 1)
         if worse == PATIENCE:
             break
-    densities = torch.cat(levels, -1)
-    kept = (mixing_weights(densities).exp() > LEAST_WEIGHT).nonzero()[:, 0].tolist()
-    weights = mixing_weights(densities[:, kept])
-    names = [name for own, _ in fits for name in own]
-    shares = sorted(zip(weights.tolist(), (names[k] for k in kept), strict=True), reverse=True)
-    words = ", ".join(f"{word} ({math.exp(share):.0%})" for share, word in shares)
-    wanted = {names[k] for k in kept}
-
-    def fit_kept(rows: np.ndarray) -> Gaussians:
-        parts = [
-            base
-            for own, fit in fits
-            if wanted & set(own)
-            for name, base in zip(own, fit(rows), strict=True)
-            if name in wanted
-        ]
-        return Gaussians.mixed(parts, weights)
-
-    return words, fit_kept
-
-
-def _proposals(x: np.ndarray, mixture: Gaussians) -> Gaussians:
-    """Where to look for the model's mass: near the data and beyond, or at the mixture."""
-    if x.shape[1] <= MOST_FOR_WIDE:
-        near = kernels(x, NEAR, most=MOST_NEAR)
-        parts, shares = [mixture, *near, wide_gaussian(x)], [0.4, 0.4, 0.2]
-    else:  # near the data is no place of its own any more
-        parts, shares = [mixture, wide_gaussian(x)], [0.9, 0.1]
-    return Gaussians.mixed(parts, torch.tensor(shares, dtype=torch.float64).log())
+    weights = mixing_weights(torch.stack(list(levels.values()), -1)).exp()
+    kept = [name for name, weight in zip(levels, weights, strict=True) if weight > LEAST_WEIGHT]
+    weights = mixing_weights(torch.stack([levels[name] for name in kept], -1))
+    shares = sorted(zip(weights.exp().tolist(), kept, strict=True), reverse=True)
+    words = ", ".join(f"{name} ({share:.0%})" for share, name in shares)
+    return words, lambda points: Gaussians.mixed([fits[name](points) for name in kept], weights)
 
 
 def _cells(x: np.ndarray) -> Tensor:
@@ -287,31 +263,29 @@ def _cells(x: np.ndarray) -> Tensor:
 
 # --- of all groups of a training -----------------------------------------------------------------
 
-POOL, CHECKED = 8_000, 4_000  # proposals to learn from, and others to measure with
-WEIGHTS = tuple(k / 10 for k in range(11))  # of the network, to choose from: the smallest
-TOLERATED = 0.5  # that is not worse than the likeliest by more than this many standard errors
-# Effective proposals below which weights are not healthy. The standard error of log Gamma is about
-# one over the root of their number: 0.14 nats at 50. With fewer, single proposals decide about the
-# gradient, and the error itself is not known.
-HEALTHY = 50
+
+class Judgement(NamedTuple):
+    """What rows that choose say of each member's network."""
+
+    held_out: Tensor  # (members, m): log p of them at the chosen weight
+    weight: Tensor  # (members,): that weight
+    log_gamma: Tensor  # (members,): log Gamma there
+    share: Tensor  # (members,): the effective share of the proposals there
+    effective: Tensor  # (members,): the effective number of proposals at weight 1
 
 
 class Bases:
     """The bases of all groups of a training: samplers draw from them, and they judge GEN.
 
-    data: (groups, n, *point). Every draw is for all groups: (groups, ...). The pool and all else
-    that is drawn once depends on the seed alone, so that a resumed training has the same.
+    data: (groups, n, *point). Every draw is for all groups: (groups, ...).
     """
 
-    def __init__(self, data: Tensor, bases: Sequence[Base], seed: int) -> None:
-        self.data, self.bases, self.seed, self.dtype = data, bases, seed, data.dtype
-        self.densities = [base.density for base in bases]
+    def __init__(self, data: Tensor, bases: Sequence[Base]) -> None:
+        self.data, self.bases = data, bases
 
     def select(self, groups: Sequence[int]) -> Bases:
         """Those of these groups."""
-        if list(groups) == list(range(len(self.bases))):
-            return self
-        return Bases(self.data[list(groups)], [self.bases[k] for k in groups], self.seed)
+        return Bases(self.data[list(groups)], [self.bases[k] for k in groups])
 
     def rows(self, n: int, generator: Generator) -> Tensor:
         """Rows to learn from, anywhere in their cells: (groups, n, *point)."""
@@ -321,34 +295,18 @@ class Bases:
         return torch.stack([self._spread(k, own, generator) for k, own in enumerate(x)])
 
     def _spread(self, k: int, x: Tensor, generator: Generator) -> Tensor:
-        coordinates = self.densities[k].coordinates
+        coordinates = self.bases[k].density.coordinates
         if float(coordinates.cells.max()) < CONTINUOUS:
             return x
         return coordinates.points(coordinates.spread(coordinates.taken(x), generator)).to(x)
 
-    @cached_property
+    @property
     def pool(self) -> tuple[Tensor, Tensor]:
         """Points of q to learn from, and log b - log q of each: (groups, POOL, *point), ..."""
-        points, ratios = [], []
-        for density in self.densities:
-            y, log_q = _proposed(density, POOL, self.seed)
-            points.append(density.inside(y).to(self.data))
-            ratios.append((density.base_density(y) - log_q).to(self.data))
-        return torch.stack(points), torch.stack(ratios)
-
-    @cached_property
-    def check(self) -> Check:
-        """What the network is judged by."""
-        return Check(*map(torch.stack, zip(*map(self._check, self.bases), strict=True)))
-
-    def _check(self, base: Base) -> Check:
-        density, rows = base.density, base.choosing
-        y, log_q = _proposed(density, CHECKED, self.seed + 1)
-        points = torch.cat([density.inside(y), density.coordinates.points(rows.values)])
-        mixture = density.mixture.log_density(y)
-        based = mixture if density.base is None else density.base.log_density(y)
-        levels = torch.cat([mixture, rows.known]), torch.cat([based, rows.based]), log_q
-        return Check(points.to(self.data), *(level.double() for level in levels))
+        proposed = [base.proposed for base in self.bases]
+        points = torch.stack([own.points[:POOL] for own in proposed])
+        ratios = torch.stack([(own.base - own.log_q)[:POOL] for own in proposed])
+        return points.to(self.data), ratios.to(self.data)
 
     @torch.no_grad()
     def judge(self, log_density: Callable[[Tensor], Tensor]) -> Judgement:
@@ -356,46 +314,30 @@ class Bases:
 
         `log_density` gives logsumexp f of the members: (groups, m, *point) -> (members, m).
         """
-        energies = log_density(self.check.points).double()
+        points, *levels = map(torch.stack, zip(*map(_checked, self.bases), strict=True))
+        energies = log_density(points.to(self.data)).double()
         each = len(energies) // len(self.bases)
-        check = Check(*(part.repeat_interleave(each, 0) for part in self.check))
+        mixture, base, log_q = (level.double().repeat_interleave(each, 0) for level in levels)
         weights = torch.tensor(WEIGHTS).to(energies)[:, None, None]
-        levels = (1 - weights) * check.mixture + weights * (check.base + energies)
-        ratios = levels[..., :CHECKED] - check.log_q
+        found = (1 - weights) * mixture + weights * (base + energies)
+        ratios = found[..., :CHECKED] - log_q
         log_gamma, share = log_mean_exp(ratios), effective_share(ratios)  # (weights, members)
-        held_out = levels[..., CHECKED:] - log_gamma[..., None]
+        held_out = found[..., CHECKED:] - log_gamma[..., None]
         member = torch.arange(len(energies), device=energies.device)
         likeliest = held_out[held_out.mean(-1).argmax(0), member]
         lost = likeliest - held_out  # (weights, members, m)
         allowed = TOLERATED * lost.std(-1) / lost.shape[-1] ** 0.5
         best = (lost.mean(-1) <= allowed).int().argmax(0)  # the first, the smallest
-        found = (held_out[best, member], weights[best, 0, 0], log_gamma[best, member])
-        return Judgement(*found, share[best, member], CHECKED * share[-1])
+        chosen = (held_out[best, member], weights[best, 0, 0], log_gamma[best, member])
+        return Judgement(*chosen, share[best, member], CHECKED * share[-1])
 
 
-def _proposed(density: Density, n: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Points of q, in coordinates, and log q of them, in single precision: (n, d), (n,)."""
-    device = density.coordinates.centre.device
-    y = density.q.sample(n, Generator(device).manual_seed(seed)).float()
-    return y, density.q.log_density(y)
+def _checked(base: Base) -> tuple[Tensor, ...]:
+    """Proposals that nothing was trained with and rows that choose; their log m, log b and log q.
 
-
-class Check(NamedTuple):
-    """Proposals, and rows that choose, by which networks are judged; for all groups."""
-
-    points: Tensor  # (groups, CHECKED + m, *point): proposals that nothing was trained with, rows
-    mixture: Tensor  # (groups, CHECKED + m): log m; of the rows, fitted without them
-    base: Tensor  # (groups, CHECKED + m): log b, likewise
-    log_q: Tensor  # (groups, CHECKED): of the proposals
-
-
-class Judgement(NamedTuple):
-    """What rows that choose say of each member's network."""
-
-    held_out: Tensor  # (members, m): log p of them at the chosen weight
-    weight: Tensor  # (members,): that weight
-    log_gamma: Tensor  # (members,): log Gamma there
-    share: Tensor  # (members,): the effective share of the proposals there
-    effective: (
-        Tensor  # (members,): the effective number of proposals where the network has weight 1
-    )
+    (CHECKED + m, *point), (CHECKED + m,), (CHECKED + m,), (CHECKED,).
+    """
+    points, mixture, based, log_q = (part[-CHECKED:] for part in base.proposed)
+    rows = base.choosing
+    points = torch.cat([points, base.density.coordinates.points(rows.values)])
+    return points, torch.cat([mixture, rows.known]), torch.cat([based, rows.based]), log_q

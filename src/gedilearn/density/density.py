@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,28 +13,18 @@ from torch import Generator, Tensor, nn
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.gaussians import Framed, Gaussians, Known
-from gedilearn.sampling.annealing import Path, anneal, move, settle
-from gedilearn.sampling.langevin import value_and_gradient
+from gedilearn.sampling.langevin import look, move
+from gedilearn.sampling.weights import effective_share, log_mean_exp, resampled
 
 # logsumexp f(x) of a network: (n, *point) -> (n,), with gradients.
 Energy = Callable[[Tensor], Tensor]
 
 
-class Effort(NamedTuple):
-    """How many points are spent on each task."""
-
-    batch: int  # looked at at once
-    population: int  # that log Gamma is measured with,
-    runs: int  # so many times
-    more: int  # points drawn for each that a sample keeps, so that few are the same
-    settling: int  # steps without noise at the end of a sample
-
-
-VECTORS = Effort(4_096, 1_000, 8, 4, 0)
-MOST_VALUES, LEAST_POPULATION = 1_000_000, 50  # of a population in many columns
-IMAGES = Effort(512, 200, 2, 1, 10)  # noise between pixels is seen at once
-MOVES = 20  # of an annealed sample, at its end
-
+VECTORS, IMAGES = 4_096, 512  # looked at at once
+MOVES = 20  # at the end of a sample of vectors
+SETTLING = 10  # steps without noise at the end of one of images: noise between pixels is seen
+FIRST_LENGTH = 0.1  # of moves, in units of the points' spread
+LEAST_MORE, MOST_MORE = 4, 40  # proposals for each point that a sample keeps
 LEVELS, MOST_LEVELS = 1_001, 2_000  # of log p(x) that a model keeps, and the points they are of
 
 
@@ -69,9 +58,8 @@ class Density(nn.Module):
         for name in ("weight", "log_normaliser", "error", "effective"):
             self.register_buffer(name, numbers.get(name, coordinates.centre.new_zeros(())))
         self.register_buffer("run", numbers.get("run", coordinates.centre.new_zeros(2)))
-        d, images = len(coordinates.used), coordinates.resting.dim() > 1
-        population = max(LEAST_POPULATION, min(VECTORS.population, MOST_VALUES // max(d, 1)))
-        self.effort = IMAGES if images else VECTORS._replace(population=population)
+        self.is_of_images = coordinates.resting.dim() > 1
+        self.at_once = IMAGES if self.is_of_images else VECTORS
 
     @classmethod
     def read(cls, tensors: dict[str, Tensor]) -> Density:
@@ -117,10 +105,6 @@ class Density(nn.Module):
         """The density that proposes points."""
         return self.mixture if self.proposal is None else self.proposal
 
-    def path(self, energy: Energy, weight: float = 1.0) -> Path:
-        """From the proposals to the network's density, at a weight of the network."""
-        return Path(self.q, partial(self.tilted, energy=energy, weight=weight))
-
     def of_coordinates(self, y: Tensor, energy: Energy) -> Tensor:
         """log p(y): (n, d) -> (n,), with gradients."""
         return self.tilted(y, energy, float(self.weight)) - self.log_normaliser
@@ -131,15 +115,27 @@ class Density(nn.Module):
         found: Tensor = self.of_coordinates(y, energy) + volume
         return found
 
-    def anneal(self, energy: Energy, weight: float, generator: Generator) -> None:
-        """Give the network this weight, and measure log Gamma."""
-        population, runs = self.effort.population, self.effort.runs
-        found = anneal(self.path(energy, weight), population, runs, 0, generator)
-        self.settle(weight, found.log_normaliser, found.error, found.effective)
+    @torch.no_grad()
+    def proposed(
+        self, n: int, energy: Energy, weight: float, generator: Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Points of q, and the logarithms of their weights: (n, d), (n,)."""
+        y = self.q.sample(n, generator)
+        parts = [
+            self.tilted(part, energy, weight) - self.q.log_density(part)
+            for part in torch.split(y, self.at_once)
+        ]
+        return y, torch.cat(parts)
 
-    def settle(self, weight: float, *measured: Tensor) -> None:
-        """Set the weight of the network, log Gamma, its error, and the effective share."""
-        numbers = (torch.tensor(weight), *measured)
+    def normalise(self, n: int, energy: Energy, weight: float, generator: Generator) -> None:
+        """Give the network this weight, and measure log Gamma with n proposals."""
+        ratios = self.proposed(n, energy, weight, generator)[1]
+        self.settle(weight, log_mean_exp(ratios), effective_share(ratios), n)
+
+    def settle(self, weight: float, log_gamma: Tensor, share: Tensor, n: int) -> None:
+        """Set the weight of the network, and log Gamma, of n proposals of this effective share."""
+        error = ((1 / share - 1).clamp_min(0) / n).sqrt()
+        numbers = (torch.tensor(weight), log_gamma, error, share)
         self.weight, self.log_normaliser, self.error, self.effective = (
             number.to(self.weight) for number in numbers
         )
@@ -149,7 +145,7 @@ class Density(nn.Module):
     @torch.no_grad()
     def log_density(self, x: Tensor, energy: Energy) -> Tensor:
         """log p(x): (n, *point) -> (n,)."""
-        parts = torch.split(self.coordinates.taken(x), self.effort.batch)
+        parts = torch.split(self.coordinates.taken(x), self.at_once)
         return torch.cat([self.of_values(part, energy) for part in parts])
 
     def levels(self, x: Tensor, energy: Energy) -> Tensor:
@@ -160,9 +156,7 @@ class Density(nn.Module):
 
     def slopes(self, x: Tensor, energy: Energy) -> Tensor:
         """d log p(x) / dx: (n, *point) -> (n, d)."""
-        parts = torch.split(self.coordinates.taken(x), self.effort.batch)
-        of_values = partial(self.of_values, energy=energy)
-        return torch.cat([value_and_gradient(of_values, part)[1] for part in parts])
+        return look(partial(self.of_values, energy=energy), self.coordinates.taken(x))[1]
 
     def volume(self, scale: np.ndarray) -> float:
         """The logarithm of the volume that a point of unit size has in units `scale` times finer.
@@ -176,23 +170,28 @@ class Density(nn.Module):
     def sample(self, n: int, moves: int | None, energy: Energy, generator: Generator) -> Tensor:
         """New points: (n, *point).
 
-        Independent points of the mixture, where the network has no weight, else annealed ones that
-        are moved on. A network without weight, because log Gamma is not known, draws by short runs
-        from the mixture, if it was trained with such. Images are without their part outside of the
+        Independent points of the mixture, where the network has no weight; else proposals that are
+        drawn by their weights and moved on. A network without weight draws by short runs from the
+        mixture, if it was trained with such. Images are without their part outside of the
         principal directions, which is noise, and within the range of the data.
         """
         steps, length = self.run.tolist()
         if weight := float(self.weight):
-            path, moves = self.path(energy, weight), MOVES if moves is None else moves
-            found = anneal(path, self.effort.more * n, 1, moves, generator).points
-            y = found[torch.randperm(len(found), generator=generator, device=found.device)[:n]]
+            more = min(max(2 / float(self.effective), LEAST_MORE), MOST_MORE)
+            y, ratios = self.proposed(round(more * n), energy, weight, generator)
+            y = y[resampled(ratios, n, generator)]
+            tilted = partial(self.tilted, energy=energy, weight=weight)
+            first = FIRST_LENGTH * float(y.std(0).mean()) if n > 1 else FIRST_LENGTH
+            y, _ = move(tilted, y, MOVES if moves is None else moves, first, generator)
         else:
             y = self.mixture.sample(n, generator)
         if steps and not weight:
-            path, moves = self.path(energy), int(steps) if moves is None else moves
-            y, length = move(path, y, 1.0, moves, length, generator, corrected=False)
-            y = settle(path, y, self.effort.settling, length)
-        if self.coordinates.resting.dim() == 1:
+            tilted = partial(self.tilted, energy=energy, weight=1.0)
+            moves = int(steps) if moves is None else moves
+            y, length = move(tilted, y, moves, length, generator, corrected=False)
+            for _ in range(SETTLING if self.is_of_images else 0):
+                y = y + length**2 / 2 * look(tilted, y)[1]
+        if not self.is_of_images:
             return self.inside(y)
         low, high = self.coordinates.stretch.range
         return self.inside(self.coordinates.leading(y)).clamp(low, high)

@@ -16,16 +16,15 @@ from gedilearn.density.base import CHECKED, HEALTHY, Base, Bases, HeldOut, base_
 from gedilearn.density.density import Density, Energy, bits_per_dimension
 from gedilearn.density.principal import base_in_directions
 from gedilearn.density.stein import stein_test
-from gedilearn.sampling.annealing import AT_ONCE
-from gedilearn.sampling.langevin import value_and_gradient
+from gedilearn.sampling.langevin import look
 from gedilearn.settings import Settings, has_base_in_columns
 
 FEWEST = 10  # rows: fewer are repeated
 MOST_IN_STEIN = 500
 REFUTED = 0.01  # a p-value below it
 UNSURE = 0.1  # of what the network adds: an error of log Gamma beyond it is worth a word
-KNOWN = 0.3  # nats of error in log Gamma, and
-KNOWN_SHARE = 0.05  # the share of its proposals that counts: beyond them the network has no weight
+SURE = 0.05  # an error of log Gamma beyond it is made smaller by more proposals:
+MORE = 20_000
 
 
 def fit_bases(data: Tensor, labels: Sequence[np.ndarray] | None, settings: Settings) -> Bases:
@@ -45,7 +44,7 @@ def fit_bases(data: Tensor, labels: Sequence[np.ndarray] | None, settings: Setti
         else:
             generator = Generator(data.device).manual_seed(seed)
             bases.append(base_in_directions(own, seed, generator))
-    return Bases(data, bases, seed)
+    return Bases(data, bases)
 
 
 @dataclass(frozen=True)
@@ -71,18 +70,14 @@ class Findings:
         """In a few words."""
         words = "the base alone, to which the network adds nothing"
         if self.estimator == "none":
-            words = "the base alone: in so many columns the network would add nothing"
+            words = "the base alone: GEN was not trained, which in so many columns adds nothing"
         elif self.counted is not None:
             words = (
                 f"the base alone: {self.counted:.0f} of {CHECKED:,} weighted proposals counted, "
                 f"fewer than {HEALTHY}, so that the network learnt no density"
             )
-        elif self.estimator != "importance" and not self.weight:
-            words = (
-                "log p(x) is the base's; the normaliser of the network, which draws samples, is "
-                f"not known well enough for it to count ({self.log_normaliser:.1f} ± "
-                f"{self.log_normaliser_error:.1f} nats)"
-            )
+        elif self.bits is not None:
+            words = "log p(x) is the base's; the network draws samples, its normaliser is not known"
         if self.weight > 0:
             words = f"the network adds {self.gain:.3f} ± {self.gain_error:.3f} nats to its base"
             if not self.log_normaliser_error < UNSURE * max(self.gain, 1):
@@ -115,34 +110,19 @@ def conclude(
     density = copy.deepcopy(base.density)
     generator = Generator(density.coordinates.centre.device).manual_seed(seed)
     density.run = torch.tensor(run).to(density.run)
-    if estimator == "importance" and counted is None:
+    if density.proposal is not None and estimator != "none" and counted is None:
         judged = bases.select([group]).judge(lambda x: energy(x[0])[None])
         weight, share = float(judged.weight), judged.share[0]
-        if share >= AT_ONCE or not weight:
-            error = ((1 / share - 1).clamp_min(0) / CHECKED).sqrt()
-            density.settle(weight, judged.log_gamma[0], error, share)
-        else:
-            density.anneal(energy, weight, generator)
-    elif estimator != "none" and counted is None:
-        density.anneal(energy, 1.0, generator)
-        known = float(density.error) < KNOWN and float(density.effective) > KNOWN_SHARE
-        if not known or _levels(density, base.choosing, energy)[1].mean() < 0:
-            density.weight.zero_()
-    measured = density.log_normaliser, density.error, density.effective
-    if not float(density.weight):
-        density.settle(0.0, *(torch.zeros(()) for _ in measured))
+        if weight and CHECKED * float(share) > HEALTHY:
+            density.settle(weight, judged.log_gamma[0], share, CHECKED)
+            if float(density.error) > SURE:
+                density.normalise(MORE, energy, weight, generator)
     held_out, gain = _levels(density, base.measuring, energy)
     sampling = gain.var() / len(gain) if len(gain) > 1 else torch.tensor(math.inf)
     log_p = float(held_out.mean())
     y = density.coordinates(base.measuring.values[:MOST_IN_STEIN])[0]
-    slopes = torch.cat(
-        [
-            value_and_gradient(lambda y: density.of_coordinates(y, energy), p)[1]
-            for p in torch.split(y, 100)
-        ]
-    )
+    slopes = look(lambda y: density.of_coordinates(y, energy), y)[1]
     cell = float(density.coordinates.cells.max())
-    images = density.coordinates.resting.dim() > 1
     findings = Findings(
         base=base.name,
         estimator=estimator,
@@ -151,11 +131,11 @@ def conclude(
         gain=float(gain.mean()),
         gain_error=float((sampling + density.error**2).sqrt()),
         rows=len(gain),
-        log_normaliser=float(measured[0]),
-        log_normaliser_error=float(measured[1]),
-        effective=float(measured[2]),
+        log_normaliser=float(density.log_normaliser),
+        log_normaliser_error=float(density.error),
+        effective=float(density.effective),
         stein=stein_test(y.double(), slopes.double(), generator)[1],
-        bits=bits_per_dimension(log_p, y.shape[1], cell) if images else None,
+        bits=bits_per_dimension(log_p, y.shape[1], cell) if density.is_of_images else None,
         counted=counted,
     )
     return density, findings
@@ -164,7 +144,7 @@ def conclude(
 def _levels(density: Density, rows: HeldOut, energy: Energy) -> tuple[Tensor, Tensor]:
     """log p(x) of held-out rows, and what of it the network adds to the mixture: (m,), (m,)."""
     volume = density.coordinates(rows.values)[1]
-    points = torch.split(density.coordinates.points(rows.values), density.effort.batch)
+    points = torch.split(density.coordinates.points(rows.values), density.at_once)
     energies, weight = torch.cat([energy(part) for part in points]), density.weight
     network = weight * (rows.based + energies - rows.known) - density.log_normaliser
     return (rows.known + network + volume).double(), network.double()

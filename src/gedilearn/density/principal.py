@@ -6,23 +6,15 @@ mixture has.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
-from sklearn.utils.extmath import randomized_svd
+from scipy.stats import multivariate_normal
+from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 from torch import Generator, Tensor
 
 from gedilearn.data.arrays import evenly_spaced
-from gedilearn.density.base import (
-    FLOOR,
-    Base,
-    HeldOut,
-    Rules,
-    gaussian_mixture,
-    split,
-)
+from gedilearn.density.base import FLOOR, Base, HeldOut, gaussian_mixture, split
 from gedilearn.density.coordinates import Coordinates, Stretch
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Framed, Gaussians
@@ -32,7 +24,6 @@ EDGES = (0.0, 0.05, 0.01, 1e-3, 1e-4)  # of `Stretch`
 COMPONENTS = (1, 10, 40)
 MOST_ROWS = 20_000  # that a base is fitted to,
 MOST_VALUES = 60_000_000  # and values of them
-MOST_IN_MIXTURE = 10_000
 MOST_DIRECTIONS = 256
 FRAME = 64  # directions with a mixture
 ROWS_EACH = 8  # for each of these, at least
@@ -77,7 +68,7 @@ def base_in_directions(x: Tensor, seed: int, generator: Generator) -> Base:
     density = Density(coordinates, Framed(frame, mixture.float().to(device)))
     known = [density.mixture.log_density(coordinates(own)[0]) for own in fresh]
     held_out = [HeldOut(own, level, level) for own, level in zip(fresh, known, strict=True)]
-    return Base(name, density, training, *held_out)
+    return Base(name, density, training, seed, *held_out)
 
 
 def choose_stretch(flat: Tensor, rows: Tensor, held: Tensor, generator: Generator) -> Stretch:
@@ -99,50 +90,35 @@ def choose_stretch(flat: Tensor, rows: Tensor, held: Tensor, generator: Generato
 
 def _one_gaussian(stretch: Stretch, inside: Tensor, fresh: Tensor) -> float:
     """The mean log-density of values (m, d), by a Gaussian fitted to others (n, d)."""
-    u = stretch.apply(inside)[0].double()
-    v, volume = stretch.apply(fresh)
-    d = u.shape[1]
-    spread = u.T.cov().reshape(d, d) + FLOOR * torch.eye(d, dtype=u.dtype, device=u.device)
-    factor = torch.linalg.cholesky(spread)
-    away = torch.linalg.solve_triangular(factor, (v.double() - u.mean(0)).T, upper=False)
-    logs = -away.square().sum(0) / 2 - factor.diagonal().log().sum()
-    return float((logs + volume).mean() - d / 2 * math.log(2 * math.pi))
+    u = stretch.apply(inside)[0].double().cpu().numpy()
+    v, volume = (part.double().cpu().numpy() for part in stretch.apply(fresh))
+    spread = np.atleast_2d(np.cov(u.T)) + FLOOR * np.eye(u.shape[1])
+    return float((multivariate_normal(u.mean(0), spread).logpdf(v) + volume).mean())
 
 
 def directions_of(u: Tensor, plain: Coordinates, stretch: Stretch, seed: int) -> Coordinates:
     """With centre, principal directions and deviations of u (n, d)."""
     n, d = u.shape
     most = max(1, min(MOST_DIRECTIONS, d, n - 1))
-    centre = u.mean(0)
-    away = u - centre
-    whole = float(away.square().sum()) / n
-    if d <= EXACT:
-        spread = (away.T @ away / n).double()
-        variances, vectors = torch.linalg.eigh(spread)
-        variances, directions = variances.flip(0)[:most], vectors.flip(1)[:, :most].T
-    else:
-        _, singular, right = randomized_svd(away.cpu().numpy(), most, random_state=seed)
-        variances = torch.from_numpy(singular.astype(np.float64) ** 2 / n)
-        directions = torch.from_numpy(right)
-    left = (whole - float(variances.sum())) / max(d - most, 1)
-    rest = torch.tensor(max(left, FLOOR)).sqrt()
-    found = {
-        "centre": centre,
-        "directions": directions,
-        "deviations": variances.clamp_min(FLOOR).sqrt(),
-        "rest": rest,
-        "stretched": torch.tensor(stretch),
+    solver = "covariance_eigh" if d <= EXACT else "randomized"
+    found = PCA(most, svd_solver=solver, random_state=seed).fit(u.double().cpu().numpy())
+    left = float(u.var(0).sum()) - found.explained_variance_.sum()
+    given = {
+        "centre": found.mean_,
+        "directions": found.components_,
+        "deviations": np.sqrt(found.explained_variance_.clip(FLOOR)),
+        "rest": np.sqrt(max(left / max(d - most, 1), FLOOR)),
+        "stretched": np.array(stretch),
     }
-    found = {name: tensor.to(u) for name, tensor in found.items()}
-    return Coordinates(plain.used, plain.resting, plain.cells, **found)
+    tensors = {name: torch.as_tensor(value).to(u).contiguous() for name, value in given.items()}
+    return Coordinates(plain.used, plain.resting, plain.cells, **tensors)
 
 
 def choose_mixture(inside: np.ndarray, fresh: np.ndarray, seed: int) -> tuple[str, Gaussians]:
     """The mixture of rows (n, m) that makes other rows likeliest, and its name."""
-    rules = Rules(NARROW, ROUNDS, MOST_IN_MIXTURE)
     rows = torch.from_numpy(fresh)
     made = {
-        f"a mixture of {c}": gaussian_mixture(inside, c, seed, rules)
+        f"a mixture of {c}": gaussian_mixture(inside, c, seed, NARROW, ROUNDS)
         for c in COMPONENTS
         if c == 1 or c * inside.shape[1] < len(inside)
     }

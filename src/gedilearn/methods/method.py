@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from gedilearn.density.base import Bases
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.ranks import ONE_AT_A_TIME, n_ranks
 from gedilearn.registry import SAMPLERS
-from gedilearn.sampling.langevin import Box, OnBases, Sampler, Wanted
+from gedilearn.sampling.langevin import Box, Sampler, Wanted
 from gedilearn.settings import Settings, Weights
 
 Forward = Callable[[Tensor], Output]
@@ -36,7 +37,7 @@ class Context:
     generator: Generator  # of what is drawn while it is made, on the device
     start: Tensor | None = None  # (members, n): the clusters that training begins with
     damping: float = 1.0  # below 1 after a divergence: multiplies the step of chains
-    bases: OnBases | None = None  # of the groups of the data, where GEN is learnt on a base
+    bases: Bases | None = None  # of the groups of the data, where GEN is learnt on a base
     seen: Callable[[Tensor], Tensor] | None = None  # of samples: images averaged down as data are
 
 

@@ -1,12 +1,13 @@
 """Stochastic gradient Langevin dynamics: a pure kernel, and the replay buffer of the paper.
 
-The kernel is `state, info = step(state, ..., generator)`. A step costs one gradient of log p(x)
+The kernel is `x = step(x, ..., generator)`. A step costs one gradient of log p(x)
 with respect to the input. Parameter gradients are never computed, and each step frees its graph, so
 memory does not grow with the number of steps.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -40,6 +41,7 @@ class Sampler(Protocol):
     """
 
     positions: Tensor | None  # (members, size, *point): where chains are that may get lost, if any
+    weighted: bool  # whether its samples are proposals with weights
 
     def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
         """About `batch` samples of each member, of log-densities (members, batch)."""
@@ -58,43 +60,6 @@ class Sampler(Protocol):
         ...
 
 
-class OnBase(Protocol):
-    """The density that a network has on a base: `density.Density`."""
-
-    def path(self, energy: LogDensity) -> Any:
-        """From the base to the network's density, in coordinates: `annealing.Path`."""
-        ...
-
-    def inside(self, y: Tensor) -> Tensor:
-        """The points of coordinates: (n, d) -> (n, *point)."""
-        ...
-
-
-class OnBases(Protocol):
-    """The bases of all groups of the data: `density.Bases`; all it draws is (groups, n, ...)."""
-
-    @property
-    def densities(self) -> Sequence[OnBase]: ...
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """That of the network."""
-        ...
-
-    @property
-    def pool(self) -> tuple[Tensor, Tensor]:
-        """Proposed points, and log b - log q of each."""
-        ...
-
-    def rows(self, n: int, generator: Generator) -> Tensor:
-        """Points of the data that GEN learns from."""
-        ...
-
-    def select(self, groups: Sequence[int]) -> OnBases:
-        """Those of these groups."""
-        ...
-
-
 class Wanted(NamedTuple):
     """What a sampler is made from."""
 
@@ -104,12 +69,7 @@ class Wanted(NamedTuple):
     n_samples: int  # of each member in an iteration, on this rank
     generator: Generator  # of what is drawn while it is made, on the device
     damping: float = 1.0  # below 1 after a divergence
-    bases: OnBases | None = None
-
-    def group(self, member: int) -> int:
-        """The group of the data that a member sees."""
-        groups = 1 if self.bases is None else len(self.bases.densities)
-        return member // (self.n_members // groups)
+    bases: Any = None  # `density.Bases`, where GEN is learnt on one
 
 
 # --- the kernel ----------------------------------------------------------------------------------
@@ -158,7 +118,7 @@ class Kernel(NamedTuple):
     """
 
     step_size: float
-    noise: float | Tensor  # one for all, or one a chain, (..., batch, *ones)
+    noise: float
     max_move: float | None = None  # largest move a coordinate makes along the gradient in one step
     box: Box | None = None  # chains are clamped to it
 
@@ -170,51 +130,31 @@ class Kernel(NamedTuple):
         return cls(step, noise, settings.max_move, inside)
 
 
-class State(NamedTuple):
-    """Where the chains are."""
-
-    position: Tensor  # (..., batch, *point)
-
-
-class Info(NamedTuple):
-    """What a step saw at the position that it left."""
-
-    log_density: Tensor  # (..., batch)
-    gradient: Tensor  # (..., batch, *point)
-
-
-def step(
-    state: State, log_density: LogDensity, kernel: Kernel, generator: Generator
-) -> tuple[State, Info]:
-    """One Langevin step for all chains.
+def step(x: Tensor, log_density: LogDensity, kernel: Kernel, generator: Generator) -> Tensor:
+    """One Langevin step for all chains: (..., batch, *point) -> the same.
 
     `log_density` maps (..., batch, *point) to (..., batch), each value depending on its own point
     alone.
     """
-    density, gradient = value_and_gradient(log_density, state.position)
-    move = kernel.step_size * gradient
+    shift = kernel.step_size * value_and_gradient(log_density, x)[1]
     if kernel.max_move is not None:
-        move = move.clamp_(-kernel.max_move, kernel.max_move)
-    position = state.position + move
-    if isinstance(kernel.noise, Tensor):
-        noise = torch.empty_like(position).normal_(generator=generator)
-        position = position.addcmul_(noise, kernel.noise)
-    elif kernel.noise:
-        noise = torch.empty_like(position).normal_(generator=generator)
-        position = position.add_(noise, alpha=kernel.noise)
+        shift = shift.clamp_(-kernel.max_move, kernel.max_move)
+    x = x + shift
+    if kernel.noise:
+        x = x.add_(torch.empty_like(x).normal_(generator=generator), alpha=kernel.noise)
     if kernel.box is not None:
-        position = position.clamp_(kernel.box.low, kernel.box.high)
-    return State(position), Info(density, gradient)
+        x = x.clamp_(kernel.box.low, kernel.box.high)
+    return x
 
 
 def run(
-    position: Tensor, log_density: LogDensity, kernel: Kernel, steps: int, generator: Generator
+    x: Tensor, log_density: LogDensity, kernel: Kernel, steps: int, generator: Generator
 ) -> Tensor:
     """The position after `steps` Langevin steps."""
-    state = State(position.detach())
+    x = x.detach()
     for _ in range(steps):
-        state, _ = step(state, log_density, kernel, generator)
-    return state.position
+        x = step(x, log_density, kernel, generator)
+    return x
 
 
 def value_and_gradient(log_density: LogDensity, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -228,18 +168,52 @@ def value_and_gradient(log_density: LogDensity, x: Tensor) -> tuple[Tensor, Tens
     return density.detach(), gradient
 
 
+# --- moves whose length is tuned -----------------------------------------------------------------
+
+AT_A_TIME = 1_024  # points whose gradients are computed at once
+ACCEPTED = 0.6  # the share that the length of a move is tuned to
+
+
+def look(log_density: LogDensity, x: Tensor) -> tuple[Tensor, Tensor]:
+    """log p(x), (n,), and its gradient, (n, d), of any number of points."""
+    seen = [value_and_gradient(log_density, part) for part in torch.split(x, AT_A_TIME)]
+    values, gradients = zip(*seen, strict=True)
+    return torch.cat(values), torch.cat(gradients)
+
+
+@torch.no_grad()
+def move(
+    log_density: LogDensity,
+    x: Tensor,
+    moves: int,
+    length: float,
+    generator: Generator,
+    corrected: bool = True,
+) -> tuple[Tensor, float]:
+    """Langevin steps of points (n, d), each taken or refused by Metropolis's rule.
+
+    With the length of the next step. If they are not `corrected`, all are taken, and the rule only
+    tunes their length: far from the model it would refuse most.
+    """
+    value, gradient = look(log_density, x)
+    for _ in range(moves):
+        half = length**2 / 2
+        noise = torch.empty_like(x).normal_(generator=generator)
+        there = x + half * gradient + length * noise
+        new_value, new_gradient = look(log_density, there)
+        back = (x - there - half * new_gradient).square().sum(-1) / (2 * length**2)
+        forth = noise.square().sum(-1) / 2
+        chance = (new_value - value + forth - back).exp().clamp_max(1)
+        draws = torch.empty_like(chance).uniform_(generator=generator)
+        taken = draws < chance if corrected else torch.ones_like(draws, dtype=torch.bool)
+        x = torch.where(taken[:, None], there, x)
+        value = torch.where(taken, new_value, value)
+        gradient = torch.where(taken[:, None], new_gradient, gradient)
+        length *= math.exp(0.5 * (float(chance.mean()) - ACCEPTED))
+    return x, length
+
+
 # --- persistent chains ---------------------------------------------------------------------------
-
-
-class Stages(NamedTuple):
-    """How the noise of a chain falls: from `first` to the kernel's, evenly over `number` draws."""
-
-    first: float
-    number: int
-
-    def noise(self, last: float, ages: Tensor) -> Tensor:
-        """That of chains which were drawn so often since they restarted."""
-        return last + (self.first - last) * (1 - ages / self.number).clamp_min(0)
 
 
 class ReplayBuffer:
@@ -247,9 +221,10 @@ class ReplayBuffer:
 
     `size` chains for each member. Each drawn chain restarts with probability `restart` at a point
     of `initial(*shape, generator=...)`, for instance `Box.uniform`; the others go on from their
-    slot, and are written back to it. With `stages`, all steps of a draw have the noise of the
-    chain's age: how often it was drawn since it restarted.
+    slot, and are written back to it.
     """
+
+    weighted = False
 
     def __init__(
         self,
@@ -260,18 +235,15 @@ class ReplayBuffer:
         kernel: Kernel,
         steps: int,
         generator: Generator,
-        stages: Stages | None = None,
     ) -> None:
         self.restart, self.initial = restart, initial
-        self.kernel, self.steps, self.stages = kernel, steps, stages
+        self.kernel, self.steps = kernel, steps
         self.positions = initial(n_members, size, generator=generator)  # (members, size, *point)
-        # (members, size): draws of each chain since it restarted, if they are counted
-        self.ages = None if stages is None else self.positions.flatten(2)[..., 0].mul(0)
 
     def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
         """Samples (members, batch, *point); the buffer goes on from them."""
         start, slots = self.begin(batch, generator)
-        samples = run(start, log_density, self._kernel_at(slots, start), self.steps, generator)
+        samples = run(start, log_density, self.kernel, self.steps, generator)
         self.store(slots, samples)
         return Contrast(samples)
 
@@ -292,9 +264,6 @@ class ReplayBuffer:
         slots = (within.mul_(lengths).long() + starts).add_(turn).remainder_(size)
         positions = self._flat().index_select(0, self._index(slots))
         positions = positions.view(members, batch, *self.positions.shape[2:])
-        if self.ages is not None:
-            own = self.ages.gather(1, slots).masked_fill_(chance < self.restart, 0)
-            self.ages.scatter_(1, slots, own)
         fresh = (chance < self.restart).view(members, batch, *[1] * (positions.dim() - 2))
         begun = self.initial(members, batch, generator=generator)
         return torch.where(fresh, begun, positions), slots
@@ -302,16 +271,6 @@ class ReplayBuffer:
     def store(self, slots: Tensor, positions: Tensor) -> None:
         """Write positions (members, batch, *point) back to their slots (members, batch)."""
         self._flat().index_copy_(0, self._index(slots), positions.flatten(0, 1))
-
-    def _kernel_at(self, slots: Tensor, start: Tensor) -> Kernel:
-        """The kernel with the noise of the chains in these slots, which are one draw older then."""
-        if self.stages is None or self.ages is None:
-            return self.kernel
-        assert isinstance(self.kernel.noise, float)
-        own = self.ages.gather(1, slots)
-        self.ages.scatter_(1, slots, own + 1)
-        noise = self.stages.noise(self.kernel.noise, own)
-        return self.kernel._replace(noise=noise.view(*own.shape, *[1] * (start.dim() - 2)))
 
     def _flat(self) -> Tensor:
         """The slots of all members one after another: (members * size, *point), no copy."""
@@ -324,15 +283,13 @@ class ReplayBuffer:
         return (slots + first[:, None]).flatten()
 
     def state(self) -> dict[str, Any]:
-        return {"positions": self.positions, "ages": self.ages}
+        return {"positions": self.positions}
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.positions = state["positions"].to(self.positions)
-        self.ages = None if self.ages is None else state["ages"].to(self.ages)
 
     def select(self, members: Sequence[int]) -> None:
         self.positions = self.positions[list(members)]
-        self.ages = None if self.ages is None else self.ages[list(members)]
 
 
 @lru_cache(maxsize=8)
@@ -344,11 +301,8 @@ def _stretches(size: int, batch: int, device: torch.device) -> tuple[Tensor, Ten
 
 def replay_buffer(wanted: Wanted) -> ReplayBuffer:
     """This rank's share of the chains of the settings, all fresh."""
-    settings, box, damping = wanted.settings, wanted.box, wanted.damping
+    settings, box = wanted.settings, wanted.box
     size = max(settings.buffer // n_ranks(), wanted.n_samples)
-    stages = None
-    if settings.first_noise is not None:
-        stages = Stages(settings.first_noise * damping**0.5, settings.stages)
-    kernel = Kernel.of(settings, box, damping)
-    given = (settings.restart, box.uniform, kernel, settings.steps, wanted.generator, stages)
+    kernel = Kernel.of(settings, box, wanted.damping)
+    given = (settings.restart, box.uniform, kernel, settings.steps, wanted.generator)
     return ReplayBuffer(wanted.n_members, size, *given)

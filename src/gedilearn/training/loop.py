@@ -211,7 +211,7 @@ def judge_density(setup: Setup, state: TrainState, journal: Journal) -> Tensor |
     decide about their gradients.
     """
     method = state.method
-    if not (state.stage.weights.gen and setup.settings.sampler.kind == "importance"):
+    if method.sampler is None or not method.sampler.weighted:
         return None
     bases = setup.bases_of(state.results)
     assert bases is not None
@@ -220,7 +220,8 @@ def judge_density(setup: Setup, state: TrainState, journal: Journal) -> Tensor |
         judged = bases.judge(lambda x: model.log_density(share(x, model)))
     held = setup.fabric.broadcast(judged.held_out)
     effective = setup.fabric.broadcast(judged.effective)
-    healthy = effective > HEALTHY
+    early = state.iteration < LEAST_SHARE * state.stage.length
+    healthy = (effective > HEALTHY) | early
     now = healthy if method.learning is None else healthy & (method.learning > 0)
     for k in state.results:
         own = state.contenders(k)
@@ -247,7 +248,7 @@ def find_troubles(
     sampler, gradients = state.method.sampler, state.model.gradient_norms()
     chains = None if sampler is None else sampler.positions
     # With importance weights GEN is no gap of energies: it may be wide.
-    weighted = setup.settings.sampler.kind == "importance"
+    weighted = sampler is not None and sampler.weighted
     told = {name: term for name, term in terms.items() if not (weighted and name == "gen")}
     troubles = {}
     for k in state.results:

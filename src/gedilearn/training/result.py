@@ -18,6 +18,7 @@ from gedilearn.data.views import WalkViews, draws_globally, make_views
 from gedilearn.density.density import Density, Energy
 from gedilearn.density.fit import Findings
 from gedilearn.density.fit import conclude as conclude_density
+from gedilearn.density.samplers import BaseChains
 from gedilearn.errors import InputError
 from gedilearn.methods.method import learns_density
 from gedilearn.models.build import build_model, has_foreign_encoder
@@ -32,7 +33,6 @@ from gedilearn.models.energy import (
     posterior,
 )
 from gedilearn.sampling.langevin import Box, Kernel, run
-from gedilearn.sampling.on_base import BaseChains
 from gedilearn.settings import Settings
 from gedilearn.training.certificate import examine, temperature
 from gedilearn.training.environment import check_memory, check_steps, drawing
@@ -270,7 +270,7 @@ def learnt_density(
     sampler, trained = state.method.sampler, state.stage.weights.gen
     made_by = (0, 0.0)
     if isinstance(sampler, BaseChains):
-        made_by = (sampler.steps, sampler.lengths[state.results.index(k)])
+        made_by = (sampler.steps, sampler.memory[state.results.index(k)])
     kind = settings.sampler.kind if trained else "none"
     seed, counted = settings.training.seed, state.kept[k].counted
     density, findings = conclude_density(

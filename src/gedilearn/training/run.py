@@ -357,7 +357,8 @@ def check_model(
             raise ValueError("box.low above box.high")
         if (density := read_density(tensors)) is not None:
             y = density.coordinates(density.coordinates.taken(tensors["box.low"][None]))[0]
-            density.path(lambda x: x.flatten(1).sum(1)).slope(y)
+            density.tilted(y, lambda x: x.flatten(1).sum(1), 0.5)
+            density.q.log_density(y)
 
 
 def read_density(tensors: dict[str, Tensor]) -> Density | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -180,7 +180,6 @@ class Setup:
     factors: dict[str, Tensor] | None = None
     starts: Sequence[Start] | None = None  # one a group
     whole: Tensor | None = None  # images as they are, where `data` holds them averaged down
-    _selected: dict[tuple[int, ...], Bases] = field(default_factory=dict)  # bases of some results
 
     @classmethod
     def make(
@@ -266,10 +265,7 @@ class Setup:
         """Those of the data of these results."""
         if self.bases is None or len(self.bases.bases) == 1:
             return self.bases
-        known, asked = self._selected, tuple(results)
-        if asked not in known:
-            known[asked] = self.bases.select(results)
-        return known[asked]
+        return self.bases.select(results)
 
     def group_of(self, result: int) -> int:
         """The group of the data that a result is of."""

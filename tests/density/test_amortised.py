@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gedilearn.sampling import amortised
-from gedilearn.sampling.amortised import Amortised
+from gedilearn.density import amortised
+from gedilearn.density.amortised import Amortised
 from helpers import seeded
 
 CENTRES = torch.tensor([[-1.2, -0.6], [1.2, -0.6], [0.0, 1.3]])
@@ -28,9 +28,9 @@ def linear_sampler(matrix: Tensor, sigma: float, eta: float) -> Amortised:
     sampler.latent.double()
     sampler.adam.param_groups[0]["lr"] = 0.0
     with torch.no_grad():
-        for parameter in sampler.latent.g.layers.parameters():
+        for parameter in sampler.latent.layers.parameters():
             parameter.zero_()
-        sampler.latent.g.linear.copy_(matrix)
+        sampler.latent.linear.copy_(matrix)
         sampler.latent.log_sigma.fill_(math.log(sigma))
         sampler.latent.log_eta.fill_(math.log(eta))
     return sampler
@@ -48,7 +48,7 @@ def test_the_gradient_of_the_entropy_is_that_of_its_closed_form(
     monkeypatch.setattr(amortised, "CANDIDATES", 100)
     sampler = linear_sampler(MATRIX, SIGMA, eta=0.7)
     sampler.draw(lambda x: 0 * x.sum(-1), 1, seeded(1))  # the loss is minus the entropy
-    for own, slope in zip((sampler.latent.g.linear, sampler.latent.log_sigma), known, strict=True):
+    for own, slope in zip((sampler.latent.linear, sampler.latent.log_sigma), known, strict=True):
         torch.testing.assert_close(-own.grad, slope, rtol=0, atol=0.06)  # type: ignore[operator]
 
 

@@ -24,13 +24,13 @@ candidates, which would rather have it too wide, and needs no further passes of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.sampling.langevin import value_and_gradient
+from gedilearn.models.mlp import MLP
+from gedilearn.sampling.langevin import LogDensity, value_and_gradient
 
 SIGMA = (0.01, 1.0)  # its bounds: the lower one of the authors' code, and the data's deviation
 FIRST_SIGMA = 0.3
@@ -44,84 +44,51 @@ BATCH, CANDIDATES = 128, 40  # points of a training step, and candidates k for e
 SMOOTHNESS = 0.1
 
 
-class Network(nn.Module):
-    """g: a perceptron beside a linear map that begins as the identity.
+class Latent(nn.Module):
+    """q(x) and xi: all that is trained.
 
-    So the first points are about standard normal, as standardised data are.
-
-    (..., d) -> (..., d).
+    g is a perceptron beside a linear map that begins as the identity: the first points are about
+    standard normal, as standardised data are.
     """
 
     def __init__(self, d: int, generator: Generator) -> None:
         super().__init__()
+        self.layers = MLP((d, WIDTH, WIDTH, d), 1, "silu", generator=generator)
         self.linear = nn.Parameter(torch.eye(d))
-        layers = [_linear(d, WIDTH, generator), _linear(WIDTH, WIDTH, generator)]
-        hidden = [part for layer in layers for part in (layer, nn.SiLU())]
-        self.layers = nn.Sequential(*hidden, _linear(WIDTH, d, generator))
-
-    def forward(self, z: Tensor) -> Tensor:
-        out: Tensor = self.layers(z) + z @ self.linear
-        return out
-
-
-def _linear(inputs: int, outputs: int, generator: Generator) -> nn.Linear:
-    """A layer as torch begins it, drawn from this generator."""
-    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
-    for parameter in layer.parameters():
-        nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5, generator)
-    return layer
-
-
-class Points(NamedTuple):
-    x: Tensor  # (n, d), with gradients to g and sigma
-    z: Tensor  # (n, d): z0 of each
-
-
-class Posterior(NamedTuple):
-    """Weighted candidates for what each of n points was made of."""
-
-    z: Tensor  # (k, n, d)
-    weights: Tensor  # (k, n), which sum to 1 over the candidates of a point
-    score: Tensor  # (n, d): d log q(x) / dx
-
-
-class Latent(nn.Module):
-    """q(x) and xi: all that is trained."""
-
-    def __init__(self, d: int, generator: Generator) -> None:
-        super().__init__()
-        self.g = Network(d, generator)
         self.log_sigma = nn.Parameter(torch.tensor(FIRST_SIGMA).log())
         self.log_eta = nn.Parameter(torch.zeros(d))
 
-    def sample(self, n: int, generator: Generator) -> Points:
-        z = self.log_eta.new_empty(n, len(self.log_eta)).normal_(generator=generator)
-        mean = self.g(z)
-        eps = torch.empty_like(mean).normal_(generator=generator)
-        return Points(mean + self.log_sigma.exp() * eps, z)
+    def g(self, z: Tensor) -> Tensor:
+        """(..., d) -> (..., d)."""
+        bent: Tensor = self.layers(z.reshape(1, -1, z.shape[-1]))
+        return bent.view_as(z) + z @ self.linear
 
-    def log_joint(self, x: Tensor, z: Tensor, mean: Tensor) -> Tensor:
-        """log q(x, z), where mean is g(z): (n, d), (..., n, d), (..., n, d) -> (..., n)."""
-        return log_normal(x - mean, self.log_sigma.expand(x.shape[-1])) + log_normal(
-            z, torch.zeros_like(self.log_eta)
-        )
+    def sample(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Points with gradients to g and sigma, and z0 of each: (n, d), (n, d)."""
+        z, eps = self.linear.new_empty(2, n, len(self.linear)).normal_(generator=generator)
+        return self.g(z) + self.log_sigma.exp() * eps, z
 
     def log_xi(self, z: Tensor, z0: Tensor) -> Tensor:
         """log xi(z|z0): (..., n, d), (n, d) -> (..., n)."""
         return log_normal(z - z0, self.log_eta)
 
     @torch.no_grad()
-    def posterior(self, points: Points, k: int, generator: Generator) -> Posterior:
-        """What the points may have been made of, seen from k candidates each."""
-        x, z0 = points
-        z = self._propose(z0.expand(k, -1, -1), generator)
-        mean = self.g(z)
-        weights = (self.log_joint(x, z, mean) - self.log_xi(z, z0)).softmax(0)
-        expected = (weights[..., None] * mean).sum(0)
-        return Posterior(z, weights, (expected - x) / (2 * self.log_sigma).exp())
+    def posterior(
+        self, x: Tensor, z0: Tensor, generator: Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What points (n, d) may have been made of, seen from k candidates each.
 
-    def _propose(self, z0: Tensor, generator: Generator) -> Tensor:
-        return z0 + self.log_eta.exp() * torch.empty_like(z0).normal_(generator=generator)
+        The candidates (k, n, d), their weights (k, n), which sum to 1 over those of a point, and
+        d log q(x) / dx (n, d).
+        """
+        noise = z0.new_empty(CANDIDATES, *z0.shape).normal_(generator=generator)
+        z = z0 + self.log_eta.exp() * noise
+        mean = self.g(z)
+        joint = log_normal(x - mean, self.log_sigma.expand_as(self.log_eta))
+        joint = joint + log_normal(z, torch.zeros_like(self.log_eta))
+        weights = (joint - self.log_xi(z, z0)).softmax(0)
+        expected = (weights[..., None] * mean).sum(0)
+        return z, weights, (expected - x) / (2 * self.log_sigma).exp()
 
 
 def log_normal(away: Tensor, log_deviation: Tensor) -> Tensor:
@@ -133,17 +100,15 @@ def log_normal(away: Tensor, log_deviation: Tensor) -> Tensor:
 class Amortised:
     """x~ from a generator that is trained beside the model: points of d standardised coordinates.
 
-    `entropy` is lambda.
+    lambda is 1.
     """
 
-    def __init__(
-        self, d: int, generator: Generator, device: torch.device, entropy: float = 1.0
-    ) -> None:
+    def __init__(self, d: int, generator: Generator, device: torch.device) -> None:
         self.latent = Latent(d, generator).to(device)
-        self.entropy = entropy
-        self.made_by = [*self.latent.g.parameters(), self.latent.log_sigma]
+        latent = self.latent
+        self.made_by = [latent.linear, latent.log_sigma, *latent.layers.parameters()]
         self.adam = torch.optim.Adam(self.made_by, RATE, BETAS)
-        self.eta_adam = torch.optim.Adam([self.latent.log_eta], ETA_RATE)
+        self.eta_adam = torch.optim.Adam([latent.log_eta], ETA_RATE)
 
     def state(self) -> dict[str, Any]:
         optimisers = {"adam": self.adam.state_dict(), "eta": self.eta_adam.state_dict()}
@@ -154,28 +119,29 @@ class Amortised:
         self.adam.load_state_dict(state["adam"])
         self.eta_adam.load_state_dict(state["eta"])
 
-    def draw(self, model: Callable[[Tensor], Tensor], n: int, generator: Generator) -> Tensor:
+    def draw(self, model: LogDensity, n: int, generator: Generator) -> Tensor:
         """One training step against the model, then n fresh points: (n, d), detached.
 
         `model` gives log p(x) up to a constant, (m, d) -> (m,); its parameters get no gradients.
         """
         self._train(model, generator)
         with torch.no_grad():
-            return self.latent.sample(n, generator).x
+            return self.latent.sample(n, generator)[0]
 
     @torch.enable_grad()
-    def _train(self, model: Callable[[Tensor], Tensor], generator: Generator) -> None:
-        made = self.latent.sample(BATCH, generator)
-        points = Points(made.x.detach(), made.z)
-        found = self.latent.posterior(points, CANDIDATES, generator)
+    def _train(self, model: LogDensity, generator: Generator) -> None:
+        made, z0 = self.latent.sample(BATCH, generator)
+        x = made.detach()
+        z, weights, score = self.latent.posterior(x, z0, generator)
         # How each point is to move. That log q changes with its parameters too adds nothing: the
         # mean of that derivative over the points of q is 0.
-        uphill = value_and_gradient(model, points.x)[1] - self.entropy * found.score
-        loss = -(uphill * made.x).sum(-1).mean()
-        gradients = torch.autograd.grad(loss, self.made_by)
-        for parameter, gradient in zip(self.made_by, gradients, strict=True):
-            parameter.grad = gradient
-        aim = (found.weights * self.latent.log_xi(found.z, points.z)).sum(0)
+        uphill = value_and_gradient(model, x)[1] - score
+        loss = -(uphill * made).sum(-1).mean()
+        for parameter, slope in zip(
+            self.made_by, torch.autograd.grad(loss, self.made_by), strict=True
+        ):
+            parameter.grad = slope
+        aim = (weights * self.latent.log_xi(z, z0)).sum(0)
         (self.latent.log_eta.grad,) = torch.autograd.grad(-aim.mean(), [self.latent.log_eta])
         self.adam.step()
         self.eta_adam.step()

@@ -29,7 +29,6 @@ def bases() -> Bases:
 
 def made(kind: str, bases: Bases, members: int = 4) -> Any:
     settings = resolve({"sampler": {"buffer": 300, "steps": 5}}, (60, 2)).sampler
-    settings = settings.model_copy(update={"first_noise": 0.3})
     box = Box.around(bases.data.flatten(0, 1))
     return SAMPLERS[kind](Wanted(settings, box, members, 20, seeded(), bases=bases))
 
@@ -57,7 +56,7 @@ def test_members_that_are_left_go_on_with_their_own_group(kind: str, bases: Base
     sampler = made(kind, bases)  # two members in each group
     sampler.draw(pulled, 20, seeded(1))
     sampler.select([3, 0])
-    assert all(len(part) == 2 for part in sampler.state().values())
+    assert all(len(part) in (0, 2) for part in sampler.state().values())
     samples, weights, data, _ = sampler.draw(pulled, 20, seeded(2))
     assert samples.shape == (2, 40 if kind == "importance" else 20, 2)
     assert weights is None or weights.shape == samples.shape[:2]
