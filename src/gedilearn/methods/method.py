@@ -92,9 +92,6 @@ class Method:
     ) -> None:
         """Before the terms of an iteration.  data: (groups, n, *point)."""
 
-    def before_step(self, model: EnergyModel, progress: float) -> None:
-        """When the gradients are there, before the optimiser uses them."""
-
     def after_step(self, model: EnergyModel, progress: float) -> None:
         """When the parameters have changed."""
 
