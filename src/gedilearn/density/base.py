@@ -35,6 +35,7 @@ FLOOR = 1e-6  # added to variances, in the network's units
 NEIGHBOUR = 7  # the distance to it is the unit of a kernel's width
 MOST_KERNELS, MOST_NEAR = 2_000, 500  # of a candidate, and among the proposals
 MOST_ROWS = 5_000  # that a mixture is fitted to
+RISE = 0.003  # of the mean log-density in a round, below which a mixture is fitted; in nats
 WIDER = 1.5  # the wide Gaussian's deviations, in units of the data's
 LEAST_WEIGHT = 0.03
 
@@ -130,6 +131,7 @@ def gaussian_mixture(
         n_components,
         reg_covar=floor,
         max_iter=rounds,
+        tol=RISE,
         random_state=seed,
         init_params="k-means++",
         **start,
