@@ -381,9 +381,9 @@ def rows_of(family: str, seed: int) -> Iterator[Row]:
 GRADES = ("certified", "supported", "doubtful", "no structure found")
 
 
-def table_of_grades(rows: list[Row]) -> None:
-    """For each kind, how many fits have each grade; where labels are known, of fits that are right."""
-    known = [row for row in rows if row.get("ami", 1.0) >= FOUND]
+def table_of_grades(rows: list[Row], least: float = -1.0) -> None:
+    """For each kind, how many fits have each grade: of those with an AMI of at least `least`."""
+    known = [row for row in rows if row.get("ami", 1.0) >= least]
     print(f"| kind | fits | {' | '.join(GRADES)} |\n| --- {'| --- ' * (len(GRADES) + 1)}|")
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
     for kind in [*kinds, None]:
@@ -391,7 +391,7 @@ def table_of_grades(rows: list[Row]) -> None:
         counts = " | ".join(str(own[grade]) for grade in GRADES)
         print(f"| {kind or 'all'} | {own.total()} | {counts} |")
     if len(known) < len(rows):
-        print(f"{len(rows) - len(known)} fits with an AMI below {FOUND} are left out")
+        print(f"{len(rows) - len(known)} fits with an AMI below {least} are left out")
 
 
 def calibration(rows: list[Row]) -> float:
@@ -436,4 +436,4 @@ if __name__ == "__main__":
     if asked.family in ("random", "overlap"):
         follows(found)
     else:
-        table_of_grades(found)
+        table_of_grades(found, FOUND if asked.family == "clear" else -1.0)

@@ -89,11 +89,11 @@ def log_densities(neighbours: Neighbours, columns: int) -> tuple[Floats, Ints, F
 def dimension(distance: Floats, columns: int) -> float:
     """Of points with these distances (n, k) to their neighbours: from 1 to the columns.
 
-    The estimate of Levina and Bickel (2004), with the mean taken over its inverse.
+    The estimate of Levina and Bickel (2004), with the mean over points taken of its inverse.
     """
     k = distance.shape[1]
-    growth = np.log(distance[:, -1:] / distance[:, :-1]).mean() if k > 2 else 0.0
-    return float(np.clip((k - 2) / (k - 1) / growth if growth > 0 else 1.0, 1.0, columns))
+    growth = np.log(distance[:, -1:] / distance[:, :-1]).mean() if k > 1 else 0.0
+    return float(np.clip(1 / growth if growth > 0 else 1.0, 1.0, columns))
 
 
 def stratified(labels: Ints, random_state: int) -> Ints:

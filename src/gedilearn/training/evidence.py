@@ -19,15 +19,16 @@ from gedilearn.data.arrays import listing
 Grade = Literal["certified", "supported", "doubtful", "no structure found"]
 
 # Nats by which the density falls between clusters that are apart, and that hint at some structure.
-# Chosen on data without clusters: 180 fits, of which none had clusters apart (docs/trust.md).
+# Chosen on data without clusters (docs/trust.md).
 APART, HINT = 1.0, 0.5
 # Stability that clusters need that are apart, that hints at structure, and that supports clusters
 # that touch, if walks stay in them.
 STABLE, STEADY, SAME = 0.85, 0.95, 0.98
 # The share of its start's labels that a trained network keeps, at least.
 LEAST_KEPT = 0.9
-# How fast trust in stability falls with a gap above that of undecided predictions.
-CROSSING = 0.25
+# How fast belief in stable clusters falls where walks leave them: of a row, which may be right in
+# a wrong clustering, and of the whole.
+ROW, WHOLE = 0.1, 0.5
 UNMEASURED = "whether there is structure, and whether parts of the data agree, was not measured"
 
 
@@ -87,19 +88,23 @@ class Evidence:
             return "separated by a gap"
         return f"the density falls by {prominence:.1f} nats around it"
 
-    def belief(self, cluster: int, gap: float, kept: np.ndarray | float = 1.0) -> np.ndarray:
-        """How far to believe in a cluster, 0 to 1: because of stability, or because it is apart.
+    def belief(
+        self, cluster: int, gap: float, kept: np.ndarray | float = 1.0, power: float = ROW
+    ) -> np.ndarray:
+        """How far to believe in a cluster, 0 to 1: because it is stable, or because it is apart.
 
-        kept: the share of parts in which points of it kept their cluster, any shape.
+        Stable clusters are believed less where the gap is above log c, that of undecided
+        predictions: long walks leave them. kept: the share of parts in which points of the cluster
+        kept it, any shape.
         """
-        undecided = math.log(len(self.shares))
-        stays = min(1.0, (undecided / max(gap, 1e-9)) ** CROSSING)
+        stays = min(1.0, (math.log(len(self.shares)) / max(gap, 1e-9)) ** power)
         apart = min(max((self.prominence(cluster) + 1) / 2, 0.0), 1.0)
         return np.asarray(1 - (1 - max(self.stability, 0.0) * stays * kept) * (1 - apart))
 
     def trust(self, gap: float) -> float:
-        """In the clustering as a whole."""
-        return float(sum(share * self.belief(k, gap) for k, share in enumerate(self.shares)))
+        """In the clustering as a whole: the mean belief in the clusters of the points."""
+        beliefs = [self.belief(k, gap, power=WHOLE) for k in range(len(self.shares))]
+        return float(np.dot(self.shares, beliefs))
 
     def supports(self, gap: float, apart: float = APART) -> bool:
         """Whether it speaks for as many clusters as were asked for."""
