@@ -143,7 +143,7 @@ def test_the_verdict_is_in_plain_words(
     [
         (1.5, 0.9375, "supported"),
         (0.75, 0.1875, "doubtful"),
-        (0.25, 0.9375, "no structure found"),
+        (0.25, 0.875, "no structure found"),
     ],
 )
 def test_a_grade_is_the_head_of_what_is_not_certified(

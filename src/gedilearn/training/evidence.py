@@ -23,7 +23,7 @@ Grade = Literal["certified", "supported", "doubtful", "no structure found"]
 APART, HINT = 1.0, 0.5
 # Stability that clusters need that are apart, that hints at structure, and that supports clusters
 # that touch, if walks stay in them.
-STABLE, STEADY, SAME = 0.85, 0.95, 0.98
+STABLE, STEADY, SAME = 0.85, 0.9, 0.98
 # The share of its start's labels that a trained network keeps, at least.
 LEAST_KEPT = 0.9
 # How fast belief in stable clusters falls where walks leave them: of a row, which may be right in
@@ -112,11 +112,10 @@ class Evidence:
             return True
         return self.stability >= SAME and gap < math.log(len(self.shares))
 
-    def shows_structure(self, gap: float) -> bool:
-        """Whether it speaks for any structure, which a network may have missed."""
-        if self.groups(HINT) > 1 or gap < math.log(len(self.shares)) / 2:
-            return True
-        return max(self.stability, self.start_stability) >= STEADY
+    @property
+    def shows_structure(self) -> bool:
+        """Whether it speaks for any structure, which the network may have missed."""
+        return self.groups(HINT) > 1 or max(self.stability, self.start_stability) >= STEADY
 
     @property
     def words(self) -> str:
@@ -147,6 +146,6 @@ def grade(gap: float, tol: float, sound: bool, evidence: Evidence | None) -> Gra
     trained = evidence.agreement >= LEAST_KEPT
     if sound and trained and evidence.supports(gap):
         return "certified" if gap < tol else "supported"
-    if trained and not evidence.shows_structure(gap):
+    if trained and not evidence.shows_structure:
         return "no structure found"
     return "doubtful"
