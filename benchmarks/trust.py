@@ -14,6 +14,7 @@ separated: shapes that should be certified.
 untrained: networks that were stopped at once or collapsed; none should be supported.
 random: from clearly separated to hopeless: does trust follow how right the clusters are?
 overlap: mixtures that overlap: are rows as often right as their trust says?
+choose: the number of clusters of sets without any, and of random ones.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import numpy as np
 from scipy.stats import spearmanr
 from sklearn.datasets import make_circles, make_moons, make_s_curve, make_swiss_roll
 
-from gedilearn import GEDI
+from gedilearn import GEDI, choose_n_clusters
 from gedilearn.evaluation.clustering import classes_of_clusters, clustering_scores
 
 FIRST_SEED = 1_000
@@ -367,12 +368,37 @@ def measured(seed: int, kind: str, x: np.ndarray, y: np.ndarray | None, k: int, 
 
 
 def rows_of(family: str, seed: int) -> Iterator[Row]:
+    if family == "choose":
+        yield from chosen(seed)
+        return
     for kind, x, y, k in FAMILIES[family](seed):
         if family != "untrained":
             yield measured(seed, kind, x, y, k)
             continue
         for name, how in SPOILT.items():
             yield measured(seed, f"{kind}, {name}", x, y, k, **how)
+
+
+MOST_CLUSTERS = 8
+
+
+def chosen(seed: int) -> Iterator[Row]:
+    """The number of clusters, chosen for one set without clusters, and for one with some."""
+    for kind, x, y, k in (list(null_sets(seed))[seed % len(NULLS)], *random_sets(seed)):
+        choice = choose_n_clusters(x[:1_000], MOST_CLUSTERS, random_state=seed)
+        number = choice.n_clusters if choice.stands_out else None
+        yield {"kind": kind, "seed": seed, "null": y is None, "k": k, "chosen": number}
+
+
+def table_of_choices(rows: list[Row]) -> None:
+    nulls = [row for row in rows if row["null"]]
+    others = [row for row in rows if not row["null"] and row["k"] <= MOST_CLUSTERS]
+    print(f"without clusters: a number for {sum(r['chosen'] is not None for r in nulls)}", end="")
+    print(f" of {len(nulls)} sets")
+    right = sum(row["chosen"] == row["k"] for row in others)
+    none = sum(row["chosen"] is None for row in others)
+    print(f"with clusters: {right} right, {none} without a number", end="")
+    print(f", {len(others) - right - none} others, of {len(others)} sets")
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -420,7 +446,7 @@ def follows(rows: list[Row]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("family", choices=[*FAMILIES], nargs="?", default="random")
+    parser.add_argument("family", choices=[*FAMILIES, "choose"], nargs="?", default="random")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=FIRST_SEED, help="the first seed")
     parser.add_argument("--json", action="store_true", help="one line a fit, while they are made")
@@ -432,7 +458,9 @@ if __name__ == "__main__":
             if asked.json:
                 print(json.dumps(row), flush=True)
     print(f"{asked.family}, seeds {asked.first} to {asked.first + asked.seeds - 1}")
-    if asked.family in ("random", "overlap"):
+    if asked.family == "choose":
+        table_of_choices(found)
+    elif asked.family in ("random", "overlap"):
         follows(found)
     else:
         table_of_grades(found, FOUND if asked.family == "clear" else -1.0)

@@ -64,6 +64,14 @@ def test_the_rule(evidence: Evidence | None, gap: float, expected: str) -> None:
         assert grade(gap, 0.002, False, evidence) == "doubtful"
 
 
+def test_of_more_numbers_that_are_tried_more_is_asked() -> None:
+    near = replace(THREE, links=((0, 1, 1.2),))
+    assert near.supports(3.0) and near.supports(3.0, 2) and not near.supports(3.0, 3)
+    stable = replace(NONE, stability=0.985)
+    assert stable.supports(1.0) and not stable.supports(1.0, 4)
+    assert grade(1.0, 0.002, True, stable, 4) == "doubtful"
+
+
 def test_belief_needs_stability_or_a_dip_and_trust_is_its_mean() -> None:
     assert THREE.belief(0, 0.5) == 1  # more than a nat apart
     assert NONE.belief(2, 0.5) == pytest.approx(0.88)  # stable alone

@@ -24,6 +24,9 @@ APART, HINT = 1.0, 0.5
 # Stability that clusters need that are apart, that hints at structure, and that supports clusters
 # that touch, if walks stay in them.
 STABLE, STEADY, SAME = 0.85, 0.9, 0.98
+# Where several numbers are tried, more is asked for: in so many nats, dips in data without clusters
+# become e times rarer.
+RARER = 0.25
 # The share of its start's labels that a trained network keeps, at least.
 LEAST_KEPT = 0.9
 # How fast belief in stable clusters falls where walks leave them: of a row, which may be right in
@@ -106,11 +109,12 @@ class Evidence:
         beliefs = [self.belief(k, gap, power=WHOLE) for k in range(len(self.shares))]
         return float(np.dot(self.shares, beliefs))
 
-    def supports(self, gap: float, apart: float = APART) -> bool:
-        """Whether it speaks for as many clusters as were asked for."""
+    def supports(self, gap: float, tries: int = 1) -> bool:
+        """Whether it speaks for as many clusters as asked for, where so many numbers are tried."""
+        apart, same = APART + RARER * math.log(tries), 1 - (1 - SAME) / math.sqrt(tries)
         if self.groups(apart) == len(self.shares) and self.stability >= STABLE:
             return True
-        return self.stability >= SAME and gap < math.log(len(self.shares))
+        return self.stability >= same and gap < math.log(len(self.shares))
 
     @property
     def shows_structure(self) -> bool:
@@ -135,8 +139,8 @@ class Evidence:
         return words
 
 
-def grade(gap: float, tol: float, sound: bool, evidence: Evidence | None) -> Grade:
-    """The one rule behind the word for a clustering.
+def grade(gap: float, tol: float, sound: bool, evidence: Evidence | None, tries: int = 1) -> Grade:
+    """The one rule behind the word for a clustering, the best of so many numbers that are tried.
 
     sound: whether the network shows no failure mode and is decided.
     Where there is no evidence beside the bound (images, views of one's own), the bound decides.
@@ -144,7 +148,7 @@ def grade(gap: float, tol: float, sound: bool, evidence: Evidence | None) -> Gra
     if evidence is None:
         return "certified" if sound and gap < tol else "doubtful"
     trained = evidence.agreement >= LEAST_KEPT
-    if sound and trained and evidence.supports(gap):
+    if sound and trained and evidence.supports(gap, tries):
         return "certified" if gap < tol else "supported"
     if trained and not evidence.shows_structure:
         return "no structure found"

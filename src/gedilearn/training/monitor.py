@@ -66,7 +66,11 @@ class Diagnosis:
     @property
     def grade(self) -> Grade:
         """'certified', 'supported', 'doubtful' or 'no structure found': see `evidence.grade`."""
-        return grade(self.gap, self.tol, self.sound, self.evidence)
+        return self.graded()
+
+    def graded(self, tries: int = 1) -> Grade:
+        """The same for the best of so many numbers of clusters that are tried."""
+        return grade(self.gap, self.tol, self.sound, self.evidence, tries)
 
     @property
     def sound(self) -> bool:
