@@ -118,7 +118,7 @@ def discrete(n: int, rng: Rng) -> np.ndarray:
     if kind == 1:
         return rng.poisson(rng.uniform(1, 6), (n, d)).astype(float)
     if kind == 2:
-        return rng.integers(0, 2, (n, d)).astype(float)
+        return rng.integers(0, 2, (n, d + 3)).astype(float)
     if kind == 3:
         return np.round(rng.normal(size=(n, d)))
     return np.concatenate([np.eye(c)[rng.integers(0, c, n)] for c in (2, 3, 4)], 1)

@@ -51,6 +51,7 @@ def test_the_place_of_a_cluster_is_said_in_words() -> None:
         (replace(TOUCHING, stability=0.98), 1.0, "supported"),
         (replace(TOUCHING, stability=0.98), 1.2, "doubtful"),  # walks leave them: log 3 is 1.1
         (NONE, 3.0, "no structure found"),
+        (NONE, 0.5, "doubtful"),
         (replace(NONE, start_stability=0.91), 3.0, "doubtful"),
         (replace(NONE, agreement=0.8), 3.0, "doubtful"),
         (replace(NONE, stability=0.99), 1.0, "supported"),

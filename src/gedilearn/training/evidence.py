@@ -116,10 +116,11 @@ class Evidence:
             return True
         return self.stability >= same and gap < math.log(len(self.shares))
 
-    @property
-    def shows_structure(self) -> bool:
+    def shows_structure(self, gap: float) -> bool:
         """Whether it speaks for any structure, which the network may have missed."""
-        return self.groups(HINT) > 1 or max(self.stability, self.start_stability) >= STEADY
+        if self.groups(HINT) > 1 or gap < math.log(len(self.shares)) / 2:
+            return True
+        return max(self.stability, self.start_stability) >= STEADY
 
     @property
     def words(self) -> str:
@@ -150,6 +151,6 @@ def grade(gap: float, tol: float, sound: bool, evidence: Evidence | None, tries:
     trained = evidence.agreement >= LEAST_KEPT
     if sound and trained and evidence.supports(gap, tries):
         return "certified" if gap < tol else "supported"
-    if trained and not evidence.shows_structure:
+    if trained and not evidence.shows_structure(gap):
         return "no structure found"
     return "doubtful"
