@@ -300,7 +300,7 @@ class Summary(BaseModel):
     temperature: float = Field(1.0, ge=1, le=1e6)
     diagnosis: Diagnosis
     density: Findings | None = None
-    clusters: list[dict[str, float]] = []
+    clusters: list[dict[str, float | str | list[int] | None]] = []
 
 
 class Header(Fit):
