@@ -116,7 +116,7 @@ def test_a_member_of_a_sweep_trains_as_it_would_alone() -> None:
             assert not torch.equal(value, start[name])
 
 
-def test_a_certificate_does_not_hide_a_later_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_gap_does_not_hide_a_later_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
     def divergence(terms: dict[str, torch.Tensor], *_: Any) -> str | None:
         return "all is lost" if "gen" in terms else None
 
@@ -131,7 +131,8 @@ def test_a_certificate_does_not_hide_a_later_divergence(monkeypatch: pytest.Monk
     }
     with pytest.warns(RuntimeWarning, match="all is lost"):
         model = gedi(**easy, random_state=0).fit(SETS[0])
-    assert model.converged_ and model.stopped_ == "diverged"
+    assert model.certificate_gap_ < 10 and model.stopped_ == "diverged"
+    assert not model.converged_ and "divergence" in model.diagnosis_.failure_modes
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -319,7 +320,6 @@ def test_a_gap_ends_the_search_only_where_both_its_terms_are_trained(method: str
     results = train(data, settings, n_results=2)
     whole = {"gedi": 20 + 10, "no-gen": 20, "no-inv": 60 + 10, "no-unif": 60 + 10, "jem": 60}
     assert {result.iterations for result in results} == {whole[method]}
-    assert {result.stopped for result in results} == {"certified"}  # in the end, if not before
 
 
 def test_points_of_a_sweep_without_one_of_the_terms_are_trained_to_the_end() -> None:
