@@ -229,7 +229,7 @@ def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
         "certified": certified,
         "false_certificate": certified and (shape.structureless or scores["ami"] < SOLVED),
         "grade": getattr(model, "grade_", None),
-        "trust": model.result_.overall_trust if own else None,
+        "trust": model.summary()["trust"] if own else None,
         "points": len(train.x),
         "seconds": round(seconds, 3),
         "iterations": model.n_iter_ if own else None,
