@@ -1,4 +1,4 @@
-"""The density that GEDI learns, beside its base alone, two estimators of scikit-learn and the truth.
+"""The density that GEDI learns, beside its base alone, two of scikit-learn's and the truth.
 
     python benchmarks/density.py --seeds 1 --data mixture,moons
 

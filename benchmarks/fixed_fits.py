@@ -137,7 +137,7 @@ FITS: dict[str, Callable[[], GEDI | list[GEDI]]] = {
         SHORT | {"density.iterations": 0, "sampler.step_size": 40.0, "sampler.clamp": False},
     ),
     **{name: baseline(name) for name in ("no-gen", "no-inv", "no-unif", "jem")},
-    "swav": baseline("swav", **{"swav.queue": 300, "swav.freeze": 0.1}),
+    "swav": baseline("swav"),
     "barlow": baseline("barlow", **{"barlow.assign": "kmeans"}),
     "dino": baseline("dino"),
     "deepcluster": baseline("deepcluster"),

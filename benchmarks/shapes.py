@@ -1,6 +1,7 @@
 """GEDI with its defaults beside other methods, on data of known clusters and on data of none.
 
     python benchmarks/shapes.py --seeds 2 --data moons,structureless --out tables/shapes
+    python benchmarks/shapes.py --seeds 2 --methods start,random-start     what additions are worth
 
 Every fit is one row: (data, method, seed). The points that are scored are drawn anew from the same
 source where the method can label them; the spectral methods, HDBSCAN and Genie cannot, so they are
@@ -25,13 +26,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from comparison import main, share, timed
+from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
+from gedilearn.data.graph import distance_points
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores
 from gedilearn.experiments import table
 from gedilearn.experiments.runner import Cell, Options, Runner, chosen
 from gedilearn.experiments.table import Group, Row, Table
 from gedilearn.experiments.toy import FRESH, N_POINTS
+from gedilearn.starts.choose import choose_start
 from shape_sets import FAMILIES, NOT_SCORED, SHAPES, Shape
 
 SOLVED = 0.95  # AMI; a certificate with less is a false one
@@ -39,7 +43,20 @@ BEHIND = 0.05  # AMI; more than this below k-means is worth a count
 OURS, GIVEN = "gedi", "gedi prior=given"
 GENIE = "genie"
 RIVALS = ("kmeans", "gmm", "spectral", "spectral-local", "hdbscan", GENIE)
-METHODS = ("gedi", *RIVALS)  # what can be asked for; gedi is all its rows
+METHODS = ("gedi", *RIVALS)  # gedi is all its rows
+# GEDI with one thing left out or changed, and its start alone.
+START = "start"
+CONTROLS: dict[str, Options] = {
+    START: {},
+    "start-loss": {"weights.inv": 0.0, "weights.prior": 0.0},
+    "start-fades": {"weights.start": ((0.0, 5.0), (0.33, 0.0))},
+    "random-start": {"training.start": "random"},
+    "noise-views": {"views.kind": "noise", "training.start": "chosen"},
+    "with-gen": {"weights.gen": 1.0},
+    "no-base": {"weights.gen": 1.0, "density.base": "none"},
+}
+# Others, on columns as our graph sees them.
+COLUMNS_AS_OURS = tuple(f"{name}-columns" for name in ("kmeans", "gmm", "spectral-local", GENIE))
 NAMES = {
     OURS: "GEDI",
     GIVEN: "GEDI, true prior",
@@ -49,6 +66,17 @@ NAMES = {
     "spectral-local": "Spectral, local",
     "hdbscan": "HDBSCAN",
     GENIE: "Genie",
+    START: "its start alone",
+    "start-loss": "start, its cross-entropy only",
+    "start-fades": "start that fades in a third",
+    "random-start": "random start",
+    "noise-views": "noise views",
+    "with-gen": "with GEN, the default",
+    "no-base": "with GEN, no base",
+    "kmeans-columns": "KMeans, our columns",
+    "gmm-columns": "GaussianMixture, our columns",
+    "spectral-local-columns": "Spectral, local, our columns",
+    f"{GENIE}-columns": "Genie, our columns",
 }
 NO_DENSITY: Options = {"weights.gen": 0.0}
 NO_GENIE = 'genieclust is not installed: no rows of genie (pip install "gedi-learn[yardsticks]")'
@@ -64,6 +92,10 @@ GINI = 0.3  # of Genie, its default
 def build(method: str, shape: Shape, seed: int, settings: Options) -> Any:
     """An estimator. The others get standardised columns, as GEDI makes them, and ten starts."""
     k = shape.n_clusters
+    if method == START:
+        return StartAlone(k, seed)
+    if method in CONTROLS:
+        return GEDI(k, random_state=seed, settings=settings | CONTROLS[method])
     if method.split()[0] == "gedi":
         prior = shape.prior if method == GIVEN else None
         return GEDI(k, prior=prior, random_state=seed, settings=settings)
@@ -85,8 +117,20 @@ def build(method: str, shape: Shape, seed: int, settings: Options) -> Any:
         ],
         "hdbscan": lambda: [HDBSCAN(copy=True)],
         GENIE: lambda: [_genie()(n_clusters=k, gini_threshold=GINI)],
-    }[method]
-    return make_pipeline(StandardScaler(with_std=shape.units), *steps())
+    }[method.removesuffix("-columns")]
+    ours = [FunctionTransformer(distance_points)] if method in COLUMNS_AS_OURS else []
+    return make_pipeline(StandardScaler(with_std=shape.units), *ours, *steps())
+
+
+class StartAlone:
+    """The clusters that training begins with: labels of the points, no network."""
+
+    def __init__(self, n_clusters: int, seed: int) -> None:
+        self.n_clusters, self.seed = n_clusters, seed
+
+    def fit(self, x: np.ndarray) -> None:
+        points = distance_points(Scaling.fit(x).apply(x), self.seed)
+        self.labels_ = choose_start(points, self.n_clusters, self.seed).labels
 
 
 def locally_scaled(x: np.ndarray) -> Any:
@@ -139,9 +183,9 @@ def run(
     `settings` are those of GEDI, by dotted names.
     """
     names = data and [name for each in data for name in FAMILIES.get(each, (each,))]
-    asked = chosen("method", methods, METHODS)
-    if GENIE in asked and not _has_genie():
-        asked.remove(GENIE)
+    asked = chosen("method", methods or METHODS, (*METHODS, *CONTROLS, *COLUMNS_AS_OURS))
+    if not _has_genie() and any(GENIE in method for method in asked):
+        asked = [method for method in asked if GENIE not in method]
         runner.say(NO_GENIE)
     cells = [  # seed by seed, so that every set has some rows early
         Cell(name, method, (seed,), (method,))
@@ -157,7 +201,7 @@ def run(
 def methods_of(shape: Shape) -> list[str]:
     """Without structure the others have nothing to tell: they say nothing of their results."""
     ours = [OURS, GIVEN] if shape.prior else [OURS]
-    return ours if shape.structureless else [*ours, *RIVALS]
+    return ours if shape.structureless else [*ours, *RIVALS, *CONTROLS, *COLUMNS_AS_OURS]
 
 
 def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
@@ -167,8 +211,10 @@ def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
     model = build(method, shape, seed, settings)
     seconds = timed(lambda: model.fit(train.x))
     predicts = hasattr(model, "predict")
-    scored = shape.draw(n, seed + FRESH) if predicts and shape.fresh else train
-    labels = model.predict(scored.x) if predicts else model[-1].labels_
+    # Our columns depend on all points at once: fresh ones would have others.
+    fresh = predicts and shape.fresh and method not in COLUMNS_AS_OURS
+    scored = shape.draw(n, seed + FRESH) if fresh else train
+    labels = model.predict(scored.x) if predicts else _labels(model)
     scores = _scores(shape, scored, labels)
     own = isinstance(model, GEDI)
     certified = bool(model.converged_) if own else None
@@ -183,12 +229,16 @@ def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
         "certified": certified,
         "false_certificate": certified and (shape.structureless or scores["ami"] < SOLVED),
         "grade": getattr(model, "grade_", None),
-        "trust": model.result_.overall_trust if own else None,
+        "trust": model.summary()["trust"] if own else None,
         "points": len(train.x),
         "seconds": round(seconds, 3),
         "iterations": model.n_iter_ if own else None,
     }
     return [row]
+
+
+def _labels(model: Any) -> np.ndarray:
+    return np.asarray((model if isinstance(model, StartAlone) else model[-1]).labels_)
 
 
 def _scores(shape: Shape, data: Dataset, labels: np.ndarray) -> Row:

@@ -12,6 +12,7 @@ commits, as rows/ROWS.json and the rows have them. Pictures that need models are
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import subprocess
@@ -26,7 +27,7 @@ from gedilearn.errors import InputError
 from gedilearn.experiments import sensitivity
 from gedilearn.experiments.runner import CONFIG, ROWS
 from gedilearn.experiments.table import Row
-from gedilearn.io import csv_text, read_json, read_json_lines, write_json, write_text
+from gedilearn.io import read_json, read_json_lines, write_json, write_text
 
 RESULTS = ROOT / "docs" / "results"
 COMPARISONS = ("shapes", "density")  # modules of benchmarks
@@ -51,7 +52,11 @@ def _value(text: str) -> Any:
 
 def rows_as_csv(rows: list[Row]) -> str:
     heads = list(dict.fromkeys(name for row in rows for name in row))
-    return csv_text(heads, ([_cell(row.get(name)) for name in heads] for row in rows))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows([_cell(row.get(name)) for name in heads] for row in rows)
+    return text.getvalue()
 
 
 def _cell(value: Any) -> str:

@@ -214,7 +214,7 @@ def test_a_column_that_is_the_cluster_has_an_infinite_effect():
     assert all(d.column == "flag" for own in found for d in own)
 
 
-@pytest.mark.parametrize(("factor", "shift"), [(1e200, 0.0), (1e-200, 0.0), (1.0, 1e6)])
+@pytest.mark.parametrize(("factor", "shift"), [(1e140, 0.0), (1e-140, 0.0), (1.0, 1e6)])
 def test_huge_offsets_and_scales_change_no_effect(factor, shift):
     x, labels = table(2)
     pairs = zip(differences(x, labels), differences(x * factor + shift, labels), strict=True)

@@ -40,9 +40,9 @@ def test_a_fit_names_its_phases_and_counts_in_them_and_is_the_same(tmp_path):
     recorder = Recorder()
     model = GEDI(2, max_iter=20, random_state=0, settings=SETTINGS)
     model.fit_run(points, tmp_path / "run", None, recorder)
-    expected = ["neighbours", "starts", "base", "clusters", "certificate", "structure", "density"]
+    expected = ["neighbours", "starts", "base", "clusters", "certificate", "evidence", "density"]
     assert recorder.phases == [*expected, "profile"]
-    for name in ("starts", "clusters", "structure"):
+    for name in ("starts", "clusters"):
         counts = recorder.steps[name]
         assert all(0 <= done <= total for done, total in counts) and counts == sorted(counts)
     silent = GEDI(2, max_iter=20, random_state=0, settings=SETTINGS).fit(points)

@@ -57,8 +57,8 @@ def test_rows_agree_with_their_models(choice):
         assert row["unused"] == row["n_clusters"] - sum(
             size >= 200 / row["n_clusters"] / 10 for size in np.bincount(model.labels_)
         )
-        assert row["grade"] == model.grade_ and row["stability"] == model.stability_
-        assert row["step"] == model.diagnosis_.evidence.step and row["seconds"] > 0
+        assert row["grade"] == model.diagnosis_.graded(4) and row["stability"] == model.stability_
+        assert row["apart"] == model.diagnosis_.evidence.groups() and row["seconds"] > 0
 
 
 def test_the_same_seed_gives_the_same_choice_and_every_row_is_told():
@@ -78,12 +78,12 @@ def test_the_same_seed_gives_the_same_choice_and_every_row_is_told():
 
 
 def row(
-    k: int, gap: float, grade: str = "doubtful", stability: float = 1.0, step: float | None = 1.0
+    k: int, gap: float, grade: str = "doubtful", stability: float = 1.0, apart: int | None = 2
 ) -> dict:
     score = gap / math.log(k) + 1 - stability
     return {
         "n_clusters": k, "grade": grade, "gap": gap, "certified": grade == "certified",
-        "stability": stability, "step": step, "unused": 0, "score": score,
+        "stability": stability, "apart": apart, "unused": 0, "score": score,
     }  # fmt: skip
 
 
@@ -93,23 +93,14 @@ def judged(*rows: dict) -> tuple[list[int], bool, str]:
     return [r["n_clusters"] for r in sorted(rows, key=lambda r: r["rank"])], stands_out, words
 
 
-def test_the_largest_certified_number_goes_first():
-    order, stands_out, words = judged(
-        row(2, 0.001, "certified"),
-        row(3, 0.003, "supported"),
-        row(4, 0.0015, "certified"),
-        row(5, 0.003),
-    )
-    assert order == [4, 2, 3, 5] and stands_out
-    assert words.startswith("4 clusters: ")
-
-
-def test_a_stray_point_keeps_a_number_recommended_but_not_as_certified():
-    order, stands_out, words = judged(
-        row(2, 0.06, "supported"), row(3, 0.007, "supported"), row(4, 1.0)
-    )
-    assert order == [3, 2, 4] and stands_out
-    assert words.startswith("3 clusters, probably: ")
+def test_the_largest_number_that_is_certified_or_supported_goes_first():
+    rows = [row(2, 0.001, "certified"), row(4, 0.0015, "certified"), row(5, 0.003)]
+    order, stands_out, words = judged(*rows)
+    assert order == [4, 2, 5] and stands_out
+    assert words.startswith("4 clusters: certified") and "; 2, which join" in words
+    order, stands_out, words = judged(*rows, row(6, 0.3, "supported"))
+    assert order == [6, 4, 2, 5] and stands_out
+    assert words.startswith("6 clusters, probably: supported") and "; 2, 4, which join" in words
 
 
 def test_a_small_gap_without_structure_recommends_nothing():
@@ -120,45 +111,16 @@ def test_a_small_gap_without_structure_recommends_nothing():
     assert words.startswith("No number stands out") and "2 (no structure found)" in words
 
 
-SUPPORTED = (
-    row(2, 0.3, "supported", stability=0.90, step=1.2),
-    row(4, 0.6, "supported", stability=0.88, step=1.1),
-    row(5, 0.2, "doubtful", stability=0.80, step=9.0),
-)
-
-
-def test_without_a_certificate_the_step_and_the_stability_must_agree():
-    agreed = row(3, 0.4, "supported", stability=0.88, step=2.0)
-    order, stands_out, words = judged(*SUPPORTED, agreed)
-    assert order == [3, 2, 4, 5] and stands_out
-    assert words.startswith("3 clusters, probably: supported, not certified")
-
-
-@pytest.mark.parametrize(
-    "weak",
-    [
-        row(3, 0.4, "supported", stability=0.86, step=2.0),  # another number is more stable
-        row(3, 0.4, "supported", stability=0.95, step=1.4),  # the next mode is not much faster
-    ],
-)
-def test_evidence_that_disagrees_recommends_nothing_and_says_so(weak):
-    order, stands_out, words = judged(*SUPPORTED, weak)
-    assert order[0] == 3 and not stands_out
-    assert words.startswith("No number stands out") and "3 clusters by the walks" in words
-
-
 def test_images_are_ranked_by_gap_and_the_agreement_of_initialisations():
     order, stands_out, words = judged(
-        row(2, 0.06, stability=0.2, step=None),
-        row(3, 0.05, step=None),
-        row(4, 3.0, step=None),
+        row(2, 0.06, stability=0.2, apart=None),
+        row(3, 0.05, apart=None),
+        row(4, 3.0, apart=None),
     )
     assert order == [3, 2, 4] and not stands_out
     assert "initialisations agree to 1.00" in words
-    assert judged(row(2, 0.06, step=None), row(3, 0.007, stability=0.5, step=None))[:2] == (
-        [3, 2],
-        True,
-    )
+    nearly = row(3, 0.007, stability=0.5, apart=None)
+    assert judged(row(2, 0.06, apart=None), nearly)[:2] == ([3, 2], True)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_every_setting_says_what_it_means() -> None:
 
 
 def test_dotted_and_nested_values_are_two_forms_of_one_thing() -> None:
-    values = {"n_clusters": 3, "sampler": {"steps": 2, "noise": 0.1}, "swav": {"queue": 5}}
+    values = {"n_clusters": 3, "sampler": {"steps": 2, "noise": 0.1}, "swav": {"iterations": 5}}
     assert nested(flat(values)) == values
     with pytest.raises(InputError, match=r"did you mean 'sampler.steps'"):
         nested({"sampler.step": 2})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_blobs
+from sklearn.datasets import make_blobs, make_moons
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
@@ -26,14 +26,16 @@ def without_density() -> GEDI:
     return GEDI(2, random_state=0, w_gen=0.0, settings=QUICK).fit(X)
 
 
-def test_trust_is_the_share_of_parts_that_kept_a_point_times_its_probability(model: GEDI) -> None:
-    kept, sure = model.result_.trust.numpy().T
-    np.testing.assert_array_equal(model.trust_, kept * sure)
+def test_trust_is_belief_in_the_cluster_times_the_probability(model: GEDI) -> None:
+    believed, sure = model.result_.trust.numpy().T
+    np.testing.assert_array_equal(model.trust_, believed * sure)
     own = model.predict_proba(X)[np.arange(len(X)), model.labels_]
     np.testing.assert_allclose(sure, own, rtol=1e-6)
     assert model.trust_.shape == (300,) and model.trust_.min() >= 0 and model.trust_.max() <= 1
-    assert set(np.round(12 * kept)) <= set(range(13))  # of 4 parts
-    assert model.stability_ == model.diagnosis_.evidence.stability
+    evidence, gap = model.diagnosis_.evidence, model.certificate_gap_
+    most = np.array([evidence.belief(k, gap) for k in range(2)])[model.labels_]
+    assert (believed <= most + 1e-12).all() and (believed == most).mean() > 0.5
+    assert model.stability_ == evidence.stability
 
 
 def test_points_between_clusters_are_trusted_less(model: GEDI) -> None:
@@ -50,13 +52,14 @@ def test_the_table_of_clusters_has_sizes_and_the_means_of_its_points(model: GEDI
         own = model.labels_ == row["cluster"]
         assert (row["size"], row["share"]) == (own.sum(), pytest.approx(own.mean()))
         assert row["trust"] == pytest.approx(model.trust_[own].mean())
-        assert row["stability"] == pytest.approx(model.result_.trust[own, 0].mean())
+        assert 0 < row["stability"] <= 1 and 0 <= row["cut"] < 0.1
+        assert row["prominence"] == pytest.approx(rows[0]["prominence"])  # each other's
+        assert row["touches"] == ([] if row["prominence"] >= 1 else [1 - row["cluster"]])
         assert row["confidence"] == pytest.approx(model.result_.trust[own, 1].mean())
     json.dumps(rows)
     summary = model.summary()
     assert summary["grade"] == model.grade_ and summary["stability"] == model.stability_
-    confidence = float(model.result_.trust[:, 1].mean())
-    assert summary["trust"] == pytest.approx(model.stability_ * confidence)
+    assert summary["trust"] == model.diagnosis_.evidence.trust(model.certificate_gap_)
 
 
 def test_outliers_are_the_least_likely_training_points(model: GEDI) -> None:
@@ -108,5 +111,52 @@ def test_without_a_start_there_is_no_evidence_and_the_bound_decides() -> None:
     fitted = GEDI(2, random_state=0, w_gen=0.0, views="noise", max_iter=20).fit(X)
     assert fitted.diagnosis_.evidence is fitted.stability_ is fitted.trust_ is None
     assert fitted.grade_ == ("certified" if fitted.certificate_gap_ < 0.002 else "doubtful")
+    assert "was not measured" in fitted.verdict_
     assert fitted.result_.temperature == 1 and fitted.summary()["trust"] is None
     assert [set(row) for row in fitted.summary()["clusters"]] == [{"cluster", "size", "share"}] * 2
+
+
+# --- what the verdict must not do ----------------------------------------------------------------
+
+
+def graded(x: np.ndarray, k: int, **how: object) -> GEDI:
+    return GEDI(k, random_state=0, w_gen=0.0, **how).fit(x)
+
+
+def test_a_network_that_was_stopped_at_once_is_not_supported() -> None:
+    x = make_moons(400, noise=0.05, random_state=0)[0]
+    for seed in range(3):
+        stopped = GEDI(2, max_iter=1, w_gen=0.0, random_state=seed).fit(x)
+        assert stopped.grade_ == "doubtful"
+    assert graded(x, 2).grade_ == "certified"
+
+
+def test_curves_that_are_cut_are_seldom_supported() -> None:
+    grades = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        angle, noise = rng.uniform(0, np.pi, 500), 0.08 * rng.normal(size=(500, 2))
+        crescent = np.stack([np.cos(angle), np.sin(angle)], 1) + noise
+        grades += [graded(crescent, k).grade_ for k in (2, 3)]
+    assert "certified" not in grades and grades.count("supported") <= 1, grades
+
+
+def test_one_cloud_has_no_structure() -> None:
+    cloud = np.random.default_rng(0).normal(size=(400, 3))
+    assert graded(cloud, 3).grade_ == "no structure found"
+
+
+def test_small_clusters_beside_a_large_one_are_supported() -> None:
+    x = make_blobs([900, 80, 20], centers=[[0, 0], [9, 0], [0, 9]], random_state=0)[0]
+    fitted = graded(x, 3)
+    assert fitted.grade_ in ("certified", "supported")
+    assert [row["place"] == "separated by a gap" for row in fitted.summary()["clusters"]] == [
+        row["prominence"] is None for row in fitted.summary()["clusters"]
+    ]
+
+
+def test_too_many_clusters_are_doubtful_and_the_number_with_support_is_named() -> None:
+    x = make_blobs(400, centers=[[0, 0], [12, 0]], random_state=0)[0]
+    fitted = graded(x, 4)
+    assert fitted.grade_ == "doubtful"
+    assert "of 4 clusters only 2 groups are apart" in fitted.verdict_

@@ -2,8 +2,8 @@
 
 Three clusters were asked for in each picture. From left to right the groups move together, until
 there are none. Every method gives three clusters there; the grade says whether they mean
-anything. In the third picture there still are three groups, but such a set cannot be told from
-one without groups, and the grade says so.
+anything. In the third picture there still are three groups, but the density does not fall between
+them, as in the fourth, where there are none: nothing supports either.
 """
 
 from pathlib import Path

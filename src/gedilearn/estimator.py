@@ -134,8 +134,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     grade_ : {'certified', 'supported', 'doubtful', 'no structure found'}
         How far to trust it, in a word (docs/trust.md).
     stability_, trust_ : float, ndarray of shape (n_samples,); None without a start
-        Agreement with clusterings of parts of the data; of each point, the share of parts in which
-        it kept its cluster, times its probability.
+        Agreement of the labels with clusterings of parts of the data; of each point, how far to
+        believe in its cluster, because it is stable or apart, times its probability.
     verdict_ : str
         The result in one sentence, failure modes named.
     diagnosis_ : Diagnosis

@@ -17,7 +17,7 @@ from pydantic import FiniteFloat, TypeAdapter
 
 from gedilearn.data.arrays import Scaling, evenly_spaced, listing
 from gedilearn.errors import InputError
-from gedilearn.io import RESTORE, read_json, reading
+from gedilearn.io import RESTORE, read_json, reading, write_json, write_tensors
 from gedilearn.training.result import Result
 from gedilearn.training.run import RunDirectory, read_config
 
@@ -443,7 +443,7 @@ def keep(
     outputs = _outputs(result, scaling, x)
     outputs["trust"] = None if result.trust is None else result.trust.prod(1).numpy()
     found = explain(x, names, **outputs, meanings=meanings)
-    directory.write_profile(found.to_json())
+    write_json(directory.profile, found.to_json(), None)
 
     kind = x.dtype if x.dtype == np.uint8 else np.dtype(np.float64)
     each = x[:1].size * kind.itemsize + 4 * result.model.n_features
@@ -460,7 +460,7 @@ def keep(
     for name in ("log_density", "trust"):
         if outputs[name] is not None:
             preview[name] = outputs[name][rows].astype(np.float64)
-    directory.write_preview(preview)
+    write_tensors(directory.preview, {name: torch.from_numpy(a) for name, a in preview.items()})
 
 
 def read_profile(directory: RunDirectory) -> Explanation:

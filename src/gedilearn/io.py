@@ -10,14 +10,12 @@ A file is written whole or not at all: readers and a crash see the old content o
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, time
 from pathlib import Path
@@ -256,15 +254,6 @@ def write_json(path: Path, content: Any, indent: int | None = 2, *, new: bool = 
 def json_text(content: Any, indent: int | None = None) -> str:
     """JSON, with what is not finite by name."""
     return json.dumps(plain(content), indent=indent)
-
-
-def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Numbers are written with as many digits as an exact reading back needs."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def write_tensors(

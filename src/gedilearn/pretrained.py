@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import interpolate, pad, relu6
+from torch.nn.functional import batch_norm, conv2d, interpolate, pad, relu6
 
 from gedilearn.data.arrays import as_numbers, check_finite, of_tensor
 from gedilearn.errors import InputError
@@ -125,6 +125,8 @@ Network = TypeVar("Network", bound="FeatureNetwork")
 class FeatureNetwork(nn.Module):
     """Pixels, bytes (n, c, h, w), c 1 (grey) or 3, to the features before the classifier, (n, d).
 
+    The sizes of its layers are those of the published weights.
+
     Attributes
     ----------
     space: what the features are called
@@ -135,52 +137,20 @@ class FeatureNetwork(nn.Module):
     published: str
     sha256: str
 
+    def __init__(self, weights: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.weights = weights
+
     @classmethod
     def load(cls: type[Network], path: str | Path) -> Network:
         """The network with its published weights, ready for use."""
-        weights = read_weights(path, cls.sha256, f"the weight file {cls.published}")
-        with torch.device("meta"):  # so that no first weights are drawn
-            network = cls()
-        network.load_state_dict(weights, assign=True)
-        return network.eval().requires_grad_(False)
+        return cls(read_weights(path, cls.sha256, f"the weight file {cls.published}"))
 
-
-def batch_norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels, eps=1e-3)
-
-
-class SameConv(nn.Conv2d):
-    """Pads so that the result has size / stride pixels, the odd pixel right and below.
-
-    That is how TensorFlow pads, where the weights come from; sizes are multiples of the stride.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        missing = self.kernel_size[0] - self.stride[0]
-        margins = missing // 2, missing - missing // 2
-        return super().forward(pad(x, margins * 2))
-
-
-class InvertedResidual(nn.Module):
-    """Widen, convolve each channel, narrow; added to the input if it fits."""
-
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
-        super().__init__()
-        wide = inputs * expansion
-        self.expands = expansion > 1
-        self.residual = stride == 1 and inputs == outputs
-        if self.expands:
-            self._expand_conv, self._bn0 = SameConv(inputs, wide, 1, bias=False), batch_norm(wide)
-        self._depthwise_conv = SameConv(wide, wide, kernel, stride, groups=wide, bias=False)
-        self._bn1 = batch_norm(wide)
-        self._project_conv, self._bn2 = SameConv(wide, outputs, 1, bias=False), batch_norm(outputs)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = relu6(self._bn0(self._expand_conv(x))) if self.expands else x
-        y = relu6(self._bn1(self._depthwise_conv(y)))
-        y = self._bn2(self._project_conv(y))
-        result: Tensor = x + y if self.residual else y
-        return result
+    def normalised(self, x: Tensor, name: str) -> Tensor:
+        """x after the batch normalisation of this name."""
+        parts = ("running_mean", "running_var", "weight", "bias")
+        mean, variance, weight, bias = (self.weights[f"{name}.{part}"] for part in parts)
+        return batch_norm(x, mean, variance, weight, bias, eps=1e-3)
 
 
 class EfficientNetLite0(FeatureNetwork):
@@ -196,28 +166,7 @@ class EfficientNetLite0(FeatureNetwork):
     published = "efficientnet-lite0-57934424.pth"
     sha256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
     size = 224
-    stages = (  # (blocks, kernel, stride of the first, expansion, output channels)
-        (1, 3, 1, 1, 16),
-        (2, 3, 2, 6, 24),
-        (2, 5, 2, 6, 40),
-        (3, 3, 2, 6, 80),
-        (3, 5, 1, 6, 112),
-        (4, 5, 2, 6, 192),
-        (1, 3, 1, 6, 320),
-    )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._conv_stem, self._bn0 = SameConv(3, 32, 3, stride=2, bias=False), batch_norm(32)
-        blocks, channels = [], 32
-        for count, kernel, first_stride, expansion, outputs in self.stages:
-            for i in range(count):
-                stride = first_stride if i == 0 else 1
-                blocks.append(InvertedResidual(channels, outputs, kernel, stride, expansion))
-                channels = outputs
-        self._blocks = nn.ModuleList(blocks)
-        self._conv_head, self._bn1 = SameConv(channels, 1280, 1, bias=False), batch_norm(1280)
-        self._fc = nn.Linear(1280, 1000)
+    strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)  # of its blocks
 
     @classmethod
     def installed(cls) -> EfficientNetLite0:
@@ -233,7 +182,30 @@ class EfficientNetLite0(FeatureNetwork):
         colours = pixels.expand(-1, 3, -1, -1).float()  # grey is three equal channels
         x = interpolate(colours, size=size, mode="bilinear", antialias=True)
         x = (x - 127) / 128  # as the Lite models were trained, unlike other EfficientNets
-        x = relu6(self._bn0(self._conv_stem(x)))
-        for block in self._blocks:
-            x = block(x)
-        return relu6(self._bn1(self._conv_head(x))).mean(dim=(2, 3))
+        x = relu6(self._layer(x, "_conv_stem", "_bn0", 2))
+        for k, stride in enumerate(self.strides):
+            x = self._block(x, f"_blocks.{k}.", stride)
+        return relu6(self._layer(x, "_conv_head", "_bn1")).mean(dim=(2, 3))
+
+    def _block(self, x: Tensor, name: str, stride: int) -> Tensor:
+        """Widen, convolve each channel, narrow; added to the input if it fits."""
+        y = x
+        if f"{name}_expand_conv.weight" in self.weights:
+            y = relu6(self._layer(y, f"{name}_expand_conv", f"{name}_bn0"))
+        y = relu6(self._layer(y, f"{name}_depthwise_conv", f"{name}_bn1", stride))
+        y = self._layer(y, f"{name}_project_conv", f"{name}_bn2")
+        return x + y if x.shape == y.shape else y
+
+    def _layer(self, x: Tensor, conv: str, norm: str, stride: int = 1) -> Tensor:
+        return self.normalised(same_conv(x, self.weights[f"{conv}.weight"], stride), norm)
+
+
+def same_conv(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
+    """A convolution that gives size / stride pixels, padded by the odd pixel right and below.
+
+    That is how TensorFlow pads, where the weights come from; sizes are multiples of the stride.
+    kernel: (outputs, channels of a group, side, side)
+    """
+    missing = kernel.shape[-1] - stride
+    margins = missing // 2, missing - missing // 2
+    return conv2d(pad(x, margins * 2), kernel, None, stride, groups=x.shape[1] // kernel.shape[1])

@@ -1,10 +1,9 @@
 """The number of clusters, chosen without labels: fit every number and compare the evidence.
 
-The largest certified number is recommended, or the largest nearly certified one: a smaller number
-joins its clusters. Where none is certified but some are supported, two measures must agree: the
-number after which modes of the walk decay much faster, and the number at which parts of the data
-agree best. If they disagree, no number is recommended, and the words say so. Images have no such
-evidence: the size of the gap and the agreement of initialisations rank the numbers.
+The largest number whose clusters are certified or supported is recommended: a smaller one joins
+them. As many numbers are tried, each must pass the rule for that many tries. If none does, no
+number is recommended, and the words say so. Images have no such evidence: there a certificate, or
+nearly one, decides, and the size of the gap and the agreement of initialisations rank the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 from sklearn.utils import check_random_state
 
-from gedilearn.data.arrays import check_enough
+from gedilearn.data.arrays import check_enough, listing
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import ari
@@ -25,9 +24,6 @@ from gedilearn.evaluation.clustering import ari
 # A gap below this many tolerances is nearly certified: a stray point on the wrong side costs a few
 # nats over n.
 NEARLY = 5
-# Without a certificate: how many times faster the next mode must decay, and by how much another
-# number may be more stable.
-STEP, AS_STABLE = 1.5, 0.03
 
 Row = dict[str, Any]
 
@@ -39,10 +35,10 @@ class Choice:
     n_clusters: the number that ranks first.
     stands_out: whether it is recommended; if not, it is only the least bad.
     recommendation: the same in words.
-    rows: for each number of clusters: n_clusters, grade, gap (nats, of the best initialisation),
-        certified, stability (agreement of parts of the data, or of initialisations), step (how many
-        times faster the next mode decays; None without evidence), unused (clusters), score (0 is
-        ideal), rank (1 is best), seconds.
+    rows: for each number of clusters: n_clusters, grade (for as many tries), gap (nats, of the best
+        initialisation), certified, stability (agreement of parts of the data, or of
+        initialisations), apart (groups of clusters between which the density falls) and trust
+        (None without evidence), unused (clusters), score (0 is ideal), rank (1 is best), seconds.
     models: the best fitted model for each number.
     """
 
@@ -94,23 +90,25 @@ def choose_n_clusters(
         started = perf_counter()
         fits = [GEDI(k, random_state=seed, **arguments).fit(X) for seed in seeds]
         models[k] = min(fits, key=lambda model: model.certificate_gap_)
-        rows.append(_row(models[k], fits, perf_counter() - started))
+        rows.append(_row(models[k], fits, max_clusters - 1, perf_counter() - started))
         on_row(dict(rows[-1]))
     best, stands_out, recommendation = rank(rows, models[2].settings_.training.tol)
     return Choice(best, stands_out, recommendation, rows, models)
 
 
-def _row(best: GEDI, fits: list[GEDI], seconds: float) -> Row:
+def _row(best: GEDI, fits: list[GEDI], tries: int, seconds: float) -> Row:
     k, gap, evidence = best.settings_.n_clusters, best.certificate_gap_, best.diagnosis_.evidence
     agreed = ari(*(model.labels_ for model in fits))
     unused = k - int(best.diagnosis_["clusters in use"].value)
+    grade = best.diagnosis_.graded(tries)
     return {
         "n_clusters": k,
-        "grade": best.grade_,
+        "grade": grade,
         "gap": gap,
-        "certified": best.converged_ and unused == 0,
+        "certified": grade == "certified" and unused == 0,
         "stability": agreed if evidence is None else evidence.stability,
-        "step": None if evidence is None else evidence.step,
+        "apart": None if evidence is None else evidence.groups(),
+        "trust": None if evidence is None else evidence.trust(gap),
         "unused": unused,
         # An undecided prediction has the gap log k, so the first part is 1 for it at any k.
         "score": gap / math.log(k) + 1 - agreed + unused / k,
@@ -118,22 +116,15 @@ def _row(best: GEDI, fits: list[GEDI], seconds: float) -> Row:
     }
 
 
-def _tier(row: Row, tol: float) -> int:
-    """0: certified, 1: nearly, 2: supported, 3: neither."""
-    if row["certified"]:
-        return 0
-    trusted = row["unused"] == 0 and (row["step"] is None or row["grade"] == "supported")
-    if trusted and row["gap"] < NEARLY * tol:
-        return 1
-    return 2 if row["grade"] == "supported" else 3
+def _stands(row: Row, tol: float) -> bool:
+    """Whether the clusters of a number are certified, supported or, without evidence, nearly so."""
+    nearly = row["apart"] is None and row["unused"] == 0 and row["gap"] < NEARLY * tol
+    return bool(row["certified"] or row["grade"] == "supported" or nearly)
 
 
 def _order(row: Row, tol: float) -> tuple[int, float]:
-    """By tier; the largest first among certified numbers, the largest step among supported ones."""
-    tier = _tier(row, tol)
-    if tier < 2:
-        return tier, -row["n_clusters"]
-    return tier, -row["step"] if tier == 2 else row["score"]
+    """The largest first of those that stand, then by the score."""
+    return (0, -row["n_clusters"]) if _stands(row, tol) else (1, row["score"])
 
 
 def rank(rows: list[Row], tol: float) -> tuple[int, bool, str]:
@@ -142,24 +133,15 @@ def rank(rows: list[Row], tol: float) -> tuple[int, bool, str]:
     for place, row in enumerate(ranked, start=1):
         row["rank"] = place
     best, largest = ranked[0], max(row["n_clusters"] for row in rows)
-    k, tier, gap = best["n_clusters"], _tier(best, tol), f"a gap of {best['gap']:.4f} nats"
-    stands_out = tier < 2
-    if tier == 0:
-        found = f"{k} clusters: the largest certified number up to {largest}, with {gap}"
-    elif tier == 1:
-        found = f"{k} clusters, probably: nearly certified, with {gap} (certified below {tol:g})"
-    elif tier == 2:
-        supported = [row for row in ranked if _tier(row, tol) == 2]
-        stable = max(supported, key=lambda row: row["stability"])
-        is_stable = best["stability"] >= stable["stability"] - AS_STABLE
-        stands_out = bool(best["step"] > STEP and is_stable)
-        step = f"the next mode of walks decays {best['step']:.1f} times faster"
-        found = f"{k} clusters, probably: supported, not certified; {step}"
-        if not stands_out:
-            found = "No number stands out: the evidence disagrees, or is weak. "
-            found += f"{k} clusters by the walks ({step}), {stable['n_clusters']} by stability"
+    k, gap, stands_out = best["n_clusters"], f"a gap of {best['gap']:.4f} nats", _stands(best, tol)
+    if best["certified"]:
+        found = f"{k} clusters: certified, with {gap}"
+    elif stands_out:
+        found = f"{k} clusters, probably: {best['grade']}, with {gap} (certified below {tol:g})"
     else:
         found = f"No number stands out: none up to {largest} is certified or supported. "
         found += f"The least bad is {k} ({best['grade']}), with {gap}"
-    whose = "initialisations" if best["step"] is None else "parts of the data"
+    if others := [row["n_clusters"] for row in ranked[:0:-1] if _stands(row, tol)]:
+        found += f"; {listing(others)}, which join some of them, would do as well"
+    whose = "initialisations" if best["apart"] is None else "parts of the data"
     return k, stands_out, f"{found}; {whose} agree to {best['stability']:.2f}."

@@ -489,12 +489,6 @@ class SwAV(MethodSettings):
     """Rounds of Sinkhorn-Knopp."""
     temperature: Positive = 0.1
     """Temperature of the predictions; it is the model's tau."""
-    queue: Count = 0
-    """Past embeddings that take part in the assignments."""
-    queue_from: Fraction = 0.15
-    """Share of the training after which the queue is used."""
-    freeze: Fraction = 0.0
-    """Share of the training with frozen prototypes."""
     embedding: Width | None = None
     """Width of the embedding; None is the number of clusters."""
     batch_norm: bool = True

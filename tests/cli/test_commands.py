@@ -24,7 +24,7 @@ from gedilearn.training.run import RunDirectory
 from helpers import run_command as gedi
 
 # What may be told on the way, of phases that take their time.
-PHASES = {"neighbours", "starts", "clusters", "certificate", "structure", "density", "profile"}
+PHASES = {"neighbours", "starts", "clusters", "certificate", "evidence", "density", "profile"}
 PHASES |= {"base", "labels", "reading", "loading"}
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),

@@ -73,7 +73,7 @@ def test_test_data_outside_data_and_samples_end_up_in_one_folder(
     labels = GEDI.load(run / "model.safetensors").predict(x)
     assert content["clustering"]["nmi"] == pytest.approx(normalized_mutual_info_score(y, labels))
     assert content["ood"]["random"]["changes"].startswith("3x10x10, values 0..255 -> 1x8x8")
-    assert content["probe"]["linear"]["n_train"] == 120 and content["samples"]["n"] == 12
+    assert content["probe"]["n_train"] == 120 and content["samples"]["n"] == 12
     assert content["frechet"] == {"skipped": "no network for features"}
     assert sorted(content["files"]) == sorted(path.name for path in out.iterdir())
 
@@ -146,7 +146,6 @@ def test_a_run_whose_data_is_gone_needs_test_data(run, folder, tmp_path):
         (["--ood", "nowhere.npz"], "nowhere.npz: no such file"),
         (["--ood", "moons"], "moons has points of shape (2,)"),
         (["--test", "moons"], "moons has points of shape (2,)"),
-        (["--inception", "nowhere.pth", "--samples", 4], "nowhere.pth: no such file"),
     ],
 )
 def test_bad_input_is_one_line(run, options, words, tmp_path):

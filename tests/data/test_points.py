@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kstest, kurtosis
 
 from gedilearn.data.arrays import TWO_VALUED
-from gedilearn.data.graph import distance_points, limit_tails, one_hot_blocks, spread
+from gedilearn.data.graph import distance_points, limit_tails, spread
 
 
 def rng() -> np.random.Generator:
@@ -60,26 +60,6 @@ def test_rare_large_values_do_not_decide_who_is_whose_neighbour() -> None:
     assert limited[7, 1] == pytest.approx(expected)
     inside = np.arange(400) != 7
     np.testing.assert_allclose(limited[inside, 1], (data - mean)[inside, 1] * shorter)
-
-
-# --- categories ----------------------------------------------------------------------------------
-
-
-def test_the_columns_of_a_category_are_one_block() -> None:
-    three = np.eye(3)[rng().integers(0, 3, 50)]
-    four = np.eye(4)[rng().integers(0, 4, 50)]
-    number = rng().normal(size=(50, 1))
-    x = np.hstack([number, three, four, number])
-    standard = (x - x.mean(axis=0)) / x.std(axis=0)
-    for data in (x, standard):
-        blocks = [block.tolist() for block in one_hot_blocks(data)]
-        assert blocks == [[0], [1, 2, 3], [4, 5, 6, 7], [8]]
-
-
-def test_coins_are_no_category_and_neither_are_constant_columns() -> None:
-    coins = rng().integers(0, 2, (50, 3)).astype(float)
-    x = np.hstack([coins, np.ones((50, 1)), np.eye(2)[rng().integers(0, 2, 50)]])
-    assert [block.tolist() for block in one_hot_blocks(x)] == [[0], [1], [2], [3], [4, 5]]
 
 
 # --- very many -----------------------------------------------------------------------------------

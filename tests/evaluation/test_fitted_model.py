@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from gedilearn.evaluation import evaluate, fitted_model, frechet, sentences, tab
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.evaluation.fitted_model import image_grid, share_off
 from gedilearn.evaluation.ood import converted, roc
-from gedilearn.evaluation.probe import fast_probe, knn_accuracy
+from gedilearn.evaluation.probe import fast_probe
 from helpers import gedi
 
 CHEAP = {"n_samples": 0, "probe": "none"}
@@ -114,21 +113,19 @@ def test_at_most_so_many_points_are_used_and_the_result_says_how_many(
     result = evaluate(model, train, test, others={"c": colour}, n_samples=0)
     assert result["ood"]["c"]["n_inside"] == result["ood"]["c"]["n_outside"] == 50
     assert result["certificate"]["n"] == 50 and result["clustering"]["n"] == 150
-    assert result["probe"]["linear"]["n_train"] == result["probe"]["knn"]["n_train"] == 50
+    assert result["probe"]["n_train"] == 50
 
 
 def test_the_probe_reads_the_model_s_features(model, train, test):
     part = evaluate(model, train, test, n_samples=0)["probe"]
     data = model.transform(train.x), train.y, model.transform(test.x), test.y
-    for name, probe in (("linear", fast_probe), ("knn", knn_accuracy)):
-        assert part[name]["accuracy"] == pytest.approx(probe(*data), abs=0.02)
+    assert part["accuracy"] == pytest.approx(fast_probe(*data), abs=0.02)
 
 
 def test_the_paper_s_probe_uses_all_training_points(model, train, test, monkeypatch):
     monkeypatch.setattr(fitted_model, "MOST", 40)
     part = evaluate(model, train, test, probe="paper", n_samples=0)["probe"]
-    assert part["linear"]["n_train"] == 300 and "SGD" in part["linear"]["method"]
-    assert part["knn"]["n_train"] == 40
+    assert part["n_train"] == 300 and "SGD" in part["method"]
 
 
 class MeanOfRows(torch.nn.Module):
@@ -276,7 +273,6 @@ def test_vectors_have_everything_but_pictures_of_images(points, tmp_path):
         ({"test": unlabelled("wide", np.zeros((3, 1, 8, 9)))}, "wide has points of shape"),
         ({"train": unlabelled("flat", np.zeros((3, 64)))}, "flat has points of shape"),
         ({"others": {"flat": unlabelled("", np.zeros((3, 64)))}}, "flat has points of shape"),
-        ({"weights": Path("nowhere.pth"), "n_samples": 4}, "nowhere.pth: no such file"),
     ],
 )
 def test_bad_input_is_one_line_before_any_work(model, train, test, change, words, tmp_path):

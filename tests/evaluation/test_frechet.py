@@ -14,6 +14,9 @@ from torch.nn import functional
 from gedilearn.errors import InputError
 from gedilearn.evaluation import frechet
 from gedilearn.evaluation.frechet import (
+    AT_8,
+    LARGEST,
+    MEAN,
     FrechetResult,
     Inception,
     extractor,
@@ -21,6 +24,7 @@ from gedilearn.evaluation.frechet import (
     resize_as_tensorflow_1,
 )
 from gedilearn.pretrained import EfficientNetLite0
+from published_inception import Published
 
 
 class Flat(nn.Module):
@@ -142,7 +146,7 @@ def test_too_few_images_are_refused():
 
 def test_only_inception_features_are_called_fid():
     assert FrechetResult(1.0, 0.5, Inception.space, 10).title == "FID"
-    other = FrechetResult(1.0, 0.5, EfficientNetLite0().space, 10)
+    other = FrechetResult(1.0, 0.5, EfficientNetLite0.space, 10)
     assert other.title == "Frechet distance in EfficientNet-Lite0 features"
 
 
@@ -185,15 +189,20 @@ def test_a_wrong_file_in_the_cache_is_an_error_and_no_silent_change_of_space(not
 
 
 @pytest.fixture(scope="module")
-def network() -> Inception:
+def layers() -> Published:
     """Inception with random weights and random statistics, so that every layer matters."""
     torch.manual_seed(0)
-    found = Inception().eval().requires_grad_(False)
+    found = Published().eval().requires_grad_(False)
     for module in found.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.running_mean.normal_(std=0.1)
             module.running_var.uniform_(0.5, 1.5)
     return found
+
+
+@pytest.fixture(scope="module")
+def network(layers) -> Inception:
+    return Inception(dict(layers.state_dict()))
 
 
 def n_parameters(module: nn.Module) -> int:
@@ -204,19 +213,24 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_inception_has_the_published_number_of_parameters():
+def test_features_are_those_of_the_published_layers(network, layers):
+    pixels = torch.randint(256, (2, 3, 299, 299), dtype=torch.uint8)
+    expected = layers((pixels.float() - 128) / 128)
+    torch.testing.assert_close(network(pixels), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_inception_has_the_published_number_of_parameters(layers):
     """Keras reports 23,851,784 for 1000 classes: it counts the running statistics, and has no
     scale in batch normalisation, so three numbers for each channel where torch has two."""
-    network = Inception()
-    norms = [m.num_features for m in network.modules() if isinstance(m, nn.BatchNorm2d)]
+    norms = [m.num_features for m in layers.modules() if isinstance(m, nn.BatchNorm2d)]
     assert len(norms) == 94
     eight_more_classes = 8 * (2048 + 1)
-    assert n_parameters(network) == 23_851_784 - sum(norms) + eight_more_classes == 23_850_960
+    assert n_parameters(layers) == 23_851_784 - sum(norms) + eight_more_classes == 23_850_960
 
 
 def unit(network: Inception, name: str, x: Tensor, padding: int | tuple[int, int] = 0) -> Tensor:
     """One layer from the tensors alone."""
-    state = {k.removeprefix(f"{name}."): v for k, v in network.state_dict().items() if name in k}
+    state = {k.removeprefix(f"{name}."): v for k, v in network.weights.items() if name in k}
     y = functional.conv2d(x, state["conv.weight"], padding=padding)
     scale = state["bn.weight"] / (state["bn.running_var"] + 1e-3).sqrt()
     shift = state["bn.bias"] - scale * state["bn.running_mean"]
@@ -243,7 +257,7 @@ def test_the_last_blocks_differ_in_their_pooling_only(network, block, inputs):
         unit(network, f"{block}.branch3x3dbl_3b", deep, (1, 0)),
         unit(network, f"{block}.branch_pool", pooled),
     ]
-    found = network.get_submodule(block)(x)
+    found = network.block(x, block, AT_8, MEAN if block == "Mixed_7b" else LARGEST)
     torch.testing.assert_close(found, torch.cat(expected, dim=1), rtol=1e-4, atol=1e-4)
 
 
@@ -265,11 +279,11 @@ def test_resizing_reads_at_multiples_of_the_ratio_as_a_loop_does(old, new):
 
 def test_inception_loads_the_file_that_it_knows(tmp_path, monkeypatch, network):
     path = tmp_path / "weights.pth"
-    torch.save(network.state_dict(), path)
+    torch.save(network.weights, path)
     monkeypatch.setattr(Inception, "sha256", sha256(path))
     before = torch.get_rng_state()
     loaded = Inception.load(path)
     assert torch.equal(torch.get_rng_state(), before)
     x = torch.randint(0, 256, (1, 1, 32, 32), dtype=torch.uint8)
     assert torch.equal(loaded(x), network(x.repeat(1, 3, 1, 1)))  # grey is three equal channels
-    assert not loaded.training and not any(p.requires_grad for p in loaded.parameters())
+    assert not any(tensor.requires_grad for tensor in loaded.weights.values())

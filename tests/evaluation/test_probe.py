@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from gedilearn.errors import InputError
-from gedilearn.evaluation.probe import C_GRID, fast_probe, knn_accuracy, paper_probe
+from gedilearn.evaluation.probe import C_GRID, fast_probe, paper_probe
 
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -66,21 +66,7 @@ def test_the_fast_probe_does_without_a_validation_split_where_points_are_few():
     )
 
 
-@pytest.mark.parametrize("k", [1, 5, 20])
-def test_neighbours_vote_by_cosine_similarity_as_a_loop_does_it(digits, k):
-    train_x, train_y, test_x, test_y = digits
-    # Lengths without meaning: by Euclidean distance the vote would be another.
-    train_x = train_x * np.random.default_rng(0).uniform(0.2, 5, size=(900, 1))
-    test_x, test_y = test_x[:200], test_y[:200]
-    hits = 0
-    for x, y in zip(test_x, test_y, strict=True):
-        similarity = train_x @ x / np.linalg.norm(train_x, axis=1) / np.linalg.norm(x)
-        votes = np.bincount(train_y[np.argsort(-similarity, kind="stable")[:k]], minlength=10)
-        hits += int(votes.argmax() == y)
-    assert knn_accuracy(train_x, train_y, test_x, test_y, k=k) == hits / 200
-
-
-@pytest.mark.parametrize("probe", [paper_probe, fast_probe, knn_accuracy])
+@pytest.mark.parametrize("probe", [paper_probe, fast_probe])
 def test_a_class_that_training_never_saw_is_a_miss(probe):
     train_x, train_y, test_x, test_y = blobs(spread=0.1)
     known = np.array(["a", "b", "c"])
@@ -89,7 +75,7 @@ def test_a_class_that_training_never_saw_is_a_miss(probe):
     assert probe(train_x, known[train_y], test_x, test_names) == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize("probe", [paper_probe, fast_probe, knn_accuracy])
+@pytest.mark.parametrize("probe", [paper_probe, fast_probe])
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -102,7 +88,3 @@ def test_data_that_do_not_fit_are_refused_in_one_line(probe, change, words):
     with pytest.raises(InputError) as error:
         probe(*parts)
     assert words in str(error.value) and "\n" not in str(error.value)
-
-
-def test_with_few_training_points_all_of_them_vote():
-    assert knn_accuracy(*blobs(), k=61) == knn_accuracy(*blobs(), k=60)

@@ -52,13 +52,23 @@ def test_shapes_scores_every_method_and_grades_the_structureless(tmp_path):
     assert [len(table.lines) for table in tables] == [3, 1, 4]
 
 
+def test_controls_are_rows_of_their_own_and_the_start_has_no_network(tmp_path):
+    asked = ["moons"], ["start", "noise-views", "kmeans-columns"]
+    shapes.run(Runner(tmp_path), [0], *asked, n=100, settings=QUICK)
+    rows = {r["method"]: r for r in read_json_lines(tmp_path / "rows.jsonl")}
+    assert set(rows) == set(asked[1])
+    assert rows["start"]["ami"] > 0.5 > rows["kmeans-columns"]["ami"]
+    assert rows["start"]["gap"] is None and rows["noise-views"]["gap"] is not None
+    assert {r["scored"] for r in rows.values()} == {"training", "fresh"}
+
+
 def test_density_measures_every_method_beside_the_truth(tmp_path):
     tables = density.run(Runner(tmp_path), [0], ["mixture"], n=120, settings=QUICK)
     rows = {r["method"]: r for r in read_json_lines(tmp_path / "rows.jsonl")}
-    assert set(rows) == {"gedi", "gmm", "kde", "real"}
+    assert set(rows) == {"gedi", "base", "gmm", "kde", "real"}
     assert rows["real"]["rank_fresh"] == pytest.approx(1)
     assert max(rows["gmm"]["above"], rows["kde"]["above"]) == 0
-    assert [len(table.lines) for table in tables] == [4, 4, 1]
+    assert [len(table.lines) for table in tables] == [5, 5, 1]
 
 
 def test_samples_from_the_same_source_have_no_discrepancy():

@@ -127,7 +127,7 @@ SETS = ["training.max_iter=1", "a", "=", "a=1", "training.max_iter=", "n_cluster
 VALUES = {
     **dict.fromkeys(("data", "--data", "--test", "--ood", "--from"), DATA),
     **dict.fromkeys(("run", "model"), RUNS),
-    **dict.fromkeys(("--out", "--inception", "--weights"), OUTS),
+    "--out": OUTS,
     **dict.fromkeys(("-n", "-k", "--seed", "--seeds", "--steps", "--max"), NUMBERS),
     **dict.fromkeys(("--samples", "--cluster", "--jobs"), NUMBERS),
     "--size": ["8", "8x8", "0", "x", "8x", "-1", "99999999", "٣x3"],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gedilearn.methods.deepcluster import DeepCluster, fill_empty, pseudo_labels, whitened
+from gedilearn.methods.deepcluster import DeepCluster, pseudo_labels, whitened
 from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
@@ -79,18 +79,6 @@ def test_principal_components_have_equal_variance_and_rows_length_one() -> None:
         expected = left / np.linalg.norm(left, axis=1, keepdims=True)
         signs = np.sign((expected * got).sum(0))
         np.testing.assert_allclose(got, expected * signs, atol=1e-9)
-
-
-def test_no_cluster_stays_empty_while_there_are_points() -> None:
-    for n, n_clusters in ((20, 7), (7, 7), (8, 5)):
-        filled = fill_empty(np.full(n, n_clusters - 1), n_clusters)
-        assert (np.bincount(filled, minlength=n_clusters) > 0).all()
-    labels = np.array([0, 0, 0, 0, 2, 2, 2, 2, 2, 2])
-    filled = fill_empty(labels, 3)
-    assert np.bincount(filled).tolist() == [4, 3, 3]
-    assert (filled[:4] == 0).all() and (labels == [0] * 4 + [2] * 6).all()
-    assert (fill_empty(np.array([0, 1, 2]), 3) == [0, 1, 2]).all()
-    assert (fill_empty(np.array([0, 0]), 3) == [0, 0]).sum() == 1  # too few points: no crash
 
 
 def test_new_labels_come_with_a_new_last_layer_that_the_optimiser_does_not_know() -> None:

@@ -31,8 +31,7 @@ def cosines(model: EnergyModel, batch: Batch) -> np.ndarray:
     """What the head gives before any temperature: (2, members, n, clusters)."""
     with torch.no_grad():
         views = (model.encoder(x.expand(2, -1, -1)) for x in (batch.x, batch.view))
-        embeddings = (model.head.unit(model.head.projector(h)) for h in views)
-        return np.stack([model.head.compare(z).numpy() for z in embeddings])
+        return np.stack([model.head(h)[2].numpy() for h in views])
 
 
 def shares(scores: np.ndarray) -> np.ndarray:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Generator, Tensor
 
-from gedilearn.methods.ebclr import EBCLR, centres
+from gedilearn.methods.ebclr import EBCLR
 from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
@@ -169,15 +170,16 @@ def test_samples_are_drawn_from_the_marginal_over_the_second_views() -> None:
 # --- the clusters ---------------------------------------------------------------------------------
 
 
-def test_centres_are_the_directions_of_their_own_points() -> None:
-    z = np.random.default_rng(0).normal(size=(200, 3))
-    z /= np.linalg.norm(z, axis=1, keepdims=True)
-    found = centres(z, 4)
-    labels = [max(range(4), key=lambda c, one=one: one @ found[c]) for one in z]
-    assert set(labels) == set(range(4))
-    for c in range(4):
-        total = sum(one for one, label in zip(z, labels, strict=True) if label == c)
-        np.testing.assert_allclose(found[c], total / np.linalg.norm(total), atol=1e-12)
+def test_prototypes_are_the_directions_of_the_centres_of_k_means() -> None:
+    model, method, _ = make(1)
+    data = torch.randn(1, 50, 2, dtype=torch.float64)
+    assert method.conclude(model, data)
+    z = embedded(model, data)[0][0]
+    labels = KMeans(3, n_init=10, random_state=0).fit_predict(z)
+    sums = np.stack([z[labels == c].sum(0) for c in range(3)])
+    expected = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    found = model.head.prototypes[0].detach().numpy().T
+    np.testing.assert_allclose(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)])
 
 
 def test_the_density_of_logits_is_the_marginal_over_the_centres() -> None:

@@ -59,6 +59,8 @@ def test_terms_equal_those_of_separate_forward_passes(n_chains: int | None) -> N
 class Weighted:
     """Gives the same proposals, their weights and rows of its own always."""
 
+    weighted = True
+
     def __init__(self, smoothness: float = 0.0) -> None:
         samples, data = torch.randn(2, 12, 2), torch.randn(2, 9, 2)
         self.contrast = Contrast(samples, torch.randn(2, 12), data, smoothness)

@@ -3,13 +3,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+from gedilearn.models import mlp
 from gedilearn.models.image_encoders import (
     GAINS,
     SmallConvNet,
     averaged_down,
     pooled_conv,
 )
-from gedilearn.models.mlp import activate
 from helpers import SEEDED
 
 ACTIVATIONS = {
@@ -70,4 +70,5 @@ def test_it_computes_what_it_says_layer_by_layer(
 def test_gains_make_up_for_what_the_activation_takes_from_the_deviation(activation: str) -> None:
     torch.manual_seed(4)
     standard = torch.randn(1_000_000, dtype=torch.float64)
-    assert activate(standard, activation).std() * GAINS[activation] == pytest.approx(1, abs=5e-3)
+    activated = mlp.ACTIVATIONS[activation](standard)  # type: ignore[index]
+    assert activated.std() * GAINS[activation] == pytest.approx(1, abs=5e-3)

@@ -139,26 +139,33 @@ def test_the_verdict_is_in_plain_words(
 
 
 @pytest.mark.parametrize(
-    ("structure", "stability", "grade"),
+    ("prominence", "stability", "grade"),
     [
-        (True, 0.9375, "supported"),
-        (True, 0.1875, "doubtful"),
-        (False, 0.9375, "no structure found"),
+        (1.5, 0.9375, "supported"),
+        (0.75, 0.1875, "doubtful"),
+        (0.25, 0.875, "no structure found"),
     ],
 )
 def test_a_grade_is_the_head_of_what_is_not_certified(
-    run: Path, structure: bool, stability: float, grade: str
+    run: Path, prominence: float, stability: float, grade: str
 ) -> None:
-    measured = dict.fromkeys(("cut", "slower", "t", "threshold", "step"), 1.0)
-    evidence = {"method": "m", "structure": structure, "stability": stability, "rivals": {}}
-    diagnosis = {"findings": [], "gap": 0.5, "tol": 0.01, "evidence": evidence | measured}
-    figures = [{"cluster": k, "trust": 0.25 + k, "size": 1} for k in range(3)]
-    change_summary(run, gap=0.5, diagnosis=diagnosis, clusters=figures)
+    evidence = {
+        "method": "m", "stability": stability, "start_stability": stability, "agreement": 1.0,
+        "shares": [0.5, 0.3, 0.2], "kept": [1.0, 0.9, 0.8], "cut": [0.0, 0.1, 0.1], "rivals": {},
+        "links": [[0, 1, prominence], [1, 2, prominence]],
+    }  # fmt: skip
+    diagnosis = {"findings": [], "gap": 2.5, "tol": 0.01, "evidence": evidence}
+    figures = [
+        {"cluster": k, "trust": 0.25 + k, "size": 1, "touches": [1], "place": "touches cluster 1"}
+        for k in range(3)
+    ]
+    change_summary(run, gap=2.5, diagnosis=diagnosis, clusters=figures)
     html = write_report(run).read_text()
     assert f'<h2 id="verdict">{grade.capitalize()}</h2>' in html
     assert ('class="verdict good"' in html) == (grade == "supported")
     assert f"<b>{stability:.3g}</b>" in html
     assert all(f"Trust {0.25 + k}" in html for k in range(3))
+    assert html.count("Touches cluster 1.") == 3
 
 
 def test_only_settings_that_differ_from_the_defaults_are_listed(run: Path) -> None:

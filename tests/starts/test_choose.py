@@ -12,7 +12,15 @@ from sklearn.metrics import adjusted_mutual_info_score
 
 from gedilearn.data.graph import neighbour_graph
 from gedilearn.starts import choose
-from gedilearn.starts.choose import METHODS, Start, choose_start, cut_share, matched
+from gedilearn.starts.choose import (
+    METHODS,
+    Start,
+    choose_start,
+    cut_share,
+    kept,
+    matched,
+    stability,
+)
 
 Array = NDArray[np.float64]
 FAR = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
@@ -40,7 +48,7 @@ def test_what_hangs_together_is_found_and_found_again_in_every_part(name: str) -
     start = choose_start(x, n_clusters)
     assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)
     assert start.stability == pytest.approx(1)
-    assert (start.kept == 1).all()
+    assert (kept(start.labels, start.parts) == 1).all()
     assert start.cut < 0.01
     assert start.method in METHODS and start.method not in start.rivals
 
@@ -49,7 +57,7 @@ def test_where_there_is_nothing_parts_of_the_data_disagree() -> None:
     x = np.random.default_rng(0).normal(size=(300, 2))
     start = choose_start(x, 4)
     assert start.stability < 0.85
-    assert 0 < start.kept.mean() < 1 and start.cut > 0.02
+    assert 0 < kept(start.labels, start.parts).mean() < 1 and start.cut > 0.02
 
 
 def test_of_methods_that_find_the_same_the_steadiest_speaks(monkeypatch) -> None:
@@ -78,7 +86,7 @@ def test_of_methods_that_find_the_same_the_steadiest_speaks(monkeypatch) -> None
 
 def test_a_score_rises_with_stability_and_falls_with_the_cut() -> None:
     def score(cut: float, stability: float) -> float:
-        return Start(np.zeros(2, int), cut, stability, np.ones(2), "any").score
+        return Start(np.zeros(2, int), cut, stability, np.zeros((2, 4), int), "any").score
 
     assert score(0.01, 0.9) > score(0.02, 0.9)
     assert score(0.01, 0.95) > score(0.01, 0.9)
@@ -117,9 +125,21 @@ def test_points_keep_their_label_in_the_share_of_parts_that_kept_it() -> None:
     x = np.random.default_rng(0).normal(size=(300, 2))
     x[:150, 0] += 2.5
     start = choose_start(x, 2)
-    assert set(np.round(12 * start.kept)) <= set(range(13))  # of at most 4 parts: k/4, k/3, k/2
-    doubtful = np.abs(x[start.kept < 1, 0] - 1.25)
+    share = kept(start.labels, start.parts)
+    assert set(np.round(12 * share)) <= set(range(13))  # of at most 4 parts: k/4, k/3, k/2
+    doubtful = np.abs(x[share < 1, 0] - 1.25)
     assert 0 < len(doubtful) < 150 and doubtful.mean() < np.abs(x[:, 0] - 1.25).mean()
+
+
+def test_other_labels_are_held_against_the_same_parts() -> None:
+    x, y = three_blobs()
+    start = choose_start(x, 3)
+    assert start.stability == stability(start.labels, start.parts)
+    spoilt = np.where(x[:, 0] > 0, start.labels, (start.labels + 1) % 3)
+    wrong = kept(spoilt, start.parts) < 1
+    assert stability(spoilt, start.parts) < 0.9
+    assert wrong.any() and not wrong[spoilt == start.labels].any()
+    assert stability(y, np.full((len(y), 4), -1)) == 0  # no method for parts so small
 
 
 def test_of_many_points_some_are_clustered_and_the_others_follow_the_nearest(
@@ -128,7 +148,7 @@ def test_of_many_points_some_are_clustered_and_the_others_follow_the_nearest(
     monkeypatch.setattr(choose, "MOST_POINTS", 200)
     x, y = three_blobs(2000)
     start = choose_start(x, 3)
-    assert len(start.labels) == len(start.kept) == 2000
+    assert len(start.labels) == len(start.parts) == 2000
     assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)
 
 
@@ -148,6 +168,6 @@ def test_of_many_points_some_are_clustered_and_the_others_follow_the_nearest(
 @pytest.mark.filterwarnings("error")
 def test_few_or_equal_points_have_a_start_too(x: Array, n_clusters: int) -> None:
     start = choose_start(x, n_clusters)
-    assert start.labels.shape == start.kept.shape == (len(x),)
+    assert start.labels.shape == (len(x),) and start.parts.shape == (len(x), choose.PARTS)
     assert start.labels.min() >= 0 and start.labels.max() < n_clusters
     assert np.isfinite(start.score) and 0 <= start.cut <= 1

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from gedilearn import GEDI
 from gedilearn.training import monitor
-from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION, Diagnosis, Evidence
+from gedilearn.training.evidence import UNMEASURED, Evidence
+from gedilearn.training.monitor import CLUSTERS, PERMUTATION, REPRESENTATION, Diagnosis
 
 N, C = 300, 3
 
@@ -40,7 +41,8 @@ def healthy_features() -> Tensor:
 def test_a_healthy_model_has_no_failure_mode() -> None:
     found = diagnose(healthy_features(), confident(labels()), confident(labels()))
     assert found.failure_modes == ()
-    assert found.verdict == "doubtful: gap 0.5000 nats, tolerance 0.002; no failure mode"
+    gap = "doubtful: gap 0.5000 nats, tolerance 0.002"
+    assert found.verdict == f"{gap}; {UNMEASURED}; no failure mode"
 
 
 def test_a_constant_encoder_is_representation_collapse() -> None:
@@ -114,19 +116,29 @@ def test_runaway_energies_and_non_finite_output_are_named() -> None:
     assert "not finite" in broken.verdict
 
 
-EVIDENCE = Evidence("tree", 0.93, 0.01, 3.0, 9.0, 3.0, True, 4.0, {"k-means": (0.1, 0.7)})
+EVIDENCE = Evidence(
+    "tree", 0.93, 0.93, 1.0, (0.5, 0.5), (1.0, 0.9), (0.1, None), ((0, 1, 1.5),), {"k": (0.1, 0.7)}
+)
 
 
 def test_a_verdict_tells_grade_gap_and_what_else_speaks_for_the_clusters() -> None:
     good = Diagnosis((), gap=0.001, tol=0.002, evidence=EVIDENCE)
     assert good.certified and good.verdict == (
-        "certified: gap 0.0010 < 0.002 nats; parts of the data agree to 0.93; no failure mode"
+        "certified: gap 0.0010 < 0.002 nats; the density falls by 1.5 nats or more between all "
+        "clusters; parts of the data agree to 0.93; no failure mode"
     )
     open_gap = replace(good, gap=0.5)
     assert not open_gap.certified and open_gap.grade == "supported"
-    nothing = replace(good, evidence=replace(EVIDENCE, structure=False))
-    assert not nothing.certified and nothing.verdict.startswith("no structure found: gap 0.0010")
-    assert "no slower to walk through than data without structure" in nothing.verdict
+
+
+def test_what_diverged_is_undecided_or_shows_a_failure_mode_is_not_supported() -> None:
+    good = Diagnosis((), gap=0.001, tol=0.002, evidence=EVIDENCE)
+    diverged = good.diverged("training diverged")
+    assert diverged.grade == "doubtful" and diverged.failure_modes == ("divergence",)
+    undecided = replace(good, findings=(monitor.confidence(torch.zeros(9, 2)),))
+    assert undecided.grade == "doubtful" and undecided.failure_modes == ()
+    collapsed = replace(good, findings=(monitor.clusters_in_use(confident(torch.zeros(9).long())),))
+    assert collapsed.grade == "doubtful"
 
 
 def test_a_verdict_says_when_most_of_the_gap_is_the_priors() -> None:
@@ -143,32 +155,7 @@ def test_a_diagnosis_survives_json() -> None:
     assert TypeAdapter(Diagnosis).validate_python(written) == found
 
 
-@pytest.mark.parametrize(
-    ("bound_reached", "structure", "stability", "word"),
-    [
-        (True, True, 1.0, "certified"),
-        (True, True, 0.85, "certified"),
-        (False, True, 0.85, "supported"),
-        (True, True, 0.84, "doubtful"),
-        (False, True, 0.84, "doubtful"),
-        (True, False, 1.0, "no structure found"),
-        (False, False, 1.0, "no structure found"),
-    ],
-)
-def test_the_grade_needs_structure_then_stability_then_the_bound(
-    bound_reached: bool, structure: bool, stability: float, word: str
-) -> None:
-    evidence = replace(EVIDENCE, structure=structure, stability=stability)
-    assert monitor.grade(bound_reached, evidence) == word
-
-
-def test_without_other_evidence_the_bound_decides() -> None:
-    assert (monitor.grade(True, None), monitor.grade(False, None)) == ("certified", "doubtful")
-
-
-def test_the_verdict_says_how_far_the_network_agrees_with_its_start() -> None:
-    assert "start's labels" not in EVIDENCE.words
-    assert "keeps 97.5% of its start's labels" in replace(EVIDENCE, agreement=0.975).words
+def test_a_trained_network_keeps_the_labels_of_its_start() -> None:
     x, _ = make_blobs(60, centers=[[0, 0], [9, 9]], random_state=0)
     model = GEDI(2, random_state=0, max_iter=50, w_gen=0).fit(x)
     assert model.diagnosis_.evidence.agreement == 1

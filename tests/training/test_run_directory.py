@@ -18,7 +18,6 @@ from gedilearn.training.journal import (
     load_tree,
     publish,
     save_tree,
-    step_folder,
 )
 from gedilearn.training.run import RunDirectory
 
@@ -130,8 +129,9 @@ def test_a_tree_comes_back_exactly_with_integer_keys_and_dtypes(tmp_path: Path) 
 def test_the_newest_published_checkpoint_is_found_and_older_ones_go(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path, SHARED) is None
     for step in (10, 20):
-        step_folder(tmp_path, step).mkdir()
-        save_tree(step_folder(tmp_path, step) / SHARED, {"step": step})
-        publish(tmp_path, step)
-    assert load_checkpoint(tmp_path, SHARED) == (step_folder(tmp_path, 20), [{"step": 20}])
-    assert [p.name for p in tmp_path.glob("step-*")] == ["step-000000020"]
+        folder = tmp_path / f"step-{step}"
+        folder.mkdir()
+        save_tree(folder / SHARED, {"step": step})
+        publish(folder)
+    assert load_checkpoint(tmp_path, SHARED) == (tmp_path / "step-20", [{"step": 20}])
+    assert [p.name for p in tmp_path.glob("step-*")] == ["step-20"]

@@ -264,19 +264,10 @@ def _write_result(out: Path, columns: dict[str, Any], array: np.ndarray) -> None
 
 
 def frame(columns: dict[str, Any]) -> pd.DataFrame:
-    """The columns as a data frame; bytes in names of files that are not UTF-8 are escaped."""
-    import numpy as np
+    """The columns as a data frame."""
     import pandas as pd
 
-    def readable(values: Any) -> Any:
-        if np.asarray(values).dtype != object:
-            return values
-        return [
-            value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
-            for value in values
-        ]
-
-    return pd.DataFrame({name: readable(values) for name, values in columns.items()})
+    return pd.DataFrame(columns)
 
 
 def csv_of(columns: dict[str, Any]) -> str:

@@ -58,7 +58,7 @@ def choose(
             on_row=lambda row: progress.step(row["n_clusters"] - 1, most - 1),
             settings=settings,
         )
-    heads = ("n_clusters", "gap", "certified", "stability", "unused", "score", "rank")
+    heads = ("n_clusters", "grade", "gap", "stability", "apart", "rank")
     lines = ([short(row[name]) for name in heads] for row in choice.rows)
     screen.show(choice.to_json(), table(heads, lines), choice.recommendation)
 

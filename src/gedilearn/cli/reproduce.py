@@ -39,9 +39,6 @@ class Asked:
     ood: Outside = None
     samples: Annotated[int | None, Count(min=0, help="Number of images to generate.")] = None
     steps: Annotated[int | None, Count(help="Langevin steps of each sample.")] = None
-    weights: Annotated[
-        Path | None, Option(metavar="FILE", help="Weights of the Inception network, for FID.")
-    ] = None
 
     def given(self) -> dict[str, Any]:
         """The values of the options that are given."""

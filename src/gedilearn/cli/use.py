@@ -133,10 +133,6 @@ def evaluate(
     ] = "fast",
     samples: Annotated[int, Option(metavar="N", min=0, help="Number of samples.")] = 500,
     steps: inputs.Steps = None,
-    inception: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Weights of the Inception network, for FID."),
-    ] = None,
     out: Annotated[
         Path | None,
         Option(metavar="DIR", help="Folder for results; RUN/evaluation if not given."),
@@ -176,7 +172,6 @@ def evaluate(
         n_samples=samples,
         steps=steps,
         probe=probe,
-        weights=inception,
         certificate="views" not in config.objects,  # a function is in no file
         out=folder,
         tell=screen.message,

@@ -17,7 +17,7 @@ CHANNELS = (1, 3, 4)
 # The largest deviation of a column of two values, where that of others is 1. A category of m levels
 # comes as m such columns: at this one it weighs about as much as one number.
 TWO_VALUED = 0.5
-LARGEST = 1e300  # twice this is still finite, so differences of two values never overflow
+LARGEST, SMALLEST = 1e150, 1e-150  # the squares of these are numbers
 _CHUNK_VALUES = 2**22
 
 
@@ -223,26 +223,14 @@ class Scaling:
 
     @classmethod
     def _fit_columns(cls, x: np.ndarray) -> Scaling:
-        # Deviations from the first row keep the digits that a huge common offset would swallow;
-        # dividing by the largest of them keeps the squares from overflowing.
         # In chunks: the data may be larger than memory.
-        def deviations() -> Iterator[np.ndarray]:
-            return (np.subtract(x[chunk], first, dtype=np.float64) for chunk in row_chunks(x))
-
-        first = x[0].astype(np.float64)
-        spread = np.max([np.abs(each).max(axis=0) for each in deviations()], axis=0)
+        chunks = list(row_chunks(x))
+        mean = sum(x[chunk].sum(axis=0, dtype=np.float64) for chunk in chunks) / len(x)
+        squares = sum(np.square(x[chunk] - mean).sum(axis=0) for chunk in chunks)
+        scale = np.sqrt(squares / len(x))
         # A spread of a few rounding errors is no spread: 0.3 beside 0.1 + 0.2.
-        limits = np.finfo(np.float64)
-        varies = spread >= np.maximum(limits.tiny, 8 * limits.eps * np.abs(first))
-        unit = np.where(varies, spread, 1.0)
-        mean = sum((each / unit).sum(axis=0) for each in deviations()) / len(x)
-        squares = sum(np.square(each / unit - mean).sum(axis=0) for each in deviations())
-        scale = spread * np.sqrt(squares / len(x))
-        varies &= scale >= limits.tiny
-        return cls(
-            offset=np.where(varies, first + spread * mean, first),
-            scale=np.where(varies, scale, 1.0),
-        )
+        varies = scale > np.maximum(SMALLEST, 8 * np.finfo(np.float64).eps * np.abs(mean))
+        return cls(offset=np.where(varies, mean, x[0]), scale=np.where(varies, scale, 1.0))
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """From the user's units to the network's, float32; any leading axes."""

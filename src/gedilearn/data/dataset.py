@@ -32,8 +32,8 @@ class Dataset:
     y: labels (n,) where they are known, for evaluation only
     columns: the names of the d columns where the source has them
     source: the path as given, or ``built-in``
-    paths, rows: of images in a folder, where each lies in it, and its number among all that are
-        there, also those that cannot be read
+    paths, rows: of images in a folder, where each lies in it (bytes that are no UTF-8 are spelled
+        out), and its number among all that are there, also those that cannot be read
     frame: a table with all its columns, labels too
     """
 

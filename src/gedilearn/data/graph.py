@@ -60,33 +60,6 @@ def own_stream(random_state: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64((random_state, STREAM)))
 
 
-def one_hot_blocks(x: Floats) -> list[Ints]:
-    """Columns in groups: those of a category, of which each row has one, and all others alone.
-
-    A category is two or more neighbouring columns of two values each, of which exactly one has the
-    higher value in each row.  x: (n, d).
-    """
-    low, high = x.min(axis=0), x.max(axis=0)
-    two = (low < high) & ((x == low) | (x == high)).all(axis=0)
-    blocks: list[Ints] = []
-    start = 0
-    while start < x.shape[1]:
-        stop = start + 1
-        ones = np.zeros(len(x), np.int64)
-        for column in range(start, x.shape[1]):
-            if not two[column]:
-                break
-            ones += x[:, column] == high[column]
-            if (ones > 1).any():
-                break
-            if (ones == 1).all():
-                stop = column + 1
-                break
-        blocks.append(np.arange(start, stop))
-        start = stop
-    return blocks
-
-
 def spread(x: Floats, rng: np.random.Generator, distinct: float = 1.0) -> Floats:
     """Values that repeat, spread evenly over their cells.  (n, d) -> (n, d).
 

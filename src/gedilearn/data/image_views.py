@@ -145,8 +145,7 @@ def _reflect(x: Tensor) -> Tensor:
 
 def _crop(padded: Tensor, height: int, width: int, flip: bool, generator: Generator) -> Tensor:
     """A random window of this size of each image, mirrored in half of them if `flip`."""
-    batch, channels = padded.shape[:2]
-    device = padded.device
+    batch, device = len(padded), padded.device
     top, left = (
         torch.randint(room + 1, (batch, 1), generator=generator, device=device)
         for room in (padded.shape[2] - height, padded.shape[3] - width)
@@ -156,9 +155,8 @@ def _crop(padded: Tensor, height: int, width: int, flip: bool, generator: Genera
     if flip:
         mirrored = _rand(batch, 1, generator=generator) < 0.5
         columns = torch.where(mirrored, columns.flip(1), columns)
-    images = torch.arange(batch, device=device)[:, None, None, None]
-    planes = torch.arange(channels, device=device)[:, None, None]
-    return padded[images, planes, rows[:, None, :, None], columns[:, None, None, :]]
+    images = torch.arange(batch, device=device)[:, None, None]
+    return padded[images, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 def _zoom(x: Tensor, least_area: float, flip: bool, generator: Generator) -> Tensor:

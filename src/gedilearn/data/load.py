@@ -234,9 +234,8 @@ def read_images(
     classes = [inside[i].parts[0] for i in images]
     y = as_labels(classes, str(folder)) if has_classes else None
     data = Dataset.checked(folder, _stack([*images.values()]), y)
-    return replace(
-        data, paths=tuple(inside[i].as_posix() for i in images), rows=np.array([*images])
-    )
+    names = (inside[i].as_posix().encode(errors="backslashreplace").decode() for i in images)
+    return replace(data, paths=tuple(names), rows=np.array([*images]))
 
 
 def _named_as_images(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:

@@ -28,13 +28,14 @@ from gedilearn.density.gaussians import Gaussians
 from gedilearn.ranks import ONE_AT_A_TIME
 from gedilearn.sampling.weights import effective_share, log_mean_exp
 
-COMPONENTS = (1, 2, 3, 4, 6, 8, 11, 15, 20)
-PATIENCE = 3  # numbers of components in a row that are no better than fewer
+COMPONENTS = (1, 2, 3, 5, 8, 12, 18)
+PATIENCE = 2  # numbers of components in a row that are no better than fewer
 WIDTHS = (0.15, 0.25, 0.4, 0.6, 0.9, 1.3, 2.0)  # of kernels
 FLOOR = 1e-6  # added to variances, in the network's units
 NEIGHBOUR = 7  # the distance to it is the unit of a kernel's width
 MOST_KERNELS, MOST_NEAR = 2_000, 500  # of a candidate, and among the proposals
 MOST_ROWS = 5_000  # that a mixture is fitted to
+RISE = 0.003  # of the mean log-density in a round, below which a mixture is fitted; in nats
 WIDER = 1.5  # the wide Gaussian's deviations, in units of the data's
 LEAST_WEIGHT = 0.03
 
@@ -47,7 +48,7 @@ NEAR = 1.0  # width of the kernels among the proposals
 SHARE, SHARE_OF_FEW, FEW, MOST_HELD_OUT = 10, 5, 50, 1_000
 CONTINUOUS = 1e-3  # cells narrower than this need no spreading while GEN learns
 
-POOL, CHECKED = 8_000, 4_000  # proposals to learn from, and others to measure with
+POOL, CHECKED = 6_000, 4_000  # proposals to learn from, and others to measure with
 WEIGHTS = tuple(k / 10 for k in range(11))  # of the network, to choose from: the smallest
 TOLERATED = 0.5  # that is not worse than the likeliest by more than this many standard errors
 # Effective proposals below which weights are not healthy. The standard error of log Gamma is about
@@ -130,6 +131,7 @@ def gaussian_mixture(
         n_components,
         reg_covar=floor,
         max_iter=rounds,
+        tol=RISE,
         random_state=seed,
         init_params="k-means++",
         **start,

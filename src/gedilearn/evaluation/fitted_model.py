@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -22,9 +21,8 @@ from gedilearn.estimator import GEDI
 from gedilearn.evaluation import frechet as distances
 from gedilearn.evaluation import ood
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
-from gedilearn.evaluation.probe import fast_probe, knn_accuracy, paper_probe
+from gedilearn.evaluation.probe import fast_probe, paper_probe
 from gedilearn.io import replacing, write_json
-from gedilearn.pretrained import FeatureNetwork
 from gedilearn.training.environment import check_steps
 from gedilearn.training.result import Score
 
@@ -36,7 +34,6 @@ Line = tuple[str, str, str]  # a measure, its value, and what must be read besid
 
 MOST = 10_000  # points of a set, where not all are used
 BATCH = 64  # of the batch-wise NMI
-IMAGES_AT_ONCE = 256  # so that a wide network fits in memory
 CHAINS_AT_ONCE = 100  # of images
 SHOWN, COLUMNS = 200, 20  # samples in a picture
 GAP = 2  # white pixels between images
@@ -61,7 +58,6 @@ def evaluate(
     n_samples: int = 500,
     steps: int | None = None,
     probe: Probe = "fast",
-    weights: Path | None = None,
     certificate: bool = True,
     out: Path | None = None,
     tell: Tell = lambda text: None,
@@ -78,7 +74,7 @@ def evaluate(
                 {"auroc", "fpr95"}}, "trivial": {score: {"auroc", "fpr95", "direction"}}}; scores
                 log_density, gradient_norm, confidence; trivial ones mean_pixel, nonzero_share for
                 images and distance_from_mean for vectors, in the direction that separates better
-    probe       {"linear", "knn": {"accuracy", "method", "n_train"}}
+    probe       {"accuracy", "method", "n_train"}
     samples     {"n", "finite", "steps", "clusters_used", "share_off"}; share_off is how far a
                 cluster's share of them is from its share of `test`, as a part of the latter, at
                 most
@@ -87,7 +83,7 @@ def evaluate(
     seconds     the time that measuring took
 
     At most `MOST` points of each set, evenly spaced, are used for OOD, the certificate and the
-    Frechet distance, and of `train` for the fast probe and kNN.
+    Frechet distance, and of `train` for the fast probe.
 
     Parameters
     ----------
@@ -96,8 +92,7 @@ def evaluate(
     others: data outside, by name; images are brought to the model's channels, size and range
     n_samples, steps: how many samples, and Langevin steps for each; 0 samples skip all that needs
         them
-    probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none' (no kNN)
-    weights: a file of Inception, for FID
+    probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none'
     certificate: False where the views of the fit are not available
     out: folder for evaluation.json and, of images, samples.png
     tell: receives one line for each part begun
@@ -118,12 +113,11 @@ def evaluate(
         name: _outside(model, reference, name, _some(other.x))
         for name, other in (others or {}).items()
     }
-    inception = None if weights is None else distances.Inception.load(weights)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
 
     tell(f"clusters of {len(test.x)} points")
-    labels, x = _in_pieces(model.predict, test.x), _some(test.x)
+    labels, x = model.predict(test.x), _some(test.x)
     result: dict[str, Any] = {
         "data": {
             "train": train.name if train else None,
@@ -145,7 +139,7 @@ def evaluate(
     result["probe"] = _part(_probe, model, train, test, probe)
     samples, result["samples"] = _draw(model, n_samples, steps, labels, tell)
     tell("Frechet distance")
-    result["frechet"] = _part(_frechet, inception, x, samples[0], reference)
+    result["frechet"] = _part(_frechet, x, samples[0], reference)
     result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
         _write(out, result, reference, *samples)
@@ -156,14 +150,8 @@ def _some(x: np.ndarray) -> np.ndarray:
     return np.asarray(x[evenly_spaced(len(x), MOST)])
 
 
-def _in_pieces(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
-    """function(x), of images in pieces that fit in memory."""
-    size = IMAGES_AT_ONCE if x.ndim == 4 else len(x)
-    return np.concatenate([function(x[i : i + size]) for i in range(0, len(x), size)])
-
-
 def _scores(model: GEDI, x: np.ndarray) -> ood.Scores:
-    return {kind: _in_pieces(partial(model.score_samples, kind=kind), x) for kind in LEARNT}
+    return {kind: model.score_samples(x, kind) for kind in LEARNT}
 
 
 # --- the parts ----------------------------------------------------------------------------------
@@ -235,15 +223,9 @@ def _probe(model: GEDI, train: Dataset | None, test: Dataset, probe: Probe) -> P
         method = "linear layer, SGD with momentum, features as they are"
         fit, most = paper_probe, len(train.x)
     rows = evenly_spaced(len(train.x), most)
-    x, y = _in_pieces(model.transform, train.x[rows]), train.y[rows]
-    seen = _in_pieces(model.transform, test.x), test.y
-    few = evenly_spaced(len(x), MOST)  # the paper's probe takes all, neighbours do not
-    linear, knn = fit(x, y, *seen), knn_accuracy(x[few], y[few], *seen)
-    neighbours = "nearest neighbours, cosine, plain majority"
-    return {
-        "linear": {"accuracy": linear, "method": method, "n_train": len(x)},
-        "knn": {"accuracy": knn, "method": neighbours, "n_train": len(few)},
-    }
+    x, y = model.transform(train.x[rows]), train.y[rows]
+    seen = model.transform(test.x), test.y
+    return {"accuracy": fit(x, y, *seen), "method": method, "n_train": len(x)}
 
 
 def _draw(
@@ -276,15 +258,12 @@ def share_off(drawn: np.ndarray, labels: np.ndarray) -> float | None:
     return float(np.abs(shares / (counts / len(labels)) - 1).max())
 
 
-def _frechet(
-    inception: FeatureNetwork | None, x: np.ndarray, samples: np.ndarray, reference: np.ndarray
-) -> Part:
+def _frechet(x: np.ndarray, samples: np.ndarray, reference: np.ndarray) -> Part:
     if not len(samples):
         return _skipped("no samples")
     if x.ndim != 4 or x.shape[1] not in (1, 3):
         return _skipped("only for images with 1 or 3 channels")
-    network = inception or distances.extractor()
-    result = distances.frechet(x, samples, network, reference=reference)
+    result = distances.frechet(x, samples, distances.extractor(), reference=reference)
     return {"title": result.title, **vars(result)}
 
 
@@ -313,9 +292,8 @@ def table(result: Mapping[str, Any]) -> list[Line]:
             trivial = "; needs no learning, {direction}" if kind not in LEARNT else ""
             title, beside = f"AUROC against {name}: {TITLES[kind]}", "FPR at 95%: {fpr95:.3f}"
             lines.append(_line(title, numbers, "{auroc:.3f}", beside + trivial))
-    for kind, title in {"linear": "linear probe", "knn": "nearest neighbours"}.items():
-        beside = "{method}; {n_train} training points"
-        lines.append(_line(f"{title}, accuracy", probe.get(kind, probe), "{accuracy:.3f}", beside))
+    beside = "{method}; {n_train} training points"
+    lines.append(_line("linear probe, accuracy", probe, "{accuracy:.3f}", beside))
     samples, distance = result["samples"], result["frechet"]
     lines.append(_line("samples", samples, "{n}", "{finite} finite, in clusters: {clusters_used}"))
     title = distance.get("title", "Frechet distance")

@@ -7,20 +7,20 @@ numbers, and names its space. Only features of Inception with the published weig
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d, interpolate, max_pool2d, pad, relu
+from torch import Tensor
+from torch.nn.functional import avg_pool2d, conv2d, interpolate, max_pool2d, pad, relu
 
 from gedilearn.data.arrays import check_finite
 from gedilearn.data.published import cache_root
 from gedilearn.errors import InputError
 from gedilearn.evaluation.ood import as_bytes, value_range
-from gedilearn.pretrained import EfficientNetLite0, FeatureNetwork, batch_norm, features
+from gedilearn.pretrained import EfficientNetLite0, FeatureNetwork, features
 
 
 @dataclass(frozen=True)
@@ -114,124 +114,18 @@ def extractor() -> FeatureNetwork:
 
 
 # --- Inception-v3 -------------------------------------------------------------------------------
-#
-# Names of layers are those of the published weight files.
 
 Pool = Callable[[Tensor], Tensor]
 MEAN: Pool = partial(avg_pool2d, kernel_size=3, stride=1, padding=1, count_include_pad=False)
 LARGEST: Pool = partial(max_pool2d, kernel_size=3, stride=1, padding=1)
 HALVE: Pool = partial(max_pool2d, kernel_size=3, stride=2)
 
-# Output channels, height and width of the kernel, stride, and whether a layer of stride 1 pads.
-Layer = tuple[int, int, int] | tuple[int, int, int, int] | tuple[int, int, int, int, bool]
-# One after another: a pool, or layers and blocks by name that share their input.
-Branch = list["Pool | dict[str, Layer | list[Branch]]"]
+AT_35 = ("branch1x1", "branch5x5", "branch3x3dbl")
+AT_17 = ("branch1x1", "branch7x7", "branch7x7dbl")
+AT_8 = ("branch1x1", "branch3x3", "branch3x3dbl")
 
 
-class Unit(nn.Module):
-    """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size, if it pads."""
-
-    def __init__(
-        self, inputs: int, outputs: int, height: int, width: int, stride: int = 1, pads: bool = True
-    ) -> None:
-        super().__init__()
-        self.outputs = outputs
-        padding = (height // 2, width // 2) if pads and stride == 1 else (0, 0)
-        self.conv = nn.Conv2d(inputs, outputs, (height, width), stride, padding, bias=False)
-        self.bn = batch_norm(outputs)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return relu(self.bn(self.conv(x)))
-
-
-class Block(nn.Module):
-    """Branches side by side on the same input, joined along the channels."""
-
-    def __init__(self, inputs: int, branches: list[Branch]) -> None:
-        super().__init__()
-        self.branches, self.outputs = branches, 0
-        for branch in branches:
-            channels = inputs
-            for step in (step for step in branch if isinstance(step, dict)):
-                given, channels = channels, 0
-                for name, part in step.items():
-                    made = Block(given, part) if isinstance(part, list) else Unit(given, *part)
-                    self.add_module(name, made)
-                    channels += made.outputs
-            self.outputs += channels
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([self._along(branch, x) for branch in self.branches], dim=1)
-
-    def _along(self, branch: Branch, x: Tensor) -> Tensor:
-        for step in branch:
-            if isinstance(step, dict):
-                x = torch.cat([self.get_submodule(name)(x) for name in step], dim=1)
-            else:
-                x = step(x)
-        return x
-
-
-def _chain(name: str, *layers: Layer) -> Branch:
-    """`name_1`, `name_2`, ..."""
-    return [{f"{name}_{i}": layer} for i, layer in enumerate(layers, 1)]
-
-
-def _at_35(pooled: int) -> list[Branch]:
-    return [
-        [{"branch1x1": (64, 1, 1)}],
-        _chain("branch5x5", (48, 1, 1), (64, 5, 5)),
-        _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3)),
-        [MEAN, {"branch_pool": (pooled, 1, 1)}],
-    ]
-
-
-FROM_35_TO_17: list[Branch] = [
-    [{"branch3x3": (384, 3, 3, 2)}],
-    _chain("branch3x3dbl", (64, 1, 1), (96, 3, 3), (96, 3, 3, 2)),
-    [HALVE],
-]
-
-
-def _at_17(n: int) -> list[Branch]:
-    return [
-        [{"branch1x1": (192, 1, 1)}],
-        _chain("branch7x7", (n, 1, 1), (n, 1, 7), (192, 7, 1)),
-        _chain("branch7x7dbl", (n, 1, 1), (n, 7, 1), (n, 1, 7), (n, 7, 1), (192, 1, 7)),
-        [MEAN, {"branch_pool": (192, 1, 1)}],
-    ]
-
-
-FROM_17_TO_8: list[Branch] = [
-    _chain("branch3x3", (192, 1, 1), (320, 3, 3, 2)),
-    _chain("branch7x7x3", (192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3, 2)),
-    [HALVE],
-]
-
-
-def _at_8(pool: Pool) -> list[Branch]:
-    wide, high = (384, 1, 3), (384, 3, 1)
-    double = _chain("branch3x3dbl", (448, 1, 1), (384, 3, 3))
-    return [
-        [{"branch1x1": (320, 1, 1)}],
-        [{"branch3x3_1": (384, 1, 1)}, {"branch3x3_2a": wide, "branch3x3_2b": high}],
-        [*double, {"branch3x3dbl_3a": wide, "branch3x3dbl_3b": high}],
-        [pool, {"branch_pool": (192, 1, 1)}],
-    ]
-
-
-NETWORK: Branch = [
-    {"Conv2d_1a_3x3": (32, 3, 3, 2)}, {"Conv2d_2a_3x3": (32, 3, 3, 1, False)},
-    {"Conv2d_2b_3x3": (64, 3, 3)}, HALVE,
-    {"Conv2d_3b_1x1": (80, 1, 1)}, {"Conv2d_4a_3x3": (192, 3, 3, 1, False)}, HALVE,
-    {"Mixed_5b": _at_35(32)}, {"Mixed_5c": _at_35(64)}, {"Mixed_5d": _at_35(64)},
-    {"Mixed_6a": FROM_35_TO_17}, {"Mixed_6b": _at_17(128)}, {"Mixed_6c": _at_17(160)},
-    {"Mixed_6d": _at_17(160)}, {"Mixed_6e": _at_17(192)}, {"Mixed_7a": FROM_17_TO_8},
-    {"Mixed_7b": _at_8(MEAN)}, {"Mixed_7c": _at_8(LARGEST)},
-]  # fmt: skip
-
-
-class Inception(Block, FeatureNetwork):
+class Inception(FeatureNetwork):
     """Inception-v3 (Szegedy et al., 2015) as FID uses it, without torchvision: (n, 2048).
 
     The weights behind FID come from a TensorFlow graph of December 2015, which differs from later
@@ -244,14 +138,48 @@ class Inception(Block, FeatureNetwork):
     sha256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
     size = 299
 
-    def __init__(self) -> None:
-        super().__init__(3, [NETWORK])
-        self.fc = nn.Linear(self.outputs, 1008)
-
     def forward(self, pixels: Tensor) -> Tensor:
         colours = pixels.expand(-1, 3, -1, -1).double()  # grey is three equal channels
         x = (resize_as_tensorflow_1(colours, self.size).float() - 128) / 128
-        return super().forward(x).mean(dim=(2, 3))
+        x = self._layer(x, "Conv2d_1a_3x3", stride=2)
+        x = self._layer(x, "Conv2d_2a_3x3", pads=False)
+        x = HALVE(self._layer(x, "Conv2d_2b_3x3"))
+        x = self._layer(x, "Conv2d_3b_1x1")
+        x = HALVE(self._layer(x, "Conv2d_4a_3x3", pads=False))
+        for block in ("Mixed_5b", "Mixed_5c", "Mixed_5d"):
+            x = self.block(x, block, AT_35)
+        x = self._halved(x, "Mixed_6a", ("branch3x3", "branch3x3dbl"))
+        for block in ("Mixed_6b", "Mixed_6c", "Mixed_6d", "Mixed_6e"):
+            x = self.block(x, block, AT_17)
+        x = self._halved(x, "Mixed_7a", ("branch3x3", "branch7x7x3"))
+        x = self.block(x, "Mixed_7b", AT_8)
+        return self.block(x, "Mixed_7c", AT_8, LARGEST).mean(dim=(2, 3))
+
+    def block(self, x: Tensor, name: str, branches: Sequence[str], pool: Pool = MEAN) -> Tensor:
+        """Branches side by side on the same input, joined along the channels."""
+        found = [self._branch(x, f"{name}.{branch}") for branch in branches]
+        return torch.cat([*found, self._branch(pool(x), f"{name}.branch_pool")], dim=1)
+
+    def _halved(self, x: Tensor, name: str, branches: Sequence[str]) -> Tensor:
+        """The same, each branch with half of the height and width."""
+        found = [self._branch(x, f"{name}.{branch}", 2) for branch in branches]
+        return torch.cat([*found, HALVE(x)], dim=1)
+
+    def _branch(self, x: Tensor, name: str, last_stride: int = 1) -> Tensor:
+        """The layer `name`, or `name_1`, `name_2`, ...; two with one number share their input."""
+        numbered = [[f"{name}_{i}{part}" for part in ("", "a", "b")] for i in range(1, 6)]
+        known = [[n for n in names if f"{n}.conv.weight" in self.weights] for names in numbered]
+        steps = [names for names in known if names] or [[name]]
+        for names in steps:
+            stride = last_stride if names is steps[-1] else 1
+            x = torch.cat([self._layer(x, each, stride) for each in names], dim=1)
+        return x
+
+    def _layer(self, x: Tensor, name: str, stride: int = 1, pads: bool = True) -> Tensor:
+        """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size, if it pads."""
+        kernel = self.weights[f"{name}.conv.weight"]
+        padding = [side // 2 if pads and stride == 1 else 0 for side in kernel.shape[2:]]
+        return relu(self.normalised(conv2d(x, kernel, None, stride, padding), f"{name}.bn"))
 
 
 def resize_as_tensorflow_1(x: Tensor, size: int) -> Tensor:

@@ -109,8 +109,7 @@ def converted(
     """Images (n, c, h, w) in another shape (c, h, w) and range of values, and the change.
 
     Colour becomes grey by luminance, grey colour by three equal channels; bilinear interpolation
-    gives the size. Where pixels were blended they are rounded to 256 levels, as in a file, so that
-    black stays black.
+    gives the size. Pixels are rounded to 256 levels, as in a file, so that black stays black.
     """
     (own_channels, *size), (channels, height, width) = x.shape[1:], shape
     if own_channels != channels and {own_channels, channels} != {1, 3}:
@@ -122,16 +121,14 @@ def converted(
         return x, "none"
     form = "{}x{}x{}, values {:g}..{:g}"
     changes = f"{form} -> {form}".format(*x.shape[1:], *own, *shape, *values)
-    to_grey, resized = channels < own_channels, size != [height, width]
     parts = []
     for chunk in row_chunks(x):
         z = (torch.from_numpy(x[chunk].astype(np.float32)) - own[0]) / (own[1] - own[0])
-        if to_grey:
+        if channels < own_channels:
             z = (z * torch.tensor(LUMA)[:, None, None]).sum(1, keepdim=True)
-        if resized:
+        if size != [height, width]:
             z = interpolate(z, (height, width), mode="bilinear", antialias=True)
-        if to_grey or resized:
-            z = (z * 255).round() / 255
+        z = (z * 255).round() / 255
         z = z.expand(-1, channels, -1, -1) * (values[1] - values[0]) + values[0]
         parts.append(z.numpy())
     return np.concatenate(parts), changes

@@ -1,4 +1,4 @@
-"""How well frozen features tell classes apart: linear probes and nearest neighbours.
+"""How well frozen features tell classes apart: linear probes.
 
 The features are never changed; only a classifier on top of them is fitted, to measure them. Each
 function gives the share of test points with the right class; one absent from training is a miss.
@@ -72,28 +72,9 @@ def fast_probe(
     counts = np.unique(train_y, return_counts=True)[1]
     if counts.min() >= 2 and len(train_y) * VALIDATION >= len(counts):
         split = StratifiedShuffleSplit(1, test_size=VALIDATION, random_state=SEED)
-        search = GridSearchCV(regression, {"logisticregression__C": C_GRID}, cv=split, refit=False)
         # The first of equals: the strongest penalty.
-        regression.set_params(**search.fit(train_x, train_y).best_params_)
+        regression = GridSearchCV(regression, {"logisticregression__C": C_GRID}, cv=split)
     return float(regression.fit(train_x, train_y).score(test_x, test_y))
-
-
-def knn_accuracy(
-    train_x: np.ndarray, train_y: np.ndarray, test_x: np.ndarray, test_y: np.ndarray, k: int = 20
-) -> float:
-    """Plain majority of the `k` training points with the largest cosine similarity.
-
-    Nothing is fitted and nothing chosen; with fewer than `k` training points, all of them vote. Of
-    classes with equally many votes the first in sorted order wins.
-    """
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.preprocessing import normalize
-
-    _check(train_x, train_y, test_x)
-    # On vectors of length 1, Euclidean distance and cosine similarity give the same neighbours,
-    # and scikit-learn searches the former in chunks of bounded memory.
-    classifier = KNeighborsClassifier(min(k, len(train_x)), algorithm="brute")
-    return float(classifier.fit(normalize(train_x), train_y).score(normalize(test_x), test_y))
 
 
 def _check(train_x: np.ndarray, train_y: np.ndarray, test_x: np.ndarray) -> None:

@@ -133,7 +133,6 @@ def run(
     ood: Mapping[str, Dataset] | None = None,
     samples: int | None = None,
     steps: int | None = None,
-    weights: Path | None = None,
     changes: Options | None = None,
     *,
     sets: tuple[Dataset, Dataset] | None = None,
@@ -165,7 +164,7 @@ def run(
         "methods": {method: values_of(name, method, asked) for method in METHODS},
     }
     runner = runner.within(f"{name}-{scale}", asked)
-    work = Work(train, test, outside, measuring | {"weights": weights}, runner)
+    work = Work(train, test, outside, measuring, runner)
     cells = [Cell(name, m, (seed,)) for seed in seeds for m in trained]
     rows = runner.rows(cells, partial(fit, work), len(train.x), settings)
     return runner.finish("images", rows, tables)
@@ -211,7 +210,7 @@ def train(x: np.ndarray, values: Options, folder: Path) -> GEDI:
 
 def _figures(model: GEDI, found: Mapping[str, Any]) -> Row:
     """The figures of a row; None where a part was skipped."""
-    clusters, probes, distance = found["clustering"], found["probe"], found["frechet"]
+    clusters, distance = found["clustering"], found["frechet"]
     batchwise = clusters.get("batchwise_nmi") or {}
     areas = {
         other: {"n": part["n_outside"]}
@@ -222,8 +221,7 @@ def _figures(model: GEDI, found: Mapping[str, Any]) -> Row:
     return {
         **{name: clusters.get(name) for name in ("nmi", "ami", "accuracy", "clusters_used")},
         **{f"batchwise_{name}": batchwise.get(name) for name in ("nmi", "chance")},
-        "probe": (probes.get("linear") or {}).get("accuracy"),
-        "knn": (probes.get("knn") or {}).get("accuracy"),
+        "probe": found["probe"].get("accuracy"),
         "frechet": distance.get("distance"),
         "frechet_floor": distance.get("floor"),
         "share_off": found["samples"].get("share_off"),
@@ -264,7 +262,6 @@ COLUMNS = {
     "gap": ranged("gap"),
     "probe": ranged("probe"),
     "paper's probe": paper("probe"),
-    "kNN": ranged("knn"),
     "Frechet (floor)": table.beside("frechet", "frechet_floor", 1),
     "paper's FID": paper("FID"),
     "shares off": ranged("share_off", 2),
@@ -275,7 +272,7 @@ COLUMNS = {
     "found": table.findings,
 }
 WIDE = (
-    *("batch-wise NMI (chance)", "paper's NMI", "clusters used", "paper's probe", "kNN"),
+    *("batch-wise NMI (chance)", "paper's NMI", "clusters used", "paper's probe"),
     *("paper's FID", "shares off", "bits", "iterations", "measuring", "found"),
 )
 OOD_COLUMNS = {

@@ -4,7 +4,7 @@ Symbols of that paper and where they are here:
 
     Z^A, Z^B    embeddings of two views         the model's logits, times its temperature
     C           their cross-correlation         `cross_correlation`
-    lambda      weight of its off-diagonal      `Options.off_diagonal`
+    lambda      weight of its off-diagonal      `barlow.off_diagonal`
 
 It has no clusters of its own, and the GEDI paper does not say how it gets some. The embedding has
 one coordinate a cluster, and either the largest coordinate is the cluster, or k-means on the
@@ -17,11 +17,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gedilearn.methods.method import Batch, Forward, Method, share
-from gedilearn.models.energy import EnergyModel
+from gedilearn.methods.method import Batch, Forward, Method, k_means, share
+from gedilearn.models.energy import EnergyModel, logits_of
 from gedilearn.models.mlp import MLP
-from gedilearn.ranks import ONE_AT_A_TIME, gather
-from gedilearn.settings import Barlow as Options
+from gedilearn.ranks import gather
 
 EPSILON = 1e-5  # added to variances, as batch normalisation does
 
@@ -44,9 +43,6 @@ class BarlowTwins(Method):
 
     two_views = True
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
-
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One pass a view, each with its own batch statistics, as published."""
         a, b = (gather(forward(share(x, model)).logits) for x in (batch.x, batch.view))
@@ -57,17 +53,10 @@ class BarlowTwins(Method):
         """Build the clusters of k-means into the last layer, if they are asked for."""
         if self.options.assign == "argmax":
             return False
-        from sklearn.cluster import KMeans
-
         assert isinstance(model.head, MLP)
-        with torch.no_grad():
-            logits = torch.cat([model(x).logits[0] for x in torch.split(data, 2000, dim=1)])
-        embedding = logits * model.temperature  # what the last layer gives
-        n_clusters = embedding.shape[-1]
-        means = KMeans(n_clusters, n_init=10, random_state=0)
-        with ONE_AT_A_TIME:
-            found = means.fit(embedding.double().cpu().numpy())
-        centres = torch.from_numpy(found.cluster_centers_).to(embedding)
+        embedding = logits_of(model, data[0]) * model.temperature  # what the last layer gives
+        found = k_means(embedding.double().cpu().numpy(), embedding.shape[-1])
+        centres = torch.from_numpy(found.cluster_centers_).to(model.head.weights[-1])
         _append(model.head, 2 * centres.mT, -centres.square().sum(-1))
         return True
 

@@ -7,9 +7,10 @@ Symbols of that paper and where they are here:
     g_W          the classifier                 the head; its last layer starts anew each period
     Eq. 1        cross-entropy of g_W, y_n      the term "pseudo"
 
-As published: features are whitened by principal components and brought to length 1 before k-means;
-an empty cluster takes over half of the largest; points count so that all pseudo-labels weigh the
-same, which is what sampling evenly over them does in expectation.
+As published, features are whitened by principal components and brought to length 1 before k-means,
+and points count so that all pseudo-labels weigh the same, which is what sampling evenly over them
+does in expectation. An empty cluster is scikit-learn's to fill: with the point farthest from its
+centre, not with half of the largest cluster.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.methods.method import Batch, Context, Forward, Method, share
+from gedilearn.methods.method import Batch, Context, Forward, Method, k_means, share
 from gedilearn.models.energy import EnergyModel, log_posterior
 from gedilearn.models.mlp import MLP
-from gedilearn.ranks import ONE_AT_A_TIME, gather
+from gedilearn.ranks import gather
 from gedilearn.settings import DeepCluster as Options
 
 CHUNK = 2_000
@@ -71,11 +72,8 @@ class DeepCluster(Method):
 
     def _cluster(self, model: EnergyModel, data: Tensor, seed: int) -> Tensor:
         """New labels for every member: (members, n)."""
-        was_training = model.training
-        model.eval()
-        with torch.no_grad():
+        with model.fixed(), torch.no_grad():
             parts = [model(share(x, model)).features for x in torch.split(data, CHUNK, dim=1)]
-        model.train(was_training)
         features = torch.cat(parts, dim=1).double().cpu().numpy()
         if self.labels is not None and not np.isfinite(features).all():
             return self.labels  # training has diverged: the guard will say so
@@ -88,41 +86,22 @@ class DeepCluster(Method):
 def pseudo_labels(
     features: np.ndarray, n_clusters: int, components: int = 256, seed: int = 0
 ) -> np.ndarray:
-    """k-means labels of whitened, normalised features, none of them empty: (n, h) -> (n,)."""
-    import warnings
-
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    with ONE_AT_A_TIME, warnings.catch_warnings():
-        # Fewer distinct features than clusters: what `fill_empty` is for.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        means = KMeans(n_clusters, n_init=1, random_state=seed)
-        labels = means.fit_predict(whitened(features, components))
-    return fill_empty(labels.astype(np.int64), n_clusters, seed)
+    """k-means labels of whitened, normalised features: (n, h) -> (n,)."""
+    found = k_means(whitened(features, components), n_clusters, 1, seed)
+    return np.asarray(found.labels_, dtype=np.int64)
 
 
 def whitened(features: np.ndarray, components: int) -> np.ndarray:
     """Principal components of equal variance, then rows of length 1: (n, h) -> (n, at most h)."""
-    centred = features - features.mean(0)
-    values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
-    keep = np.argsort(values)[::-1][:components]
-    keep = keep[values[keep] > 1e-10 * max(values.max(), 1e-300)]
-    rows = centred @ vectors[:, keep] / np.sqrt(values[keep])
-    if rows.shape[1] < 2:  # length 1 would leave nothing but the sign
-        return np.asarray(rows if rows.shape[1] else centred[:, :1])
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+    from sklearn.decomposition import PCA
+    from sklearn.preprocessing import normalize
 
-
-def fill_empty(labels: np.ndarray, n_clusters: int, seed: int = 0) -> np.ndarray:
-    """Give every empty cluster a random half of the largest one."""
-    labels, generator = labels.copy(), np.random.default_rng(seed)
-    for empty in range(n_clusters):
-        sizes = np.bincount(labels, minlength=n_clusters)
-        if sizes[empty] == 0:
-            largest = np.flatnonzero(labels == sizes.argmax())
-            labels[generator.permutation(largest)[: len(largest) // 2]] = empty
-    return labels
+    rank = int(np.linalg.matrix_rank(features - features.mean(0), rtol=1e-5))
+    if rank == 0:
+        return features[:, :1]
+    rows = PCA(min(components, rank), whiten=True, svd_solver="full").fit_transform(features)
+    # Of one column, length 1 would leave nothing but the sign.
+    return np.asarray(normalize(rows) if rows.shape[1] > 1 else rows)
 
 
 @torch.no_grad()

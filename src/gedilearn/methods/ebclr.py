@@ -22,8 +22,9 @@ All log q lie within 4 / tau of each other, so "marginal" cannot run away as GEN
 of its own because the guard takes a wide GEN for divergence: here it says that chains do not reach
 the data, which calmer steps would not mend.
 
-EBCLR has no clusters. Here k-means on the sphere finds some in the embedding when training is over,
-and its centres become the prototypes c of the head, which until then are random and take no part.
+EBCLR has no clusters. Here k-means finds some in the embedding when training is over, and its
+centres, brought to length 1, become the prototypes c of the head, which until then are random and
+take no part.
 The temperature of the network is tau / 2, so the logits 2 z c / tau are -|z - c|^2 / tau up to a
 constant. What the library reads from them as log p(x) is then log q(v), measured against the
 centres instead of the v'.
@@ -33,20 +34,16 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gedilearn.methods.method import Batch, Context, Forward, Method, make_sampler, share
-from gedilearn.models.energy import EnergyModel, log_density, log_posterior
+from gedilearn.methods.method import Batch, Context, Forward, Method, k_means, make_sampler, share
+from gedilearn.models.energy import EnergyModel, in_batches, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
-from gedilearn.ranks import ONE_AT_A_TIME, gather
+from gedilearn.ranks import gather
 from gedilearn.sampling.langevin import Sampler
 from gedilearn.settings import Ebclr as Options
 from gedilearn.settings import value_at
-
-CHUNK = 2_000
-ROUNDS = 100  # of k-means on the sphere, at most
 
 
 def closeness(a: Tensor, b: Tensor, temperature: float) -> Tensor:
@@ -141,48 +138,13 @@ class EBCLR(Method):
         return torch.stack([self.weights[name] * term for name, term in named.items()]).sum(0)
 
     def conclude(self, model: EnergyModel, data: Tensor) -> bool:
-        """Make the centres of k-means the prototypes."""
+        """Make the directions of the centres of k-means the prototypes."""
         assert isinstance(model.head, PrototypeHead)
-        parts = []
+        (z,) = in_batches(model, data[0], lambda network, x: (network(x).embedding,))
+        if not z.isfinite().all():  # of a network that never was
+            return False
+        found = k_means(z.double().cpu().numpy(), model.head.prototypes.shape[-1])
         with torch.no_grad():
-            for x in torch.split(data, CHUNK, dim=1):
-                z = model(x).embedding
-                assert z is not None
-                parts.append(z[0])
-            embedding = torch.cat(parts)
-            if not embedding.isfinite().all():  # of a network that never was
-                return False
-            prototypes = model.head.prototypes
-            found = centres(embedding.double().cpu().numpy(), prototypes.shape[-1])
-            prototypes.copy_(torch.from_numpy(found.T[None]))
+            model.head.prototypes.copy_(torch.from_numpy(found.cluster_centers_.T[None]))
+        model.head.normalise()
         return True
-
-
-def centres(z: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Unit vectors found by k-means on the sphere: (n, d) -> (n_clusters, d).
-
-    It begins with k-means in space, and goes on until each centre has the direction of the sum of
-    the unit vectors z that are nearest to it.
-    """
-    import warnings
-
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    with ONE_AT_A_TIME, warnings.catch_warnings():
-        # Fewer distinct embeddings than clusters: some stay empty, and the verdict says so.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        means = KMeans(n_clusters, n_init=10, random_state=0).fit(z).cluster_centers_
-    found, labels = _directions(means, means), None
-    for _ in range(ROUNDS):
-        before, labels = labels, (z @ found.T).argmax(1)
-        if before is not None and (labels == before).all():
-            break
-        found = _directions(np.eye(n_clusters)[labels].T @ z, found)
-    return found
-
-
-def _directions(sums: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """Rows of length 1; a row without a direction is as in `otherwise`."""
-    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-    return np.asarray(np.where(lengths > 1e-12, sums / np.maximum(lengths, 1e-12), otherwise))

@@ -8,6 +8,7 @@ computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -64,7 +65,7 @@ class GEDI(Method):
         drawn = None
         if self.sampler is not None and (self.learning is None or self.learning.any()):
             number = self.n_samples or parts["x"].shape[1]
-            with model.fixed():
+            with nullcontext() if self.sampler.weighted else model.fixed():
                 drawn = self.sampler.draw(model.log_density, number, batch.generator)
             parts["samples"] = self.seen(drawn.samples)
             if drawn.data is not None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from gedilearn.density.base import Bases
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Output
-from gedilearn.ranks import n_ranks
+from gedilearn.ranks import ONE_AT_A_TIME, n_ranks
 from gedilearn.registry import SAMPLERS
 from gedilearn.sampling.langevin import Box, Sampler, Wanted
 from gedilearn.settings import Settings, Weights
@@ -66,10 +68,13 @@ class Method:
     # (members,): 0 for those that learn no density any more, 1 for all others; None: all do
     learning: Tensor | None = None
 
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
     @classmethod
     def make(cls, context: Context) -> Method:
         """A method for a stage, with a fresh sampler and nothing remembered."""
-        return cls(context.settings.own)  # type: ignore[call-arg]
+        return cls(context.settings.own)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """The terms to minimise, (members,) each; batches of all ranks are joined for them.
@@ -86,9 +91,6 @@ class Method:
         self, model: EnergyModel, optimizer: torch.optim.Optimizer, data: Tensor, batch: Batch
     ) -> None:
         """Before the terms of an iteration.  data: (groups, n, *point)."""
-
-    def before_step(self, model: EnergyModel, progress: float) -> None:
-        """When the gradients are there, before the optimiser uses them."""
 
     def after_step(self, model: EnergyModel, progress: float) -> None:
         """When the parameters have changed."""
@@ -150,6 +152,16 @@ def share(x: Tensor, model: EnergyModel) -> Tensor:
     """
     each = model.n_members // len(x)
     return x[:, None].expand(-1, each, *x.shape[1:]).flatten(0, 1)
+
+
+def k_means(x: np.ndarray, n_clusters: int, n_init: int = 10, seed: int = 0) -> Any:
+    """scikit-learn's, fitted to x (n, d); of fewer distinct rows than clusters some stay empty."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    with ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return KMeans(n_clusters, n_init=n_init, random_state=seed).fit(x)
 
 
 def learns_density(settings: Settings) -> bool:

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gedilearn.models.fused import Normalise
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.image_encoders import Taps
 from gedilearn.models.mlp import MLP, MemberModule
@@ -38,9 +37,18 @@ class Reading(NamedTuple):
 
 
 def read(logits: Tensor) -> Reading:
-    """Both identities at once: they share their one costly part.  logits: (..., clusters)."""
-    density, posterior = Normalise.apply(logits)  # type: ignore[no-untyped-call]
-    return Reading(density, posterior)
+    """Both identities at once: they share their one costly part.  logits: (..., clusters).
+
+    A reduction over a last axis of a few clusters takes torch several times as long as one over a
+    first axis, where it works on many points at once.
+    """
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    by_cluster = logits.movedim(-1, 0).contiguous()
+    top = by_cluster.detach().amax(0)
+    shifted = by_cluster - top  # at most 0, and 0 once: the sum below is at least 1
+    log_sum = shifted.exp().sum(0).log()
+    return Reading(top + log_sum, (shifted - log_sum).movedim(0, -1))
 
 
 def log_posterior(logits: Tensor) -> Tensor:
@@ -103,9 +111,7 @@ class EnergyModel(nn.Module):
         if self.shifted:
             features, shift = features[..., :-1], features[..., -1:]
         if isinstance(self.head, PrototypeHead):
-            projection = self.head.projector(features)
-            embedding = self.head.unit(projection)
-            logits = self.head.compare(embedding)
+            projection, embedding, logits = self.head(features)
         else:
             logits = self.head(features)
         if self.temperature != 1.0:
@@ -172,30 +178,19 @@ class EnergyModel(nn.Module):
 
 # --- one trained network on data of any size, batch by batch, without gradients ------------------
 
-BATCH = 4_096
+BATCH = 4_096  # vectors
+IMAGES = 256  # so that a wide network fits in memory
 MANY = 8 * BATCH  # of which the logits are kept at the same time
 
 
 def outputs(model: EnergyModel, x: Tensor) -> Output:
     """Features (n, h) and logits (n, clusters) of x, (n, ...)."""
-
-    def function(network: EnergyModel, batch: Tensor) -> tuple[Tensor, ...]:
-        with torch.no_grad():
-            return tuple(network(batch[None])[:2])
-
-    features, logits = _in_batches(model, x, function)
-    return Output(features, logits)
+    return Output(*in_batches(model, x, lambda network, batch: tuple(network(batch)[:2])))
 
 
 def logits_of(model: EnergyModel, x: Tensor) -> Tensor:
     """The logits alone, (n, clusters): of many points the features take much memory."""
-
-    def function(network: EnergyModel, batch: Tensor) -> tuple[Tensor, ...]:
-        with torch.no_grad():
-            return (network(batch[None]).logits,)
-
-    (logits,) = _in_batches(model, x, function)
-    return logits
+    return in_batches(model, x, lambda network, batch: (network(batch).logits,))[0]
 
 
 def labels_of(model: EnergyModel, x: Tensor) -> Tensor:
@@ -203,11 +198,7 @@ def labels_of(model: EnergyModel, x: Tensor) -> Tensor:
 
     For all ranks at the same time, which share the points out.
     """
-
-    def labels(logits: Tensor, _: slice) -> Tensor:
-        return logits.argmax(-1)
-
-    return of_all(model, x, labels, torch.int64)
+    return of_all(model, x, lambda logits, rows: logits.argmax(-1), torch.int64)
 
 
 def of_all(
@@ -233,24 +224,23 @@ def gradient_norms(model: EnergyModel, x: Tensor) -> Tensor:
 
     def function(network: EnergyModel, batch: Tensor) -> tuple[Tensor, ...]:
         with network.fixed():
-            _, gradient = value_and_gradient(network.log_density, batch[None])
+            _, gradient = value_and_gradient(network.log_density, batch)
         return (gradient.flatten(2).norm(dim=-1),)
 
-    (norms,) = _in_batches(model, x, function)
-    return norms
+    return in_batches(model, x, function)[0]
 
 
-def _in_batches(
+@torch.no_grad()
+def in_batches(
     model: EnergyModel, x: Tensor, function: Callable[[EnergyModel, Tensor], tuple[Tensor, ...]]
 ) -> list[Tensor]:
-    """Apply `function` batch by batch and join what it returns, without the member axis.
+    """Apply `function` to (1, batch, ...) and join what it returns, without the member axis.
 
     Vectors are evaluated in double precision, so that a point's result does not depend on which
     others share its batch; images stay in single precision for speed.
     """
-    network = copy.deepcopy(model).eval()
-    kind = x.dtype
+    network, kind, size = copy.deepcopy(model).eval(), x.dtype, IMAGES
     if x.dim() == 2:
-        network, kind = network.double(), torch.float64
-    parts = [function(network, batch.to(kind)) for batch in torch.split(x, BATCH)]
+        network, kind, size = network.double(), torch.float64, BATCH
+    parts = [function(network, batch[None].to(kind)) for batch in torch.split(x, size)]
     return [torch.cat(column, dim=1)[0] for column in zip(*parts, strict=True)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
@@ -32,29 +30,16 @@ class PrototypeHead(MemberModule):
     def n_inputs(self) -> int:
         return self.projector.n_inputs
 
-    def unit(self, projection: Tensor) -> Tensor:
-        """What the projector gives, brought to length 1: (members, batch, d) -> the same."""
-        return F.normalize(projection, dim=-1)
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the projector gives, the same at length 1, and its cosines with the prototypes.
 
-    def compare(self, embedding: Tensor) -> Tensor:
-        """Cosines with the prototypes: (members, batch, d) -> (members, batch, clusters)."""
-        return torch.bmm(embedding, self.prototypes)
+        (members, batch, h) -> (members, batch, d), twice, and (members, batch, clusters)
+        """
+        projection = self.projector(features)
+        embedding = F.normalize(projection, dim=-1)
+        return projection, embedding, torch.bmm(embedding, self.prototypes)
 
     @torch.no_grad()
     def normalise(self) -> None:
         """Bring the prototypes back to length 1."""
         self.prototypes.copy_(F.normalize(self.prototypes, dim=1))
-
-    def select(self, indices: Sequence[int]) -> PrototypeHead:
-        projector, n_clusters = self.projector.select(indices), self.prototypes.shape[-1]
-        other = PrototypeHead(projector, n_clusters, generator=None).to(self.prototypes)
-        with torch.no_grad():
-            other.prototypes.copy_(self.prototypes[list(indices)])
-        other.training = self.training
-        return other
-
-    def gradient_squares(self) -> Tensor:
-        own = torch.zeros(self.n_members, device=self.prototypes.device)
-        if self.prototypes.grad is not None:
-            own = self.prototypes.grad.flatten(1).square().sum(1)
-        return self.projector.gradient_squares() + own

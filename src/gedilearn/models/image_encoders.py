@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.models.mlp import LEAK, Activation, activate
+from gedilearn.models.mlp import ACTIVATIONS, LEAK, Activation
 from gedilearn.settings import LARGE
 
 # Images with a shorter side below this are not made smaller: there is nothing to spare.
@@ -99,7 +99,7 @@ class SmallConvNet(nn.Module):
         x = averaged_down(x)
         for k, (conv, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             pooled = k < last and min(x.shape[-2:]) >= SMALLEST_POOLED
-            x = activate(norm(conv(x, pooled)), self.activation)
+            x = ACTIVATIONS[self.activation](norm(conv(x, pooled)))
             layers.append(x)
         return _with_taps(x.mean((2, 3)), self.taps, layers)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.models.fused import PiecewiseLinear, Standardise
-from gedilearn.ranks import n_ranks
+from gedilearn.ranks import n_ranks, rank_mean
 
 # --- members --------------------------------------------------------------------------------------
 #
@@ -23,6 +23,9 @@ from gedilearn.ranks import n_ranks
 # module, one forward pass a member.
 
 
+Module = TypeVar("Module", bound="MemberModule")
+
+
 class MemberModule(nn.Module):
     """A module over (members, batch, ...) whose parameters belong to one member each.
 
@@ -31,9 +34,17 @@ class MemberModule(nn.Module):
 
     n_members: int
 
-    def select(self, indices: Sequence[int]) -> MemberModule:
+    def select(self: Module, indices: Sequence[int]) -> Module:
         """A copy that holds only these members, in this order."""
-        raise NotImplementedError
+        kept = list(indices)
+        # Copied in the place of the tensors of all members.
+        tensors: dict[int, Any] = {id(b): b[kept] for b in self.buffers()}
+        tensors |= {id(p): nn.Parameter(p.detach()[kept]) for p in self.parameters()}
+        other = copy.deepcopy(self, tensors)
+        for module in other.modules():
+            if isinstance(module, MemberModule):
+                module.n_members = len(kept)
+        return other
 
     def gradient_squares(self) -> Tensor:
         """Sum of squared gradient entries: (members,)."""
@@ -81,8 +92,13 @@ Activation = Literal["leaky_relu", "relu", "silu", "tanh"]
 # units of a narrow layer and then outputs a constant for ever: failure mode 1 in practice.
 LEAK = 0.2
 
-# Activations that are x for x > 0 and a slope times x below: `PiecewiseLinear` knows these.
-SLOPES = {"leaky_relu": LEAK, "relu": 0.0}
+# Of what nothing else needs: in place where that is possible.
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "leaky_relu": partial(F.leaky_relu, negative_slope=LEAK, inplace=True),
+    "relu": F.relu_,
+    "silu": F.silu,
+    "tanh": torch.tanh_,
+}
 
 
 class MLP(MemberModule):
@@ -131,40 +147,14 @@ class MLP(MemberModule):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(2)
-        slope = SLOPES.get(self.activation)
-        if slope is None or len(self.norms) or torch.is_autocast_enabled(x.device.type):
-            return self._layer_by_layer(x)
-        parameters = (*self.weights, *self.biases)
-        out: Tensor = PiecewiseLinear.apply(  # type: ignore[no-untyped-call]
-            x, slope, self.activate_last, *parameters
-        )
-        return out
-
-    def _layer_by_layer(self, x: Tensor) -> Tensor:
-        """The layers as autograd sees them: for any activation and mixed precision."""
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.bmm(x, weight).add_(bias)
             if layer < len(self.norms):
                 x = self.norms[layer](x)
             if layer < last or self.activate_last:
-                x = activate(x, self.activation)
+                x = ACTIVATIONS[self.activation](x)
         return x
-
-    def train(self, mode: bool = True) -> MLP:
-        """Set the mode, which lists of parameters do not have: chains do it often."""
-        self.training = mode
-        for norm in self.norms:
-            norm.training = mode
-        return self
-
-    def select(self, indices: Sequence[int]) -> MLP:
-        index = torch.as_tensor(indices, device=self.weights[0].device)
-        state = {name: value[index] for name, value in self.state_dict().items()}
-        shape = (self.activation, self.activate_last, len(self.norms))
-        other = MLP(self.widths, len(indices), *shape, generator=None)
-        other.to(self.weights[0]).load_state_dict(state)
-        return other.train(self.training)
 
 
 class SineMLP(MemberModule):
@@ -192,13 +182,6 @@ class SineMLP(MemberModule):
         out: Tensor = self.layers(torch.cat([x, waves], -1))
         return out
 
-    def select(self, indices: Sequence[int]) -> SineMLP:
-        chosen = SineMLP(self.layers.select(indices), self.frequencies.shape[1], generator=None)
-        chosen.frequencies = nn.Parameter(self.frequencies.detach()[list(indices)])
-        chosen.phases = nn.Parameter(self.phases.detach()[list(indices)])
-        chosen.training = self.training
-        return chosen
-
 
 class BatchNorm(nn.Module):
     """Batch normalisation of each member by itself: (members, batch, width) -> the same.
@@ -224,22 +207,10 @@ class BatchNorm(nn.Module):
         if not self.training:
             scale = (self.variance + self.EPSILON).rsqrt() * self.weight
             return torch.addcmul(self.bias - self.mean * scale, x, scale)
-        out, mean, variance = Standardise.apply(  # type: ignore[no-untyped-call]
-            x, self.weight, self.bias, self.EPSILON
-        )
+        mean = rank_mean(x.mean(1, keepdim=True))
+        variance = rank_mean((x - mean).square().mean(1, keepdim=True))
         n = x.shape[1] * n_ranks()
-        self.mean.lerp_(mean, self.MOMENTUM)
-        self.variance.lerp_(variance * n / max(n - 1, 1), self.MOMENTUM)
-        standardised: Tensor = out
-        return standardised
-
-
-def activate(x: Tensor, activation: Activation) -> Tensor:
-    """Apply the activation to x, which nothing else may need: in place where that is possible."""
-    if activation == "leaky_relu":
-        return F.leaky_relu(x, LEAK, inplace=True)
-    if activation == "relu":
-        return F.relu(x, inplace=True)
-    if activation == "silu":
-        return F.silu(x)
-    return torch.tanh_(x)
+        self.mean.lerp_(mean.detach(), self.MOMENTUM)
+        self.variance.lerp_(variance.detach() * n / max(n - 1, 1), self.MOMENTUM)
+        scale = (variance + self.EPSILON).rsqrt() * self.weight
+        return torch.addcmul(self.bias - mean * scale, x, scale)

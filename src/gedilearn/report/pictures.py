@@ -307,17 +307,14 @@ def _edges(points: np.ndarray, is_equal: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def _neighbourhoods(z: np.ndarray) -> np.ndarray:
     """t-SNE of features (n, h), always the same for the same features: (n, 2)."""
-    from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 
-    least = min(*z.shape, 20)
+    z = (z / max(float(z.std()), 1e-300)).astype(np.float32)
+    perplexity, start = min(NEIGHBOURS, (len(z) - 1) / 3), "pca" if z.shape[1] > 1 else "random"
+    made = TSNE(2, perplexity=perplexity, init=start, random_state=0, max_iter=500)
     with threadpool_limits(1):  # sums in another order give another map
-        z = PCA(least, random_state=0).fit_transform(z / max(float(z.std()), 1e-300))
-        perplexity = min(NEIGHBOURS, (len(z) - 1) / 3)
-        start = "pca" if least >= 2 else "random"
-        made = TSNE(2, perplexity=perplexity, init=start, random_state=0, max_iter=500)
-        return np.asarray(made.fit_transform(z.astype(np.float32)), np.float64)
+        return np.asarray(made.fit_transform(z), np.float64)
 
 
 # --- charts ---------------------------------------------------------------------------------------

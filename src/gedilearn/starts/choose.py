@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gedilearn.data.graph import (
+    LEAST,
     SHARED,
     Neighbours,
     bridged,
@@ -63,7 +64,7 @@ class Start:
     cut: the share of a cluster's links, by weight, that leave it, on average.
     stability: the mean adjusted mutual information with the same method's clusterings of parts of
         the data; 1 is complete agreement.
-    kept: (n,) the share of those parts in which a point has the label that it has here.
+    parts: (n, parts) the labels that the method gives the points of each part; -1 outside of it.
     method: what found it.
     rivals: for each other method: its cut and stability.
     """
@@ -71,13 +72,13 @@ class Start:
     labels: Ints
     cut: float
     stability: float
-    kept: Floats
+    parts: Ints
     method: str
     rivals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def for_points(self, index: Ints) -> Start:
         """The same for points that have the labels of others: those with these numbers."""
-        return replace(self, labels=self.labels[index], kept=self.kept[index])
+        return replace(self, labels=self.labels[index], parts=self.parts[index])
 
     @property
     def score(self) -> float:
@@ -150,26 +151,48 @@ def _examined(
 ) -> Start:
     """A clustering with its evidence."""
     n_clusters = int(labels.max()) + 1
-    agreed, kept, seen = [], np.zeros(len(labels)), np.zeros(len(labels))
-    for index, points, neighbours in parts:
+    found = np.full((len(labels), len(parts)), -1, np.int32)
+    for part, (index, points, neighbours) in enumerate(parts):
         again = method(points, neighbours, n_clusters, random_state)
-        if again is None:
-            continue
-        agreed.append(agreement(labels[index], again))
-        kept[index] += matched(again, labels[index]) == labels[index]
-        seen[index] += 1
-    share = np.where(seen > 0, kept / np.maximum(seen, 1), 1.0)
-    stability = float(np.mean(agreed)) if agreed else 0.0
-    return Start(labels, cut_share(graph, labels), stability, share, name)
+        if again is not None:
+            found[index, part] = again
+    return Start(labels, cut_share(graph, labels), stability(labels, found), found, name)
+
+
+def stability(labels: Ints, parts: Ints) -> float:
+    """The mean adjusted mutual information of labels (n,) with those of parts (n, parts) of them.
+
+    0 if there are no parts.
+    """
+    inside = [(labels[part >= 0], part[part >= 0]) for part in parts.T if (part >= 0).any()]
+    return float(np.mean([agreement(*both) for both in inside])) if inside else 0.0
+
+
+def kept(labels: Ints, parts: Ints) -> Floats:
+    """The share of the parts (n, parts) in which each point has its label (n,) again: (n,).
+
+    1 where a point is in no part.
+    """
+    again, seen = np.zeros(len(labels)), (parts >= 0).sum(axis=1)
+    for part in parts.T:
+        inside = part >= 0
+        if inside.any():
+            again[inside] += matched(part[inside], labels[inside]) == labels[inside]
+    return np.where(seen > 0, again / np.maximum(seen, 1), 1.0)
 
 
 def cut_share(graph: scipy.sparse.csr_matrix, labels: Ints) -> float:
     """The share of a cluster's links, by weight, that leave it: the mean over the clusters."""
+    return float(np.nanmean(cut_shares(graph, labels)))
+
+
+def cut_shares(graph: scipy.sparse.csr_matrix, labels: Ints, n_clusters: int = 0) -> Floats:
+    """Of each cluster, (clusters,); nan for those without points."""
     links = graph.tocoo()
     start, stop = labels[links.row], labels[links.col]
-    total = np.bincount(start, links.data)
-    leaving = np.bincount(start, links.data * (start != stop), minlength=len(total))
-    return float((leaving[total > 0] / total[total > 0]).mean())
+    total = np.bincount(start, links.data, minlength=n_clusters)
+    leaving = np.bincount(start, links.data * (start != stop), minlength=n_clusters)
+    return np.where(total > 0, leaving / np.maximum(total, LEAST), np.nan)
 
 
 def agreement(labels: Ints, others: Ints) -> float:

@@ -110,9 +110,9 @@ class Journal:
         """Write a checkpoint; the newest complete one stays until this one is complete."""
         if self.run is None:
             return
-        root, tree = self.run.checkpoints, state.save()
+        tree = state.save()
         tree = {part: tree[part] | {"good": good and good[part]} for part in tree}
-        folder = step_folder(root, state.iteration)
+        folder = self.run.checkpoints / f"step-{state.iteration:09d}"
         folder.mkdir(parents=True, exist_ok=True)
         own = OWN.format(self.fabric.global_rank)
         save_tree(folder / own, tree["own"])
@@ -120,7 +120,7 @@ class Journal:
             save_tree(folder / SHARED, tree["shared"] | {"seconds": self.seconds()})
         self.fabric.barrier()
         if self.first:
-            publish(root, state.iteration)
+            publish(folder)
         self.fabric.barrier()  # the next checkpoint may be of the same step
         self.saved = time.perf_counter()
 
@@ -185,10 +185,6 @@ class Latest(BaseModel):
     checksums: dict[str, str]  # SHA-256 of each file
 
 
-def step_folder(root: Path, step: int) -> Path:
-    return root / f"step-{step:09d}"
-
-
 def save_tree(file: Path, tree: Any) -> None:
     """Write nested dicts and lists of tensors and plain values."""
     tensors: dict[str, Tensor] = {}
@@ -214,13 +210,12 @@ def load_tree(file: Path) -> Any:
     return json.loads(metadata[TREE], object_hook=put_back)
 
 
-def publish(root: Path, step: int) -> None:
-    """Name `step` the newest checkpoint, then remove the older ones."""
-    folder = step_folder(root, step)
+def publish(folder: Path) -> None:
+    """Name a folder the newest checkpoint, then remove the older ones."""
     checksums = {file.name: sha256(file) for file in folder.glob("*.safetensors")}
     latest = Latest(folder=folder.name, checksums=checksums)
-    write_text(root / "latest.json", latest.model_dump_json())
-    for other in root.glob("step-*"):
+    write_text(folder.with_name("latest.json"), latest.model_dump_json())
+    for other in folder.parent.glob("step-*"):
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
 

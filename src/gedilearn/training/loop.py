@@ -116,7 +116,6 @@ def step(setup: Setup, state: TrainState) -> dict[str, Tensor]:
     largest = setup.settings.optimizer.grad_clip
     if largest is not None:
         model.scale_gradients((largest / model.gradient_norms()).clamp(max=1))
-    method.before_step(model, batch.progress)
     state.optimizer.step()
     method.after_step(model, batch.progress)
     return {name: term.detach() for name, term in terms.items()}

@@ -12,8 +12,8 @@ not finite, what has left the scale of energies, and chains far outside the data
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,10 +21,12 @@ from torch import Tensor
 from gedilearn.methods.terms import invariance, log_marginal, target_entropy
 from gedilearn.models.energy import log_density, log_posterior, posterior
 from gedilearn.sampling.langevin import Box
+from gedilearn.training.evidence import UNMEASURED, Evidence, Grade, grade
 
 REPRESENTATION = "representation collapse"
 CLUSTERS = "cluster collapse"
 PERMUTATION = "label permutation"
+DIVERGENCE = "divergence"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Diagnosis:
 
     @property
     def failure_modes(self) -> tuple[str, ...]:
-        """The modes of the triad that are present, each once."""
+        """The modes that are present, of the triad or divergence, each once."""
         return tuple(dict.fromkeys(f.mode for f in self.findings if f.mode and not f.ok))
 
     @property
@@ -64,7 +66,21 @@ class Diagnosis:
     @property
     def grade(self) -> Grade:
         """'certified', 'supported', 'doubtful' or 'no structure found': see `evidence.grade`."""
-        return grade(self.gap < self.tol, self.evidence)
+        return self.graded()
+
+    def graded(self, tries: int = 1) -> Grade:
+        """The same for the best of so many numbers of clusters that are tried."""
+        return grade(self.gap, self.tol, self.sound, self.evidence, tries)
+
+    @property
+    def sound(self) -> bool:
+        """Whether the network is fit to be judged: no failure mode, and it is decided."""
+        return all(f.ok for f in self.findings if f.mode or f.name == "confidence")
+
+    def diverged(self, trouble: str) -> Diagnosis:
+        """The same of a network whose training diverged and did not come back."""
+        finding = Finding("divergence", 1.0, 0.0, False, trouble, DIVERGENCE)
+        return replace(self, findings=(*self.findings, finding))
 
     @property
     def certified(self) -> bool:
@@ -82,8 +98,7 @@ class Diagnosis:
         else:
             gap = "the network's output is not finite"
         head = f"{self.grade}: {gap}"
-        if self.evidence is not None:
-            head += f"; {self.evidence.words}"
+        head += f"; {self.evidence.words if self.evidence else UNMEASURED}"
         reasons = ", ".join(f.words for f in self.problems)
         if not reasons:
             return f"{head}; no failure mode"
@@ -283,71 +298,3 @@ def outside(positions: Tensor, box: Box) -> float:
     beyond = (positions < box.low - FAR * width) | (positions > box.high + FAR * width)
     share = float(beyond.flatten(2).any(-1).double().mean())
     return share if share >= MANY else 0.0
-
-
-# --- evidence and grade ---------------------------------------------------------------------------
-#
-# What speaks for a clustering beside the bound, none of it using labels, and the word for it all.
-#
-# The bound says that predictions are confident, invariant and in the prior's proportions under
-# long walks. It does not say that there is anything to find, nor that the same would be found
-# again. So two more things are measured: whether the data has structure at all, and whether the
-# clusters stay when a fifth of the points is left out.
-
-
-Grade = Literal["certified", "supported", "doubtful", "no structure found"]
-
-# Agreement with clusterings of parts of the data (adjusted mutual information) from which on a
-# clustering counts as stable.
-STABLE = 0.85
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Of the clusters that training began with.
-
-    method: what found them.
-    stability: agreement with what the same method finds in parts of the data; 1 is complete.
-    cut: the share of a cluster's links, by weight, that leave it, on average.
-    slower: how many times slower the walk's mode is, that tells so many clusters apart, than in
-        structureless references of the same margins; t the same in standard errors.
-    threshold: the t that at most one in a hundred structureless sets exceeds.
-    structure: whether that counts as structure.
-    step: how many times faster the next mode decays, that would tell one more cluster apart.
-    rivals: for each other method, its cut and stability.
-    agreement: the share of points that the network leaves in the cluster of its start.
-    """
-
-    method: str
-    stability: float
-    cut: float
-    slower: float
-    t: float
-    threshold: float
-    structure: bool
-    step: float
-    rivals: dict[str, tuple[float, float]]
-    agreement: float = 1.0
-
-    @property
-    def words(self) -> str:
-        agree = f"parts of the data agree to {self.stability:.2f}"
-        if round(self.agreement, 3) < 1:
-            agree += f"; the network keeps {self.agreement:.1%} of its start's labels"
-        if self.structure:
-            return agree
-        return f"no slower to walk through than data without structure; {agree}"
-
-
-def grade(bound_reached: bool, evidence: Evidence | None) -> Grade:
-    """The one rule behind the word for a clustering.
-
-    Where there is no evidence beside the bound (images, views of one's own), the bound decides.
-    """
-    if evidence is None:
-        return "certified" if bound_reached else "doubtful"
-    if not evidence.structure:
-        return "no structure found"
-    if evidence.stability < STABLE:
-        return "doubtful"
-    return "certified" if bound_reached else "supported"

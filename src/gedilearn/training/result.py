@@ -34,6 +34,7 @@ from gedilearn.models.energy import (
 )
 from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.settings import Settings
+from gedilearn.starts.choose import kept as kept_in_parts
 from gedilearn.training.certificate import examine, temperature
 from gedilearn.training.environment import check_memory, check_steps, drawing
 from gedilearn.training.journal import Journal
@@ -63,7 +64,7 @@ class Result:
     iterations: int
     seconds: float
     temperature: float = 1.0  # divides the logits, for probabilities that mean what they say
-    # (n, 2): the share of parts of the data in which a point kept its cluster; its probability.
+    # (n, 2): how far to believe in a point's cluster; the probability that it is of it.
     trust: Tensor | None = None
     levels: Tensor | None = None  # (LEVELS,): log p(x) of the training points, evenly spaced
     density: Density | None = None  # with its findings, where it was learnt on a base
@@ -113,24 +114,19 @@ class Result:
         """Whether log p(x) was learnt."""
         return learns_density(self.settings)
 
-    @property
-    def overall_trust(self) -> float | None:
-        """Stability times the mean probability of the points' clusters."""
-        evidence = self.diagnosis.evidence
-        if evidence is None or self.trust is None:
-            return None
-        return evidence.stability * float(self.trust[:, 1].mean())
-
-    def clusters(self, labels: np.ndarray) -> list[dict[str, float]]:
+    def clusters(self, labels: np.ndarray) -> list[dict[str, Any]]:
         """Size and share of each cluster, and how far to trust it, given the points' labels."""
-        rows = []
+        rows, evidence = [], self.diagnosis.evidence
         for k in range(self.settings.n_clusters):
             own = labels == k
-            row = {"cluster": k, "size": int(own.sum()), "share": float(own.mean())}
-            if self.trust is not None and own.any():
-                kept, sure = self.trust[torch.from_numpy(own)].T
-                row |= {"stability": float(kept.mean()), "confidence": float(sure.mean())}
-                row["trust"] = float((kept * sure).mean())
+            row: dict[str, Any] = {"cluster": k, "size": int(own.sum()), "share": float(own.mean())}
+            if self.trust is not None and evidence is not None and own.any():
+                believed, sure = self.trust[torch.from_numpy(own)].T
+                row |= {"stability": evidence.kept[k], "confidence": float(sure.mean())}
+                row |= {"trust": float((believed * sure).mean()), "cut": evidence.cut[k]}
+                prominence = evidence.prominence(k)
+                row["prominence"] = prominence if math.isfinite(prominence) else None
+                row |= {"touches": evidence.touched(k), "place": evidence.place(k)}
             rows.append(row)
         return rows
 
@@ -219,7 +215,7 @@ class Result:
         return {
             "grade": self.diagnosis.grade,
             "stability": None if evidence is None else evidence.stability,
-            "trust": self.overall_trust,
+            "trust": None if evidence is None else evidence.trust(self.diagnosis.gap),
             "gap": self.diagnosis.gap,
             "certified": self.diagnosis.certified,
             "verdict": self.verdict,
@@ -308,7 +304,10 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
     diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
     heat, start, points = 1.0, setup.start_of(k), setup.points_of(k)
     labels = labels_of(model, points)
-    diagnosis = replace(diagnosis, evidence=setup.evidence(k, labels, journal.progress))
+    evidence = setup.evidence(k, labels.numpy(), journal.progress)
+    diagnosis = replace(diagnosis, evidence=evidence)
+    if state.stopped == "diverged" or kept.diverges:
+        diagnosis = diagnosis.diverged("training diverged")
     stopped, verdict = state.stopped, diagnosis.verdict
     if stopped == "diverged":
         times = f"after {state.recoveries} recoveries"
@@ -347,12 +346,18 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
         density_findings=None if density is None else density[1],
         training_labels=labels.numpy(),
     )
-    if start is None or c == 1:
+    if start is None or evidence is None:
         return result
 
     def sure(logits: Tensor, rows: slice) -> Tensor:
         p = result.calibrated(logits.cpu(), points[rows].cpu())
         return p.gather(1, logits.argmax(-1, keepdim=True).cpu())[:, 0]
 
-    both = torch.from_numpy(start.kept), of_all(model, data[0], sure)
-    return replace(result, trust=torch.stack(both, 1))
+    again = kept_in_parts(result.training_labels, start.parts)
+    believed = torch.zeros(len(again), dtype=torch.float64)
+    for cluster in range(c):
+        own = result.training_labels == cluster
+        believed[torch.from_numpy(own)] = torch.from_numpy(
+            evidence.belief(cluster, diagnosis.gap, again[own])
+        )
+    return replace(result, trust=torch.stack([believed, of_all(model, data[0], sure)], 1))

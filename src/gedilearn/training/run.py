@@ -31,7 +31,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import torch
 import yaml
 from filelock import FileLock, Timeout
@@ -178,15 +177,6 @@ class RunDirectory:
         """Say how it ended."""
         write_json(self.summary, content)
 
-    def write_profile(self, content: dict[str, Any]) -> None:
-        """Say why each cluster is one."""
-        write_json(self.profile, content, None)
-
-    def write_preview(self, arrays: dict[str, np.ndarray]) -> None:
-        """Keep some of the points, in the data's units, with what was found of them."""
-        kept = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
-        write_tensors(self.preview, kept)
-
     def rewind(self, iteration: int) -> None:
         """Drop what was logged after `iteration`, and a line that a crash cut short."""
         read = {path: read_json_lines(path) for path in (self.metrics, self.events)}
@@ -310,7 +300,7 @@ class Summary(BaseModel):
     temperature: float = Field(1.0, ge=1, le=1e6)
     diagnosis: Diagnosis
     density: Findings | None = None
-    clusters: list[dict[str, float]] = []
+    clusters: list[dict[str, float | str | list[int] | None]] = []
 
 
 class Header(Fit):

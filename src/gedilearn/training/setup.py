@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
+from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.graph import distance_points
 from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.density.base import Bases
@@ -29,9 +31,9 @@ from gedilearn.progress import SILENT, Progress
 from gedilearn.registry import imported
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
-from gedilearn.starts.choose import Start, choose_start
-from gedilearn.starts.structure import examine_structure
-from gedilearn.training.monitor import Evidence
+from gedilearn.starts.choose import Start, choose_start, kept, stability
+from gedilearn.starts.prominence import separation, stratified
+from gedilearn.training.evidence import Evidence
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 # Where training begins with clusters, it may end after this share of its iterations; by then views
 # are annealed.
 LEAST_SHARE = 1 / 3
+# Points whose labels are compared with those of parts of the data.
+MOST_COMPARED = 10_000
 
 
 @dataclass(frozen=True)
@@ -289,29 +293,31 @@ class Setup:
         """
         return self.settings.training.tol * (0.5 if isinstance(self.views[0], WalkViews) else 1.0)
 
-    def evidence(self, result: int, labels: Tensor, progress: Progress = SILENT) -> Evidence | None:
-        """What speaks for the clusters that a result began with, and how many of them it kept.
-
-        labels: (n,), of its network.
-        """
-        start = self.start_of(result)
-        if start is None:
+    def evidence(
+        self, result: int, labels: np.ndarray, progress: Progress = SILENT
+    ) -> Evidence | None:
+        """What speaks for the clusters that the network of a result has found.  labels: (n,)."""
+        start, clusters = self.start_of(result), self.settings.n_clusters
+        if start is None or clusters == 1:
             return None
-        seed, clusters = self.settings.training.seed, self.settings.n_clusters
-        x = self.seen_by([result])[0][0].cpu().numpy()
-        progress.phase("structure")
-        tested = examine_structure(x, clusters, seed, progress)
+        progress.phase("evidence")
+        seed, some = self.settings.training.seed, evenly_spaced(len(labels), MOST_COMPARED)
+        rows = stratified(labels, seed)
+        x = distance_points(self.seen_by([result])[0][0][rows].cpu().numpy(), seed)
+        apart = separation(x, labels[rows], clusters)
+        near = zip(*np.nonzero(np.triu(np.isfinite(apart.prominence))), strict=True)
+        size, again = np.bincount(labels, minlength=clusters), kept(labels, start.parts)
+        total = np.bincount(labels, again, clusters)
         return Evidence(
             method=start.method,
-            stability=start.stability,
-            cut=start.cut,
-            slower=tested.factor,
-            t=tested.t,
-            threshold=tested.threshold,
-            structure=tested.found,
-            step=tested.step,
+            stability=stability(labels[some], start.parts[some]),
+            start_stability=start.stability,
+            agreement=float((labels == start.labels).mean()),
+            shares=tuple((size / len(labels)).tolist()),
+            kept=tuple((total / np.maximum(size, 1)).tolist()),
+            cut=tuple(None if np.isnan(cut) else float(cut) for cut in apart.cut),
+            links=tuple((int(a), int(b), float(apart.prominence[a, b])) for a, b in near),
             rivals=start.rivals,
-            agreement=float((labels == torch.from_numpy(start.labels)).double().mean()),
         )
 
     def trains_bound(self, result: int) -> bool:
