@@ -1,4 +1,4 @@
-"""The image presets: the paper's values, and scaled-down runs of equal compute."""
+"""The presets: the paper's values, departures from them, and runs of equal conditions."""
 
 from __future__ import annotations
 
@@ -151,6 +151,38 @@ def test_the_stages_of_gedi_share_the_compute_and_other_methods_have_one():
     assert [small_iterations(m)[1] for m in (*FIVE, "ebclr") if m != "gedi"] == [0] * 5
     assert "gedi" not in CHANGES["small/svhn"]
     assert preset("small/svhn", "gedi") == preset("small/svhn") | {"method": "gedi"}
+
+
+# --- synthetic data
+
+
+def resolved(name, method="gedi"):
+    return flat(resolve(preset(name, method), (1000, 2)).model_dump())
+
+
+def test_the_toy_preset_has_four_departures_from_the_papers_table():
+    found, literal = resolved("paper/toy"), resolved("paper/toy-literal")
+    changed = {path: value for path, value in found.items() if value != literal[path]}
+    assert changed == {
+        "network.activation": "leaky_relu",
+        "weights.energy": 0.1,
+        "optimizer.learning_rate": 3e-3,
+        "optimizer.warmup": 10_000,
+        "training.early_stopping": True,
+    }
+    assert found["density.iterations"] == 0  # all terms from the first iteration
+
+
+@pytest.mark.parametrize("name", ["alike/random", "alike/start"])
+def test_all_methods_are_trained_alike_and_gedi_as_by_default(name):
+    sections = ("network", "views", "weights", "optimizer", "training")
+    start = {"training": {"start": "random"}} if name == "alike/random" else {}
+    gedi = resolved(name)
+    assert gedi == flat(resolve(start, (1000, 2)).model_dump())
+    gedi["training.early_stopping"] = False
+    for method in ("jem", "barlow", "swav", "no-unif", "no-inv"):
+        own = resolved(name, method)
+        assert [p for p in own if p.startswith(sections) and own[p] != gedi[p]] == []
 
 
 def test_every_preset_says_what_it_is():
