@@ -165,8 +165,8 @@ def test_the_toy_preset_has_four_departures_from_the_papers_table():
     changed = {path: value for path, value in found.items() if value != literal[path]}
     assert changed == {
         "network.activation": "leaky_relu",
-        "weights.energy": 0.01,
-        "optimizer.learning_rate": 2e-3,
+        "weights.energy": 0.03,
+        "optimizer.learning_rate": 3e-3,
         "optimizer.warmup": 10_000,
         "training.early_stopping": True,
     }
