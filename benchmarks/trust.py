@@ -14,7 +14,8 @@ separated: shapes that should be certified.
 untrained: networks that were stopped at once or collapsed; none should be supported.
 random: from clearly separated to hopeless: does trust follow how right the clusters are?
 overlap: mixtures that overlap: are rows as often right as their trust says?
-choose: the number of clusters of sets without any, and of random ones.
+choose: the number of clusters of sets without any, and of random ones, by fits of each number.
+auto: the same by `GEDI("auto")`, on the sets of `shapes.py`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from sklearn.datasets import make_circles, make_moons, make_s_curve, make_swiss_
 
 from gedilearn import GEDI, choose_n_clusters
 from gedilearn.evaluation.clustering import classes_of_clusters, clustering_scores
+from shape_sets import SHAPES
 
 FIRST_SEED = 1_000
 MOST_TRUSTED = 0.8
@@ -369,8 +371,8 @@ def measured(seed: int, kind: str, x: np.ndarray, y: np.ndarray | None, k: int, 
 
 
 def rows_of(family: str, seed: int) -> Iterator[Row]:
-    if family == "choose":
-        yield from chosen(seed)
+    if family in NUMBERS:
+        yield from NUMBERS[family](seed)
         return
     for kind, x, y, k in FAMILIES[family](seed):
         if family != "untrained":
@@ -391,6 +393,21 @@ def chosen(seed: int) -> Iterator[Row]:
         choice = choose_n_clusters(x[:1_000], MOST_CLUSTERS, random_state=seed)
         number = choice.n_clusters if choice.stands_out else None
         yield {"kind": kind, "seed": seed, "null": y is None, "k": k, "chosen": number}
+
+
+def chosen_at_once(seed: int) -> Iterator[Row]:
+    """The number of clusters that `GEDI("auto")` chooses for sets of `shapes.py`."""
+    for name, shape in SHAPES.items():
+        if shape.n_clusters <= MOST_CLUSTERS:
+            data = shape.draw(1_000, seed)
+            model = GEDI("auto", random_state=seed, w_gen=0.0).fit(data.x)
+            sure = model.grade_ in ("certified", "supported")
+            number = model.n_clusters_ if sure else None
+            row = {"kind": name, "seed": seed, "null": shape.structureless}
+            yield row | {"k": shape.n_clusters, "chosen": number}
+
+
+NUMBERS = {"choose": chosen, "auto": chosen_at_once}
 
 
 def table_of_choices(rows: list[Row]) -> None:
@@ -449,7 +466,7 @@ def follows(rows: list[Row]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("family", choices=[*FAMILIES, "choose"], nargs="?", default="random")
+    parser.add_argument("family", choices=[*FAMILIES, *NUMBERS], nargs="?", default="random")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=FIRST_SEED, help="the first seed")
     parser.add_argument("--json", action="store_true", help="one line a fit, while they are made")
@@ -461,7 +478,7 @@ if __name__ == "__main__":
             if asked.json:
                 print(json.dumps(row), flush=True)
     print(f"{asked.family}, seeds {asked.first} to {asked.first + asked.seeds - 1}")
-    if asked.family == "choose":
+    if asked.family in NUMBERS:
         table_of_choices(found)
     elif asked.family in ("random", "overlap"):
         follows(found)

@@ -6,6 +6,7 @@ import copy
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,12 +29,22 @@ from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
 from gedilearn.io import RESTORE, is_first_process, reading
 from gedilearn.presets import preset as preset_values
-from gedilearn.progress import Progress, shown
+from gedilearn.progress import SILENT, Progress, shown
 from gedilearn.sampling.langevin import Box
-from gedilearn.settings import Schedule, Settings, assign, checked, flat, resolve
+from gedilearn.settings import (
+    AUTO,
+    Schedule,
+    Settings,
+    assign,
+    checked,
+    flat,
+    is_images,
+    resolve,
+)
 from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
+from gedilearn.training.number import choose_number
 from gedilearn.training.result import Result, Score
 from gedilearn.training.run import (
     RunDirectory,
@@ -59,6 +70,7 @@ NAMED = {
     "n_init": "training.n_init",
     "device": "device.accelerator",
 }
+LEAST_EACH = 5  # points of a cluster, on average, in the largest number that is tried
 Self = TypeVar("Self", bound="GEDI")
 
 
@@ -80,8 +92,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     Parameters
     ----------
-    n_clusters : int, default None
-        Number of clusters c, 2 where nothing else is said; 1 trains the density alone.
+    n_clusters : int or 'auto', default None
+        Number of clusters c, 2 where nothing else is said; 1 trains the density alone. 'auto', for
+        vectors, chooses one of 2 to 10 by evidence without labels, before one network is trained.
     prior : tuple of float, 'auto' or 'uniform', default None
         Proportions of the clusters, in any order; 'uniform' is the paper's, and the default for
         images. 'auto', the default for vectors, takes them from the clusters themselves.
@@ -126,6 +139,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     ----------
     labels_ : ndarray of shape (n_samples,)
         Cluster of each training point.
+    n_clusters_ : int
+        Number of clusters.
+    choice_ : dict or None
+        With 'auto': the evidence for each number, and the reason for the choice in words.
     certificate_gap_ : float
         Distance in nats to the optimum of Proposition 1, measured on the training data without
         labels. 0 is reached only by confident, invariant clusterings in the prior's proportions.
@@ -180,6 +197,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     """
 
     columns_: Columns | None = None
+    choice_: dict[str, Any] | None = None
     feature_names_in_: np.ndarray
     point_shape_: tuple[int, ...]
     scaling_: Scaling
@@ -187,7 +205,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def __init__(
         self,
-        n_clusters: int | None = None,
+        n_clusters: int | str | None = None,
         *,
         prior: tuple[float, ...] | str | None = None,
         method: str | None = None,
@@ -245,6 +263,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
         settings = settings_of(run_dir, config, config.data.shape)
         model = cls.from_settings(settings, run_dir=run_dir, **others)
+        model.choice_ = config.choice
         data = model.validate(X, reset=True)
         if (config.data.shape, config.data.fingerprint) != (data.shape, fingerprint(data)):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
@@ -269,16 +288,35 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         settings = self.resolve(data.shape)
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
+        self.choice_ = None
+        if self.n_clusters == AUTO:
+            settings = self._choose(data, settings, progress or SILENT)
         if run_dir is None:
             return self._train(data, settings, None, progress)
         config = {
             "settings": json.loads(settings.model_dump_json()),
             "objects": list(self.objects()),
+            "choice": self.choice_,
             "data": (source or {"source": None})
             | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
         }
         with RunDirectory.create(run_dir, config) as directory:
             return self._train(data, settings, directory, progress)
+
+    def _choose(self, data: np.ndarray, settings: Settings, progress: Progress) -> Settings:
+        """The settings with the number of clusters for which most speaks."""
+        if is_images(data.shape):
+            raise InputError(
+                f"n_clusters='auto' needs vectors (n, d), got shape {data.shape}: give a number; "
+                "choose_n_clusters compares fits of images"
+            )
+        training = settings.training
+        most = min(training.max_clusters, max(len(data) // LEAST_EACH, 2))
+        x = self.scaling(data, settings.scaling).apply(data)
+        choice = choose_number(x, most, training.seed, progress)
+        self.choice_ = choice.to_json()
+        changes = {"n_clusters": choice.n_clusters, "training.tries": most - 1}
+        return self.resolve(data.shape, changes | {"training.seed": training.seed})
 
     def _train(
         self: Self, data: np.ndarray, settings: Settings, directory: Any, given: Progress | None
@@ -288,6 +326,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         own = {"view_function" if k == "views" else k: v for k, v in self.objects().items()}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
             (result,) = train(x, settings, run=directory, progress=progress, **own)
+            if self.choice_ is not None:
+                result = replace(result, verdict=f"{result.verdict}; {self.choice_['words']}")
             self.adopt(result, scaling, result.training_labels)
             if directory is not None and is_first_process():
                 progress.phase("profile")
@@ -302,6 +342,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         """Become the model that training gave."""
         self.result_ = result
         self.settings_ = result.settings
+        self.n_clusters_ = result.settings.n_clusters
         self.scaling_ = scaling
         self.labels_ = labels
         self.model_ = result.model
@@ -411,7 +452,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         n_clusters = self.settings_.n_clusters
         sizes = np.bincount(self.labels_, minlength=n_clusters).tolist()
         counts = {"n_samples": len(self.labels_), "n_clusters": n_clusters, "cluster_sizes": sizes}
-        return counts | self.result_.summary() | {"clusters": self.result_.clusters(self.labels_)}
+        more = {"choice": self.choice_, "clusters": self.result_.clusters(self.labels_)}
+        return counts | self.result_.summary() | more
 
     # --- saving ------------------------------------------------------------------------------
 
@@ -456,6 +498,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             same = scaling.offset.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
             if not same or (columns and (columns.width,) != shape[1:]):
                 raise ValueError("its scaling or columns are of other data")
+        model.choice_ = header.summary.choice
         model.adopt(result, scaling, tensors["labels"].numpy())
         model.columns_ = columns or None
         model.n_features_in_ = width
@@ -472,11 +515,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         named = {name: values.pop(path) for name, path in NAMED.items()}
         return cls(**(named | {"settings": values} | others))
 
-    def resolve(self, shape: tuple[int, ...]) -> Settings:
+    def resolve(self, shape: tuple[int, ...], changes: Mapping[str, Any] | None = None) -> Settings:
         """All settings for data of this shape: the preset, changed by `settings` and arguments."""
         values = self._values()
         if self.random_state is not None or "seed" not in values.get("training", {}):
             assign(values, "training.seed", seed_of(self.random_state))
+        for path, value in (changes or {}).items():
+            assign(values, path, value)
         return resolve(values, shape)
 
     def _values(self) -> dict[str, Any]:
@@ -486,6 +531,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise InputError(f"settings={settings!r}: give a mapping of dotted names to values")
         own = self.objects()
         named = {path: getattr(self, name) for name, path in NAMED.items() if name not in own}
+        if self.n_clusters == AUTO:
+            named["n_clusters"] = None
         given = dict(settings) | {path: value for path, value in named.items() if value is not None}
         values = preset_values(self.preset, given.get("method")) if self.preset else {}
         for path, value in given.items():

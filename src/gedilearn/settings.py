@@ -242,6 +242,11 @@ class Training(Section):
     of several that are found on the neighbour graph, by a tree and by mixtures; 'random': with the
     network as it is initialised. 'auto': 'chosen' for vectors with 'walk' views and methods that
     train the certificate's bound."""
+    max_clusters: Annotated[int, Field(ge=2, le=1_000)] = 10
+    """Where the number of clusters is 'auto', those from 2 to this one are tried."""
+    tries: Many = 1
+    """Numbers of clusters that this one was chosen from, without labels: the best of many looks
+    better than it is, so the grade asks for more."""
     n_init: Width = 1
     """Initialisations trained at once; the one with the smallest gap is kept."""
     tol: NonNegative = 0.002

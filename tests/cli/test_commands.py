@@ -97,6 +97,18 @@ def test_fit_does_what_the_estimator_does(run, points):
     assert [int(row["cluster"]) for row in rows] == labels.tolist()
 
 
+def test_fit_without_a_number_chooses_one_and_says_why(here):
+    corners = np.repeat([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]], 40, axis=0)
+    np.save("x.npy", corners + np.random.default_rng(0).normal(size=(120, 2)))
+    asked = ("--set", "training.max_clusters=5", "--json", "--out", "r")
+    told = json.loads(gedi("fit", "x.npy", *SHORT, *asked).stdout)
+    assert told["n_clusters"] == 3 and told["choice"]["words"] in told["verdict"]
+    assert [number["n_clusters"] for number in told["choice"]["numbers"]] == [2, 3, 4, 5]
+    assert config_of(Path("r"))["choice"] == told["choice"]
+    gedi("report", "r")
+    assert "The number of clusters was chosen without labels" in Path("r/report.html").read_text()
+
+
 def test_fit_with_json_prints_json_alone_with_nmi_and_ami(table, here):
     result = gedi("fit", table, "-k", 2, "--label-column", "kind", *SHORT, "--json", "--out", "r")
     content = json.loads(result.stdout)

@@ -25,8 +25,14 @@ SHOWN = ("n_samples", "n_clusters", "gap", "iterations", "seconds", "nmi", "ami"
 def fit(
     data: inputs.Data,
     clusters: Annotated[
-        int, Option("--clusters", "-k", metavar="K", min=2, help="Number of clusters.")
-    ],
+        int | None,
+        Option(
+            *("--clusters", "-k"),
+            metavar="K",
+            min=2,
+            help="Number of clusters; chosen from 2 to 10 by evidence if not given.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         Option(
@@ -63,6 +69,7 @@ def fit(
     detected and printed; docs/tables.md has the rules.
 
     \b
+    gedi fit customers.csv
     gedi fit moons --clusters 2
     gedi fit iris.csv -k 3 --label-column species --out runs/iris
     gedi fit customers.csv -k 4 --drop notes --categorical zip --id-column customer
@@ -71,7 +78,7 @@ def fit(
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
     from gedilearn.presets import preset as preset_values
-    from gedilearn.settings import assign, checked, resolve
+    from gedilearn.settings import AUTO, assign, checked, flat, resolve
 
     changed = inputs.changes(set_)
     if "n_clusters" in changed:
@@ -93,6 +100,8 @@ def fit(
 
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
         model = GEDI.from_settings(settings)
+        if "n_clusters" not in values:
+            model = GEDI(AUTO, random_state=settings.training.seed, settings=flat(values))
         processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
         described = inputs.describe(data, how, rows, typed is not None)
         with (

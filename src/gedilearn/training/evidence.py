@@ -14,7 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from gedilearn.data.arrays import listing
+from gedilearn.data.arrays import evenly_spaced, listing
+from gedilearn.starts.choose import Start, kept, stability
+from gedilearn.starts.prominence import separation
 
 Grade = Literal["certified", "supported", "doubtful", "no structure found"]
 
@@ -32,6 +34,8 @@ LEAST_KEPT = 0.9
 # How fast belief in stable clusters falls where walks leave them: of a row, which may be right in
 # a wrong clustering, and of the whole.
 ROW, WHOLE = 0.1, 0.5
+# Points whose labels are compared with those of parts of the data.
+MOST_COMPARED = 10_000
 UNMEASURED = "whether there is structure, and whether parts of the data agree, was not measured"
 
 
@@ -109,12 +113,19 @@ class Evidence:
         beliefs = [self.belief(k, gap, power=WHOLE) for k in range(len(self.shares))]
         return float(np.dot(self.shares, beliefs))
 
+    def are_apart(self, tries: int = 1) -> bool:
+        """Whether all clusters are apart, and stable, where so many numbers are tried."""
+        far = APART + RARER * math.log(tries)
+        return self.groups(far) == len(self.shares) and self.stability >= STABLE
+
+    def are_stable(self, tries: int = 1) -> bool:
+        """Whether parts of the data agree nearly in full, where so many numbers are tried."""
+        return self.stability >= 1 - (1 - SAME) / math.sqrt(tries)
+
     def supports(self, gap: float, tries: int = 1) -> bool:
         """Whether it speaks for as many clusters as asked for, where so many numbers are tried."""
-        apart, same = APART + RARER * math.log(tries), 1 - (1 - SAME) / math.sqrt(tries)
-        if self.groups(apart) == len(self.shares) and self.stability >= STABLE:
-            return True
-        return self.stability >= same and gap < math.log(len(self.shares))
+        stays = gap < math.log(len(self.shares))
+        return self.are_apart(tries) or (self.are_stable(tries) and stays)
 
     def shows_structure(self, gap: float) -> bool:
         """Whether it speaks for any structure, which the network may have missed."""
@@ -138,6 +149,31 @@ class Evidence:
         if round(self.agreement, 3) < 1:
             words += f"; the network keeps {self.agreement:.1%} of its start's labels"
         return words
+
+
+def evidence_of(
+    x: np.ndarray, rows: np.ndarray, labels: np.ndarray, start: Start, n_clusters: int
+) -> Evidence:
+    """What speaks for labels (n,) that training began with those of a start for.
+
+    x: (m, d), the points with the numbers `rows`, as distances see them.
+    """
+    some = evenly_spaced(len(labels), MOST_COMPARED)
+    apart = separation(x, labels[rows], n_clusters)
+    near = zip(*np.nonzero(np.triu(np.isfinite(apart.prominence))), strict=True)
+    size, again = np.bincount(labels, minlength=n_clusters), kept(labels, start.parts)
+    total = np.bincount(labels, again, n_clusters)
+    return Evidence(
+        method=start.method,
+        stability=stability(labels[some], start.parts[some]),
+        start_stability=start.stability,
+        agreement=float((labels == start.labels).mean()),
+        shares=tuple((size / len(labels)).tolist()),
+        kept=tuple((total / np.maximum(size, 1)).tolist()),
+        cut=tuple(None if np.isnan(cut) else float(cut) for cut in apart.cut),
+        links=tuple((int(a), int(b), float(apart.prominence[a, b])) for a, b in near),
+        rivals=start.rivals,
+    )
 
 
 def grade(gap: float, tol: float, sound: bool, evidence: Evidence | None, tries: int = 1) -> Grade:

@@ -305,7 +305,8 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
     heat, start, points = 1.0, setup.start_of(k), setup.points_of(k)
     labels = labels_of(model, points)
     evidence = setup.evidence(k, labels.numpy(), journal.progress)
-    diagnosis = replace(diagnosis, evidence=evidence)
+    tries = setup.settings.training.tries
+    diagnosis = replace(diagnosis, evidence=evidence, tries=tries)
     if state.stopped == "diverged" or kept.diverges:
         diagnosis = diagnosis.diverged("training diverged")
     stopped, verdict = state.stopped, diagnosis.verdict

@@ -233,6 +233,7 @@ class Config(Fit):
     """What `config.yaml` holds."""
 
     data: Described
+    choice: dict[str, Any] | None = None  # of the number of clusters
 
 
 def read_config(path: str | Path) -> Config:
@@ -301,6 +302,7 @@ class Summary(BaseModel):
     diagnosis: Diagnosis
     density: Findings | None = None
     clusters: list[dict[str, float | str | list[int] | None]] = []
+    choice: dict[str, Any] | None = None  # of the number of clusters
 
 
 class Header(Fit):

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.data.arrays import evenly_spaced
 from gedilearn.data.graph import distance_points
 from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.density.base import Bases
@@ -31,9 +30,9 @@ from gedilearn.progress import SILENT, Progress
 from gedilearn.registry import imported
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
-from gedilearn.starts.choose import Start, choose_start, kept, stability
-from gedilearn.starts.prominence import separation, stratified
-from gedilearn.training.evidence import Evidence
+from gedilearn.starts.choose import Start, choose_start
+from gedilearn.starts.prominence import stratified
+from gedilearn.training.evidence import Evidence, evidence_of
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 # Where training begins with clusters, it may end after this share of its iterations; by then views
 # are annealed.
 LEAST_SHARE = 1 / 3
-# Points whose labels are compared with those of parts of the data.
-MOST_COMPARED = 10_000
 
 
 @dataclass(frozen=True)
@@ -301,24 +298,10 @@ class Setup:
         if start is None or clusters == 1:
             return None
         progress.phase("evidence")
-        seed, some = self.settings.training.seed, evenly_spaced(len(labels), MOST_COMPARED)
+        seed = self.settings.training.seed
         rows = stratified(labels, seed)
         x = distance_points(self.seen_by([result])[0][0][rows].cpu().numpy(), seed)
-        apart = separation(x, labels[rows], clusters)
-        near = zip(*np.nonzero(np.triu(np.isfinite(apart.prominence))), strict=True)
-        size, again = np.bincount(labels, minlength=clusters), kept(labels, start.parts)
-        total = np.bincount(labels, again, clusters)
-        return Evidence(
-            method=start.method,
-            stability=stability(labels[some], start.parts[some]),
-            start_stability=start.stability,
-            agreement=float((labels == start.labels).mean()),
-            shares=tuple((size / len(labels)).tolist()),
-            kept=tuple((total / np.maximum(size, 1)).tolist()),
-            cut=tuple(None if np.isnan(cut) else float(cut) for cut in apart.cut),
-            links=tuple((int(a), int(b), float(apart.prominence[a, b])) for a, b in near),
-            rivals=start.rivals,
-        )
+        return evidence_of(x, rows, labels, start, clusters)
 
     def trains_bound(self, result: int) -> bool:
         """Whether INV and PRIOR both have weight, so that the bound of Proposition 1 is trained.

@@ -1,0 +1,93 @@
+"""The number of clusters by itself: starts of every number, judged without any network.
+
+Starts of 2, 3, ... clusters share one neighbour search. The number is the largest whose start's
+clusters are apart and stable; if there is none, the largest that parts of the data agree on nearly
+in full. The network is then fitted to that number alone, and its grade asks for more evidence, as
+for the best of so many tries: a number that only looked good is not supported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from gedilearn.data.arrays import listing
+from gedilearn.data.graph import SHARED, distance_points, find_neighbours, own_stream
+from gedilearn.progress import SILENT, Progress
+from gedilearn.starts.choose import MOST_POINTS, choose_start
+from gedilearn.training.evidence import Evidence, evidence_of
+
+
+@dataclass(frozen=True)
+class Number:
+    """What speaks for a number of clusters."""
+
+    n_clusters: int
+    stability: float  # agreement of the start with those of parts of the data
+    apart: int  # groups of clusters between which the density falls
+    cut: float  # the share of a cluster's links that leave it, on average
+    method: str  # what found the start
+    reason: str | None  # 'apart', 'stable', or None if nothing speaks for the number
+
+    @classmethod
+    def of(cls, evidence: Evidence, tries: int) -> Number:
+        stable = "stable" if evidence.are_stable(tries) else None
+        return cls(
+            n_clusters=len(evidence.shares),
+            stability=evidence.stability,
+            apart=evidence.groups(),
+            cut=float(np.mean([cut for cut in evidence.cut if cut is not None])),
+            method=evidence.method,
+            reason="apart" if evidence.are_apart(tries) else stable,
+        )
+
+
+@dataclass(frozen=True)
+class NumberChoice:
+    """The chosen number, and the evidence for each that was tried."""
+
+    n_clusters: int
+    numbers: tuple[Number, ...]
+
+    @property
+    def words(self) -> str:
+        tried, k = f"of 2 to {len(self.numbers) + 1} clusters", self.n_clusters
+        chosen = self.numbers[k - 2]
+        if chosen.reason is None:
+            return f"{tried} no number stands out; the steadiest is {k}"
+        why = {"apart": "is apart", "stable": "parts of the data agree on"}[chosen.reason]
+        words = f"{tried} {k} is the largest number that {why}"
+        others = [n.n_clusters for n in self.numbers if n.reason and n.n_clusters != k]
+        return f"{words}; {listing(others)} would do as well" if others else words
+
+    def to_json(self) -> dict[str, Any]:
+        numbers = [asdict(number) for number in self.numbers]
+        return {"n_clusters": self.n_clusters, "words": self.words, "numbers": numbers}
+
+
+def choose_number(
+    data: np.ndarray, most: int, seed: int, progress: Progress = SILENT
+) -> NumberChoice:
+    """Of 2 to `most` clusters of data (n, d), in the network's units; of many points, some."""
+    if len(data) > MOST_POINTS:
+        data = data[np.sort(own_stream(seed).choice(len(data), MOST_POINTS, replace=False))]
+    points, numbers = distance_points(data, seed), []
+    known, tries = find_neighbours(points, SHARED), most - 1
+    progress.phase("numbers of clusters")
+    for k in range(2, most + 1):
+        progress.step(k - 2, tries)
+        start = choose_start(points, k, seed, known=known)
+        evidence = evidence_of(points, np.arange(len(points)), start.labels, start, k)
+        numbers.append(Number.of(evidence, tries))
+    return NumberChoice(_best(numbers), tuple(numbers))
+
+
+def _best(numbers: list[Number]) -> int:
+    """The largest that is apart, else the largest that is stable, else the steadiest."""
+    for reason in ("apart", "stable"):
+        found = [number.n_clusters for number in numbers if number.reason == reason]
+        if found:
+            return max(found)
+    return max((round(number.stability, 2), number.n_clusters) for number in numbers)[1]

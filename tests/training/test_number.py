@@ -1,0 +1,79 @@
+"""The number of clusters by itself: what starts of every number say, and the fit that follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs, make_moons
+
+from gedilearn import GEDI
+from gedilearn.errors import InputError
+from gedilearn.training.number import Number, NumberChoice, choose_number
+
+CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
+BLOBS = make_blobs(240, centers=CORNERS, cluster_std=0.5, random_state=0)[0]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> GEDI:
+    return GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS)
+
+
+def test_separated_blobs_are_counted_and_the_evidence_is_that_of_a_fit_with_the_number(
+    fitted: GEDI,
+) -> None:
+    given = GEDI(4, random_state=0, w_gen=0.0).fit(BLOBS)
+    assert fitted.n_clusters_ == 4 and fitted.grade_ == given.grade_ == "certified"
+    np.testing.assert_array_equal(fitted.labels_, given.labels_)
+    assert fitted.choice_ is not None
+    number = fitted.choice_["numbers"][2]
+    assert given.diagnosis_.evidence is not None
+    assert number["stability"] == given.stability_
+    assert number["apart"] == given.diagnosis_.evidence.groups() == 4
+    assert number["reason"] == "apart" and fitted.choice_["words"] in fitted.verdict_
+    assert fitted.settings_.training.tries == 9 == fitted.diagnosis_.tries
+
+
+def test_curves_are_counted_and_a_file_keeps_the_choice(tmp_path: Path) -> None:
+    x = make_moons(300, noise=0.05, random_state=1)[0]
+    asked = {"training.max_clusters": 4}
+    model = GEDI("auto", random_state=0, w_gen=0.0, run_dir=tmp_path / "run", settings=asked).fit(x)
+    assert model.n_clusters_ == 2 and model.choice_ is not None
+    assert [n["n_clusters"] for n in model.choice_["numbers"]] == [2, 3, 4]
+    loaded = GEDI.load(tmp_path / "run" / "model.safetensors")
+    assert loaded.choice_ == model.choice_ and loaded.verdict_ == model.verdict_
+    assert GEDI.resume(tmp_path / "run", x).choice_ == model.choice_
+
+
+def test_one_cloud_gets_no_number_with_confidence() -> None:
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=(300, 3))
+        model = GEDI("auto", random_state=seed, w_gen=0.0).fit(x)
+        assert model.grade_ in ("doubtful", "no structure found")
+
+
+def test_images_are_refused_and_few_points_try_fewer_numbers() -> None:
+    with pytest.raises(InputError, match=r"n_clusters='auto' needs vectors \(n, d\)"):
+        GEDI("auto").fit(np.zeros((20, 1, 8, 8)) + np.arange(20.0)[:, None, None, None])
+    model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS[::12])
+    assert model.choice_ is not None and len(model.choice_["numbers"]) == 3
+
+
+def numbered(**reasons: str) -> NumberChoice:
+    """Numbers 2 to 5 with these reasons, all as stable."""
+    found = [Number(k, 0.5, 1, 0.1, "tree", reasons.get(f"k{k}")) for k in range(2, 6)]
+    return NumberChoice(max(int(name[1]) for name in reasons) if reasons else 5, tuple(found))
+
+
+def test_the_words_name_the_reason_and_other_numbers() -> None:
+    assert numbered().words == "of 2 to 5 clusters no number stands out; the steadiest is 5"
+    told = numbered(k2="stable", k4="apart").words
+    assert told == "of 2 to 5 clusters 4 is the largest number that is apart; 2 would do as well"
+
+
+def test_a_large_set_is_looked_at_in_part() -> None:
+    rng = np.random.default_rng(0)
+    x = CORNERS[rng.integers(4, size=6_000)] + 0.3 * rng.normal(size=(6_000, 2))
+    assert choose_number(x.astype(np.float32), 5, 0).n_clusters == 4
