@@ -28,8 +28,8 @@ from gedilearn.density.gaussians import Gaussians
 from gedilearn.ranks import ONE_AT_A_TIME
 from gedilearn.sampling.weights import effective_share, log_mean_exp
 
-COMPONENTS = (1, 2, 3, 5, 8, 12, 18)
-PATIENCE = 2  # numbers of components in a row that are no better than fewer
+COMPONENTS = (1, 2, 3, 4, 6, 9, 13, 19)
+PATIENCE = 3  # numbers of components in a row that are no better than fewer
 WIDTHS = (0.15, 0.25, 0.4, 0.6, 0.9, 1.3, 2.0)  # of kernels
 FLOOR = 1e-6  # added to variances, in the network's units
 NEIGHBOUR = 7  # the distance to it is the unit of a kernel's width
