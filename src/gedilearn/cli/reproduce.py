@@ -31,7 +31,9 @@ class Asked:
 
     data: Annotated[str | None, Names(help="Only these data sets; images need one.")] = None
     methods: Annotated[str | None, Names(help="Only these methods, for example jem,gedi.")] = None
-    preset: Annotated[str | None, Text(help="default, paper/toy or paper/toy-literal.")] = None
+    preset: Annotated[
+        str | None, Text(help="default, alike/random, alike/start, paper/toy or paper/toy-literal.")
+    ] = None
     scale: Annotated[str | None, Text(help="For images: paper (needs a GPU) or small.")] = None
     seeds: Annotated[int | None, Count(help="Repeat with the seeds 0 to N-1.")] = None
     seed: Annotated[int | None, Count(min=0, max=2**32 - 1, help="Seed of a figure.")] = None
