@@ -411,7 +411,6 @@ def test_wrong_settings_are_refused(assignment, words):
     ("arguments", "words"),
     [
         (["ft"], "Did you mean 'fit'"),
-        (["fit", "moons"], "--clusters"),
         (["fit", "moons", "-k", "1"], "--clusters"),
         (["fit", "moons", "-k", "two"], "--clusters"),
         (["fit", "moons", "-k", "2", "--seed", str(2**70)], "seed"),
