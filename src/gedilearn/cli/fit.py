@@ -99,8 +99,9 @@ def fit(
         from gedilearn.training.run import RunDirectory
 
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
-        model = GEDI.from_settings(settings)
-        if "n_clusters" not in values:
+        if "n_clusters" in values:
+            model = GEDI.from_settings(settings)
+        else:
             model = GEDI(AUTO, random_state=settings.training.seed, settings=flat(values))
         processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
         described = inputs.describe(data, how, rows, typed is not None)

@@ -85,11 +85,6 @@ class Density(nn.Module):
         """The points of coordinates, as the network sees them: (n, d) -> (n, *point)."""
         return self.coordinates.points(self.coordinates.values(y))
 
-    def base_density(self, y: Tensor) -> Tensor:
-        """log b(y): (n, d) -> (n,)."""
-        base: Known = self.mixture if self.base is None else self.base
-        return base.log_density(y)
-
     def tilted(self, y: Tensor, energy: Energy, weight: float) -> Tensor:
         """log p(y) + log Gamma, for a weight of the network: (n, d) -> (n,), with gradients."""
         level = y.new_zeros(len(y))
