@@ -65,6 +65,7 @@ def test_both_pictures_share_a_model(tmp_path):
         (("landscape", "--seeds", 2), "takes no --seeds; it takes --out"),
         (("sensitivity", "--methods", "gedi"), "takes no --methods; it takes --seeds, --data"),
         (("landscape", "--set", "weights.inv=1"), "takes no --set"),
+        (("toy", "--first", 5), "--first: give the number of seeds too"),
         (("images",), "--data: give one of svhn"),
         (("images", "--data", "cifar12"), "unknown data set 'cifar12'"),
         (("images", "--data", "cifar10"), "gedi data get cifar10"),
@@ -135,12 +136,12 @@ def coins():
 
 
 def test_an_experiment_from_outside_is_a_command(coins, tmp_path):
-    done = reproduce("coins", "--seeds", 3, "--out", tmp_path)
+    done = reproduce("coins", "--seeds", 3, "--first", 7, "--out", tmp_path)
     assert done.exit_code == 0, done.output
-    fair = [np.random.default_rng(seed).integers(2, size=100).mean() for seed in range(3)]
+    fair = [np.random.default_rng(seed).integers(2, size=100).mean() for seed in range(7, 10)]
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["a", "fair", "coin", f"{np.median(fair):.2f}"] in lines and ["loaded", "1.00"] in lines
-    assert "coins, loaded, seed 2 (0 to go)" in done.stderr
+    assert "coins, loaded, seed 9 (0 to go)" in done.stderr
     assert f"| a fair coin | {np.median(fair):.2f} |" in (tmp_path / "coins.md").read_text()
 
 

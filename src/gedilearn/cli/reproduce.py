@@ -35,7 +35,8 @@ class Asked:
         str | None, Text(help="default, alike/random, alike/start, paper/toy or paper/toy-literal.")
     ] = None
     scale: Annotated[str | None, Text(help="For images: paper (needs a GPU) or small.")] = None
-    seeds: Annotated[int | None, Count(help="Repeat with the seeds 0 to N-1.")] = None
+    seeds: Annotated[int | None, Count(help="Repeat with so many seeds.")] = None
+    first: Annotated[int, Count(min=0, help="The first of these seeds.")] = 0
     seed: Annotated[int | None, Count(min=0, max=2**32 - 1, help="Seed of a figure.")] = None
     changes: Changes = None
     ood: Outside = None
@@ -45,7 +46,10 @@ class Asked:
     def given(self) -> dict[str, Any]:
         """The values of the options that are given."""
         values = vars(self) | {"data": _names(self.data), "methods": _names(self.methods)}
-        values |= {"seeds": self.seeds and range(self.seeds), "changes": changes(self.changes)}
+        if values.pop("first") and not self.seeds:
+            raise InputError("--first: give the number of seeds too, with --seeds")
+        seeds = self.seeds and range(self.first, self.first + self.seeds)
+        values |= {"seeds": seeds, "changes": changes(self.changes)}
         return {name: value for name, value in values.items() if value not in (None, {})}
 
 
