@@ -15,10 +15,14 @@ from gedilearn.starts import choose
 from gedilearn.starts.choose import (
     METHODS,
     Start,
+    agreement,
+    are_same,
+    best_start,
     choose_start,
     cut_share,
     kept,
     matched,
+    parts_of,
     stability,
 )
 
@@ -67,8 +71,9 @@ def test_of_methods_that_find_the_same_the_steadiest_speaks(monkeypatch) -> None
     def finds(name: str, steady: float):
         """The true clusters of all points; of the parts, some with wrong labels."""
 
-        def method(points: Array, graph: object, n_clusters: int, seed: int) -> NDArray[np.int64]:
+        def method(part: choose.Part, n_clusters: int, seed: int) -> NDArray[np.int64]:
             asked.append(name)
+            points = part.points
             labels = np.array([int(np.abs(FAR - point).sum(1).argmin()) for point in points])
             if len(points) < len(x):
                 labels[int(steady * len(points)) :] = 0
@@ -108,6 +113,35 @@ def test_the_cut_is_the_share_of_a_clusters_weight_that_leaves_it() -> None:
     leaving = weights[7].sum() / (weights.sum() - weights[7].sum())
     assert cut_share(graph, alone) == pytest.approx((1 + leaving) / 2)
     assert cut_share(graph, np.zeros(50, int)) == 0
+
+
+def test_agreement_is_the_adjusted_mutual_information_of_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    for k, others in itertools.product((1, 2, 5), (1, 3, 60)):
+        labels = rng.integers(0, k, 60)
+        other = np.where(rng.random(60) < 0.5, labels, rng.integers(0, others, 60))
+        expected = adjusted_mutual_info_score(labels, other)
+        assert agreement(labels, other) == pytest.approx(expected, abs=1e-12)
+        renamed = (labels + 1) % k
+        assert agreement(labels, renamed) == 1.0 and are_same(labels, renamed)
+        assert are_same(labels, other) == (expected == pytest.approx(1))
+
+
+def test_what_is_shared_by_all_numbers_changes_none_of_them() -> None:
+    for x in (
+        EASY["moons"][0],
+        three_blobs(90)[0],
+        np.random.default_rng(0).normal(size=(250, 12)),
+    ):
+        parts = parts_of(x, 6, 0)
+        for k in range(2, 7):
+            shared, alone = best_start(parts, k, 0), choose_start(x, k)
+            np.testing.assert_array_equal(shared.labels, alone.labels)
+            np.testing.assert_array_equal(shared.parts, alone.parts)
+            assert list(shared.rivals) == list(alone.rivals)
+            assert [*shared.rivals.values()] == [
+                pytest.approx(one) for one in alone.rivals.values()
+            ]
 
 
 def test_labels_are_renamed_as_the_best_of_all_permutations_does() -> None:

@@ -13,7 +13,7 @@ from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from gedilearn.data.graph import neighbour_graph
-from gedilearn.starts.spectral import slow_modes, spectral_clusters
+from gedilearn.starts.spectral import pivoted_clusters, slow_modes
 
 
 def cloud(n: int, seed: int = 0) -> Any:
@@ -21,6 +21,10 @@ def cloud(n: int, seed: int = 0) -> Any:
     x = np.random.default_rng(seed).normal(size=(n, 2))
     x[: n // 2, 0] += 3.0
     return neighbour_graph(x, 10)[0]
+
+
+def spectral_clusters(graph: Any, n_clusters: int, flat: bool) -> np.ndarray:
+    return pivoted_clusters(slow_modes(graph, n_clusters, flat)[1])
 
 
 def dense_walk(graph: Any) -> np.ndarray:

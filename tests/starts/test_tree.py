@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 from sklearn.metrics import adjusted_rand_score
 
-from gedilearn.starts.tree import merge, spanning_tree, tree_clusters
+from gedilearn.starts.tree import GINI, cut, merged, spanning_tree
 
 Array = NDArray[np.float64]
 
@@ -90,14 +90,14 @@ def test_merging_along_the_tree_is_what_genie_does_with_all_distances(
 ) -> None:
     x = blobs([15, 4, 11], 2.5, seed)[0]
     for n_clusters in (2, 3, 5):
-        ours = tree_clusters(x, n_clusters, bound)
+        ours = cut(merged(spanning_tree(x), bound), n_clusters)
         assert adjusted_rand_score(ours, brute_force_genie(x, n_clusters, bound)) == 1.0
 
 
 def test_labels_are_numbered_from_0_and_as_many_as_asked_for() -> None:
     x = blobs([10, 10], 3.0)[0]
     for n_clusters in (1, 2, 7, 20):
-        labels = tree_clusters(x, n_clusters)
+        labels = cut(merged(spanning_tree(x), GINI), n_clusters)
         assert sorted(set(labels)) == list(range(n_clusters))
     edges = np.array([[0, 1], [1, 2]])
-    assert merge(edges, 3, 2, 0.3).tolist() == [0, 0, 1]
+    assert cut(merged(edges, GINI), 2).tolist() == [0, 0, 1]

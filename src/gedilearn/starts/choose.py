@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,8 @@ from gedilearn.data.graph import (
 from gedilearn.data.walks import nearest_of
 from gedilearn.progress import SILENT, Progress
 from gedilearn.ranks import ONE_AT_A_TIME
-from gedilearn.starts.spectral import FLAT, spectral_clusters
-from gedilearn.starts.tree import tree_clusters
+from gedilearn.starts.spectral import FLAT, pivoted_clusters, slow_modes
+from gedilearn.starts.tree import GINI, cut, merged, spanning_tree
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -87,12 +87,22 @@ class Start:
         return -float(np.log(self.cut + LEAST_CUT) + WEIGHT * np.log(doubt))
 
 
-class Part(NamedTuple):
-    """Some of the points."""
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some of the points, or all, with what methods find of them once for every number."""
 
     rows: Ints  # (m,)
     points: Floats  # (m, d)
     neighbours: Neighbours  # among themselves
+    most: int  # clusters
+    found: dict[Any, Any] = field(default_factory=dict)
+
+    def once(self, make: Callable[..., Any], *given: Any) -> Any:
+        """What `make` gives for this part, made at the first call."""
+        key = (make, *given)
+        if key not in self.found:
+            self.found[key] = make(self, *given)
+        return self.found[key]
 
 
 def choose_start(
@@ -108,32 +118,40 @@ def choose_start(
     """
     n, most = len(x), max(MOST_POINTS, MOST_EACH * n_clusters)
     if n <= most:
-        known = known or find_neighbours(x, SHARED)
-        return _choose(x, known, n_clusters, random_state, progress)
+        parts = parts_of(x, n_clusters, random_state, known)
+        return best_start(parts, n_clusters, random_state, progress)
     chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
     landmarks = np.asarray(x[chosen], np.float64)
     start = choose_start(landmarks, n_clusters, random_state, progress)
     return start.for_points(nearest_of(landmarks, x))
 
 
-def _choose(
-    x: Floats, neighbours: Neighbours, n_clusters: int, random_state: int, progress: Progress
-) -> Start:
-    graph = neighbour_graph(x, NEIGHBOURS, known=neighbours)[0]
+def parts_of(
+    x: Floats, most: int, random_state: int, known: Neighbours | None = None
+) -> list[Part]:
+    """All points x (n, d), and after them parts of them, for at most so many clusters."""
     rng = own_stream(random_state)
-    size = max(round(SHARE * len(x)), min(n_clusters + 1, len(x)))
+    size = max(round(SHARE * len(x)), min(most + 1, len(x)))
     drawn = (np.sort(rng.choice(len(x), size, replace=False)) for _ in range(PARTS))
-    parts = [Part(k, x[k], find_neighbours(x[k], SHARED)) for k in drawn]
-    starts: list[Start] = []
+    whole = Part(np.arange(len(x)), x, known or find_neighbours(x, SHARED), most)
+    return [whole, *(Part(k, x[k], find_neighbours(x[k], SHARED), most) for k in drawn)]
+
+
+def best_start(
+    parts: list[Part], n_clusters: int, random_state: int, progress: Progress = SILENT
+) -> Start:
+    """The best start for the first of the parts."""
+    whole, *others = parts
+    graph, starts = whole.once(_graph, NEIGHBOURS), list[Start]()
     for done, (name, method) in enumerate(METHODS.items()):
         progress.step(done, len(METHODS), name)
-        labels = method(x, neighbours, n_clusters, random_state)
+        labels = method(whole, n_clusters, random_state)
         if labels is None:
             continue
-        same = next((one for one in starts if agreement(labels, one.labels) == 1.0), None)
+        same = next((one for one in starts if are_same(labels, one.labels)), None)
         if same is not None and same.stability >= STEADY:
             continue
-        start = _examined(name, method, labels, graph, parts, random_state)
+        start = _examined(name, method, labels, graph, others, random_state)
         if same is None or start.stability > same.stability:
             starts = [one for one in starts if one is not same] + [start]
     best = max(starts, key=lambda start: start.score)
@@ -152,10 +170,10 @@ def _examined(
     """A clustering with its evidence."""
     n_clusters = int(labels.max()) + 1
     found = np.full((len(labels), len(parts)), -1, np.int32)
-    for part, (index, points, neighbours) in enumerate(parts):
-        again = method(points, neighbours, n_clusters, random_state)
+    for k, part in enumerate(parts):
+        again = method(part, n_clusters, random_state)
         if again is not None:
-            found[index, part] = again
+            found[part.rows, k] = again
     return Start(labels, cut_share(graph, labels), stability(labels, found), found, name)
 
 
@@ -196,10 +214,37 @@ def cut_shares(graph: scipy.sparse.csr_matrix, labels: Ints, n_clusters: int = 0
 
 
 def agreement(labels: Ints, others: Ints) -> float:
-    """Adjusted mutual information: 1 for the same clusters, about 0 for unrelated ones."""
-    from sklearn.metrics import adjusted_mutual_info_score
+    """Adjusted mutual information: 1 for the same clusters, about 0 for unrelated ones.
 
-    return float(adjusted_mutual_info_score(labels, others))
+    As scikit-learn's, whose checks of labels take most of its time.
+    """
+    from sklearn.metrics.cluster import expected_mutual_information
+
+    if are_same(labels, others):
+        return 1.0
+
+    def entropy(count: Ints) -> float:
+        share = count[count > 0] / len(labels)
+        return float(-(share * np.log(share)).sum())
+
+    table = counts(labels, others)
+    table = table[table.any(1)][:, table.any(0)]
+    both = entropy(table.sum(1)) + entropy(table.sum(0))
+    expected = expected_mutual_information(table, len(labels))
+    return float((both - entropy(table) - expected) / (both / 2 - expected))
+
+
+def are_same(labels: Ints, others: Ints) -> bool:
+    """Whether labels (n,) are of the same clusters, by whatever names."""
+    table = counts(labels, others) > 0
+    return bool(table.sum() == table.any(0).sum() == table.any(1).sum())
+
+
+def counts(labels: Ints, others: Ints) -> Ints:
+    """How many points have each two labels: (largest label + 1, that of the others + 1)."""
+    width = int(others.max()) + 1
+    found = np.bincount(labels * width + others, minlength=(int(labels.max()) + 1) * width)
+    return np.asarray(found.reshape(-1, width))
 
 
 def matched(labels: Ints, others: Ints) -> Ints:
@@ -207,35 +252,53 @@ def matched(labels: Ints, others: Ints) -> Ints:
     from scipy.optimize import linear_sum_assignment
 
     size = int(max(labels.max(), others.max())) + 1
-    table = np.zeros((size, size), np.int64)
-    np.add.at(table, (labels, others), 1)
+    table, found = np.zeros((size, size), np.int64), counts(labels, others)
+    table[: len(found), : found.shape[1]] = found
     rows, columns = linear_sum_assignment(table, maximize=True)
     names = np.empty(size, np.int64)
     names[rows] = columns
     return np.asarray(names[labels])
 
 
-# --- methods: (points, their neighbours, n_clusters, seed) -> labels, or None if it cannot --------
+# --- methods: (a part, n_clusters, seed) -> labels, or None if it cannot --------------------------
 
 Method = Callable[..., "Ints | None"]
 
 
-def _modes(
-    x: Floats, found: Neighbours, n_clusters: int, seed: int, n_neighbors: int = NEIGHBOURS
-) -> Ints | None:
-    graph = neighbour_graph(x, n_neighbors, known=found)[0]
-    graph = bridged(x, graph, n_clusters, n_neighbors)
-    return spectral_clusters(graph, n_clusters, x.shape[1] <= FLAT, seed)
+def _graph(part: Part, n_neighbors: int) -> scipy.sparse.csr_matrix:
+    return neighbour_graph(part.points, n_neighbors, known=part.neighbours)[0]
 
 
-def _tree(x: Floats, found: Neighbours, n_clusters: int, seed: int) -> Ints | None:
+def _slow_modes(part: Part, n_neighbors: int, seed: int, joined: int) -> Floats:
+    """As many as may be asked for, of a graph of at most `joined` components."""
+    graph = bridged(part.points, part.once(_graph, n_neighbors), joined, n_neighbors)
+    return slow_modes(graph, part.most, part.points.shape[1] <= FLAT, seed)[1]
+
+
+def _n_components(part: Part, n_neighbors: int) -> int:
+    from scipy.sparse.csgraph import connected_components
+
+    return int(connected_components(part.once(_graph, n_neighbors), directed=False)[0])
+
+
+def _modes(part: Part, n_clusters: int, seed: int, n_neighbors: int = NEIGHBOURS) -> Ints | None:
+    joined = min(part.once(_n_components, n_neighbors), n_clusters)
+    return pivoted_clusters(part.once(_slow_modes, n_neighbors, seed, joined)[:, :n_clusters])
+
+
+def _merged(part: Part) -> Ints:
+    return merged(spanning_tree(part.points, part.neighbours), GINI)
+
+
+def _tree(part: Part, n_clusters: int, seed: int) -> Ints | None:
     with ONE_AT_A_TIME:
-        return tree_clusters(x, n_clusters, known=found)
+        return cut(part.once(_merged), n_clusters)
 
 
-def _mixture(x: Floats, found: Neighbours, n_clusters: int, seed: int) -> Ints | None:
+def _mixture(part: Part, n_clusters: int, seed: int) -> Ints | None:
     from sklearn.mixture import GaussianMixture
 
+    x = part.points
     if len(x) < POINTS_EACH * n_clusters * x.shape[1]:
         return None
     mixture = GaussianMixture(n_clusters, reg_covar=1e-4, random_state=seed)
@@ -244,12 +307,12 @@ def _mixture(x: Floats, found: Neighbours, n_clusters: int, seed: int) -> Ints |
         return np.asarray(mixture.fit_predict(x))
 
 
-def _means(x: Floats, found: Neighbours, n_clusters: int, seed: int) -> Ints | None:
+def _means(part: Part, n_clusters: int, seed: int) -> Ints | None:
     from sklearn.cluster import KMeans
 
     with ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fewer distinct points than clusters
-        return np.asarray(KMeans(n_clusters, n_init=3, random_state=seed).fit_predict(x))
+        return np.asarray(KMeans(n_clusters, n_init=3, random_state=seed).fit_predict(part.points))
 
 
 METHODS: dict[str, Method] = {

@@ -24,13 +24,6 @@ DENSE = 200
 APART = 1e-8
 
 
-def spectral_clusters(
-    graph: scipy.sparse.csr_matrix, n_clusters: int, flat: bool, random_state: int = 0
-) -> Ints:
-    """Labels (n,) from the ``n_clusters`` slowest modes of a connected or disconnected graph."""
-    return pivoted_clusters(slow_modes(graph, n_clusters, flat, random_state)[1])
-
-
 def slow_modes(
     graph: scipy.sparse.csr_matrix, n_modes: int, flat: bool, random_state: int = 0
 ) -> tuple[Floats, Floats]:

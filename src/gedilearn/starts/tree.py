@@ -21,13 +21,6 @@ Ints = npt.NDArray[Any]
 GINI = 0.3  # the bound that its authors recommend
 
 
-def tree_clusters(
-    x: Floats, n_clusters: int, gini: float = GINI, known: Neighbours | None = None
-) -> Ints:
-    """Labels (n,) of n_clusters clusters of the points x (n, d)."""
-    return merge(spanning_tree(x, known), len(x), n_clusters, gini)
-
-
 def spanning_tree(x: Floats, known: Neighbours | None = None) -> Ints:
     """Edges (n - 1, 2) of a minimum spanning tree of x (n, d), the shortest first.
 
@@ -83,8 +76,9 @@ def _bridges(x: Floats, group: Ints) -> tuple[Ints, Floats]:
     return np.array([one[1:] for one in chosen]), np.array([one[0] for one in chosen])
 
 
-def merge(edges: Ints, n: int, n_clusters: int, gini: float) -> Ints:
-    """Join n points along edges (n - 1, 2), the shortest first, until n_clusters are left: (n,)."""
+def merged(edges: Ints, gini: float) -> Ints:
+    """Edges (n - 1, 2), the shortest first, in the order in which they join points and clusters."""
+    n, order = len(edges) + 1, []
     parent, size = list(range(n)), [1] * n
     ends = edges.tolist()
     free = [True] * len(ends)
@@ -105,7 +99,7 @@ def merge(edges: Ints, n: int, n_clusters: int, gini: float) -> Ints:
 
     shortest = searched = 0
     least = 1
-    for left in range(n, n_clusters, -1):
+    for left in range(n, 1, -1):
         while not free[shortest]:
             shortest += 1
         edge = shortest
@@ -117,6 +111,7 @@ def merge(edges: Ints, n: int, n_clusters: int, gini: float) -> Ints:
                 edge += 1
             searched = edge
         free[edge] = False
+        order.append(edge)
         one, other = sorted((root(end) for end in ends[edge]), key=lambda point: -size[point])
         for gone in (size[one], size[other]):
             sizes[gone] -= 1
@@ -127,4 +122,15 @@ def merge(edges: Ints, n: int, n_clusters: int, gini: float) -> Ints:
         parent[other] = one
         spread += away(size[one])
         sizes[size[one]] += 1
-    return np.asarray(np.unique([root(point) for point in range(n)], return_inverse=True)[1])
+    return edges[order]
+
+
+def cut(edges: Ints, n_clusters: int) -> Ints:
+    """The clusters that are left before the last ordered edges (n - 1, 2) join them: (n,)."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(edges) + 1
+    start, stop = edges[: n - n_clusters].T
+    links = csr_matrix((np.ones(len(start)), (start, stop)), shape=(n, n))
+    return np.asarray(connected_components(links, directed=False)[1])

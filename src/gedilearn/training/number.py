@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from gedilearn.data.arrays import listing
-from gedilearn.data.graph import SHARED, distance_points, find_neighbours, own_stream
+from gedilearn.data.graph import distance_points, own_stream
 from gedilearn.progress import SILENT, Progress
-from gedilearn.starts.choose import MOST_POINTS, choose_start
+from gedilearn.starts.choose import MOST_POINTS, best_start, parts_of
 from gedilearn.training.evidence import Evidence, evidence_of
 
 
@@ -73,12 +73,12 @@ def choose_number(
     """Of 2 to `most` clusters of data (n, d), in the network's units; of many points, some."""
     if len(data) > MOST_POINTS:
         data = data[np.sort(own_stream(seed).choice(len(data), MOST_POINTS, replace=False))]
-    points, numbers = distance_points(data, seed), []
-    known, tries = find_neighbours(points, SHARED), most - 1
+    points, numbers, tries = distance_points(data, seed), [], most - 1
+    parts = parts_of(points, most, seed)
     progress.phase("numbers of clusters")
     for k in range(2, most + 1):
         progress.step(k - 2, tries)
-        start = choose_start(points, k, seed, known=known)
+        start = best_start(parts, k, seed)
         evidence = evidence_of(points, np.arange(len(points)), start.labels, start, k)
         numbers.append(Number.of(evidence, tries))
     return NumberChoice(_best(numbers), tuple(numbers))
