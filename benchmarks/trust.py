@@ -14,8 +14,8 @@ separated: shapes that should be certified.
 untrained: networks that were stopped at once or collapsed; none should be supported.
 random: from clearly separated to hopeless: does trust follow how right the clusters are?
 overlap: mixtures that overlap: are rows as often right as their trust says?
-choose: the number of clusters of sets without any, and of random ones, by fits of each number.
-auto: the same by `GEDI("auto")`, on the sets of `shapes.py`.
+choose: the number of clusters of sets without any, and of random ones, by `GEDI("auto")` and others.
+auto: the same on the sets of `shapes.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,13 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
+from sklearn.cluster import KMeans
 from sklearn.datasets import make_circles, make_moons, make_s_curve, make_swiss_roll
+from sklearn.metrics import silhouette_score
+from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
 
-from gedilearn import GEDI, choose_n_clusters
+from gedilearn import GEDI
 from gedilearn.evaluation.clustering import classes_of_clusters, clustering_scores
 from shape_sets import SHAPES
 
@@ -387,38 +391,59 @@ def rows_of(family: str, seed: int) -> Iterator[Row]:
 MOST_CLUSTERS = 8
 
 
-def chosen(seed: int) -> Iterator[Row]:
-    """The number of clusters, chosen for one set without clusters, and for one with some."""
+def by_silhouette(x: np.ndarray, seed: int) -> int:
+    labels = [KMeans(k, n_init=10, random_state=seed).fit_predict(x) for k in NUMBERS_TRIED]
+    return NUMBERS_TRIED[int(np.argmax([silhouette_score(x, own) for own in labels]))]
+
+
+def by_bic(x: np.ndarray, seed: int) -> int:
+    fits = [GaussianMixture(k, n_init=3, random_state=seed).fit(x) for k in NUMBERS_TRIED]
+    return NUMBERS_TRIED[int(np.argmin([mixture.bic(x) for mixture in fits]))]
+
+
+NUMBERS_TRIED = range(2, 11)
+RIVALS = {"k-means, silhouette": by_silhouette, "Gaussian mixture, BIC": by_bic}
+
+
+def numbered(seed: int, kind: str, x: np.ndarray, k: int, is_null: bool) -> Row:
+    """The number of clusters of a set by `GEDI("auto")` and, on standardised columns, by others."""
+    model = GEDI("auto", random_state=seed, w_gen=0.0).fit(x)
+    scaled = StandardScaler().fit_transform(x)
+    row = {"kind": kind, "seed": seed, "null": is_null, "k": k, "GEDI": model.n_clusters_}
+    row["sure"] = model.grade_ in ("certified", "supported")
+    return row | {name: rival(scaled, seed) for name, rival in RIVALS.items()}
+
+
+def numbers_of_random(seed: int) -> Iterator[Row]:
+    """For one set without clusters, and for one with some."""
     for kind, x, y, k in (list(null_sets(seed))[seed % len(NULLS)], *random_sets(seed)):
-        choice = choose_n_clusters(x[:1_000], MOST_CLUSTERS, random_state=seed)
-        number = choice.n_clusters if choice.stands_out else None
-        yield {"kind": kind, "seed": seed, "null": y is None, "k": k, "chosen": number}
+        yield numbered(seed, kind, x[:1_000], k, y is None)
 
 
-def chosen_at_once(seed: int) -> Iterator[Row]:
-    """The number of clusters that `GEDI("auto")` chooses for sets of `shapes.py`."""
+def numbers_of_shapes(seed: int) -> Iterator[Row]:
+    """For the sets of `shapes.py`."""
     for name, shape in SHAPES.items():
         if shape.n_clusters <= MOST_CLUSTERS:
-            data = shape.draw(1_000, seed)
-            model = GEDI("auto", random_state=seed, w_gen=0.0).fit(data.x)
-            sure = model.grade_ in ("certified", "supported")
-            number = model.n_clusters_ if sure else None
-            row = {"kind": name, "seed": seed, "null": shape.structureless}
-            yield row | {"k": shape.n_clusters, "chosen": number}
+            x = shape.draw(1_000, seed).x
+            yield numbered(seed, name, x, shape.n_clusters, shape.structureless)
 
 
-NUMBERS = {"choose": chosen, "auto": chosen_at_once}
+NUMBERS = {"choose": numbers_of_random, "auto": numbers_of_shapes}
 
 
 def table_of_choices(rows: list[Row]) -> None:
     nulls = [row for row in rows if row["null"]]
     others = [row for row in rows if not row["null"] and row["k"] <= MOST_CLUSTERS]
-    print(f"without clusters: a number for {sum(r['chosen'] is not None for r in nulls)}", end="")
-    print(f" of {len(nulls)} sets")
-    right = sum(row["chosen"] == row["k"] for row in others)
-    none = sum(row["chosen"] is None for row in others)
-    print(f"with clusters: {right} right, {none} without a number", end="")
-    print(f", {len(others) - right - none} others, of {len(others)} sets")
+    print(f"{len(nulls)} sets without clusters, {len(others)} with clusters")
+    print("| by | a number without clusters | right | wrong | without a number |")
+    print("| --- | --- | --- | --- | --- |")
+    for name in ("GEDI", *RIVALS):
+        sure = [row["sure"] or name != "GEDI" for row in others]
+        right = sum(row[name] == row["k"] and said for row, said in zip(others, sure, strict=True))
+        false = sum(row["sure"] or name != "GEDI" for row in nulls)
+        print(f"| {name} | {false} | {right} | {sum(sure) - right} | {len(others) - sum(sure)} |")
+    right = sum(row["GEDI"] == row["k"] for row in others)
+    print(f"GEDI, the least bad numbers counted too: {right} right")
 
 
 # --- tables ---------------------------------------------------------------------------------------

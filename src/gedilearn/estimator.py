@@ -96,8 +96,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Number of clusters c, 2 where nothing else is said; 1 trains the density alone. 'auto', for
         vectors, chooses one of 2 to 10 by evidence without labels, before one network is trained.
     prior : tuple of float, 'auto' or 'uniform', default None
-        Proportions of the clusters, in any order; 'uniform' is the paper's, and the default for
-        images. 'auto', the default for vectors, takes them from the clusters themselves.
+        Proportions of the clusters, in any order, which also give their number; 'uniform' is the
+        paper's, and the default for images. 'auto', the default for vectors, takes them from the
+        clusters themselves.
     method : str, default None
         The objective, 'gedi' by default. 'no-gen', 'no-inv' and 'no-unif' leave out one of its
         terms, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino', 'deepcluster', 'ebclr': baselines.
@@ -263,7 +264,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
         settings = settings_of(run_dir, config, config.data.shape)
         model = cls.from_settings(settings, run_dir=run_dir, **others)
-        model.choice_ = config.choice
+        model.choice_ = config.choice.to_json() if config.choice else None
         data = model.validate(X, reset=True)
         if (config.data.shape, config.data.fingerprint) != (data.shape, fingerprint(data)):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
@@ -289,7 +290,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
         self.choice_ = None
-        if self.n_clusters == AUTO:
+        if self.n_clusters == AUTO and isinstance(settings.prior, str):
             settings = self._choose(data, settings, progress or SILENT)
         if run_dir is None:
             return self._train(data, settings, None, progress)
@@ -315,7 +316,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         x = self.scaling(data, settings.scaling).apply(data)
         choice = choose_number(x, most, training.seed, progress)
         self.choice_ = choice.to_json()
-        changes = {"n_clusters": choice.n_clusters, "training.tries": most - 1}
+        tries = most - 1 if choice.stands_out else 0
+        changes = {"n_clusters": choice.n_clusters, "training.tries": tries}
         return self.resolve(data.shape, changes | {"training.seed": training.seed})
 
     def _train(
@@ -498,7 +500,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             same = scaling.offset.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
             if not same or (columns and (columns.width,) != shape[1:]):
                 raise ValueError("its scaling or columns are of other data")
-        model.choice_ = header.summary.choice
+        choice = header.summary.choice
+        model.choice_ = choice.to_json() if choice else None
         model.adopt(result, scaling, tensors["labels"].numpy())
         model.columns_ = columns or None
         model.n_features_in_ = width

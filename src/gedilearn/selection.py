@@ -1,17 +1,15 @@
-"""The number of clusters, chosen without labels: fit every number and compare the evidence.
+"""The number of clusters, chosen without labels.
 
-The largest number whose clusters are certified or supported is recommended: a smaller one joins
-them. As many numbers are tried, each must pass the rule for that many tries. If none does, no
-number is recommended, and the words say so. Images have no such evidence: there a certificate, or
-nearly one, decides, and the size of the gap and the agreement of initialisations rank the rest.
+Of vectors, evidence about starts of every number decides (`training.number`), and one network is
+fitted. Images have no such evidence: every number is fitted from two seeds. The largest whose gap
+is nearly that of a certificate is recommended: a smaller one joins its clusters. If there is none,
+the size of the gap and the agreement of the two seeds rank the numbers, and the words say so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 from sklearn.utils import check_random_state
@@ -20,6 +18,8 @@ from gedilearn.data.arrays import check_enough, listing
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import ari
+from gedilearn.progress import SILENT, Progress
+from gedilearn.settings import AUTO, is_images
 
 # A gap below this many tolerances is nearly certified: a stray point on the wrong side costs a few
 # nats over n.
@@ -32,29 +32,23 @@ Row = dict[str, Any]
 class Choice:
     """The recommended number of clusters, and the evidence for it.
 
-    n_clusters: the number that ranks first.
+    n_clusters: the number for which most speaks.
     stands_out: whether it is recommended; if not, it is only the least bad.
     recommendation: the same in words.
-    rows: for each number of clusters: n_clusters, grade (for as many tries), gap (nats, of the best
-        initialisation), certified, stability (agreement of parts of the data, or of
-        initialisations), apart (groups of clusters between which the density falls) and trust
-        (None without evidence), unused (clusters), score (0 is ideal), rank (1 is best), seconds.
-    models: the best fitted model for each number.
+    rows: for each number of clusters what speaks for it. Of vectors as in `GEDI.choice_`; of images
+        n_clusters, gap (nats, of the better seed), stability (agreement of the seeds), unused
+        (clusters), score (0 is ideal) and reason ('gap', or None if it does not stand out).
+    model: fitted with the number.
     """
 
     n_clusters: int
     stands_out: bool
     recommendation: str
     rows: list[Row]
-    models: dict[int, GEDI]
-
-    @property
-    def model(self) -> GEDI:
-        """The model with the recommended number of clusters."""
-        return self.models[self.n_clusters]
+    model: GEDI
 
     def to_json(self) -> dict[str, Any]:
-        """All but the models."""
+        """All but the model."""
         names = ("n_clusters", "stands_out", "recommendation", "rows")
         return {name: getattr(self, name) for name in names}
 
@@ -64,14 +58,12 @@ def choose_n_clusters(
     max_clusters: int = 10,
     *,
     random_state: Any = None,
-    on_row: Callable[[Row], None] = lambda row: None,
+    progress: Progress = SILENT,
     **arguments: Any,
 ) -> Choice:
-    """Fit `X` with 2 to `max_clusters` clusters and recommend a number, without labels.
+    """Recommend one of 2 to `max_clusters` clusters for `X`, without labels.
 
-    Each number is fitted from two seeds, the same ones for every number. `arguments` are those of
-    `GEDI`; by default the density is left out (``w_gen=0``). `on_row` is called with each number's
-    row when it is fitted, still without a rank.
+    `arguments` are those of `GEDI`; by default the density is left out (``w_gen=0``).
 
     >>> from sklearn.datasets import make_blobs
     >>> from gedilearn import choose_n_clusters
@@ -81,67 +73,56 @@ def choose_n_clusters(
     """
     if max_clusters < 2:
         raise InputError(f"max_clusters={max_clusters}: clustering needs at least 2")
-    check_enough(GEDI().validate(X, reset=True), max_clusters)
+    arguments = {"w_gen": 0.0} | arguments
+    data = GEDI(settings=arguments.get("settings")).validate(X, reset=True)
+    check_enough(data, max_clusters)
+    if is_images(data.shape):
+        return _by_gaps(X, max_clusters, random_state, progress, arguments)
+    settings = dict(arguments.pop("settings", None) or {}) | {"training.max_clusters": max_clusters}
+    model = GEDI(AUTO, random_state=random_state, settings=settings, **arguments)
+    found = model.fit_run(X, None, progress=progress).choice_
+    assert found is not None
+    words = f"{model.n_clusters_} clusters, {model.grade_}: {found['words']}."
+    stands_out = model.grade_ in ("certified", "supported")
+    return Choice(model.n_clusters_, stands_out, words, found["numbers"], model)
+
+
+def _by_gaps(
+    X: Any, most: int, random_state: Any, progress: Progress, arguments: dict[str, Any]
+) -> Choice:
+    """Every number is fitted from the same two seeds."""
     seeds = check_random_state(random_state).randint(2**31 - 1, size=2).tolist()
-    arguments.setdefault("w_gen", 0.0)
     rows: list[Row] = []
     models = {}
-    for k in range(2, max_clusters + 1):
-        started = perf_counter()
+    progress.phase(f"fits with 2 to {most} clusters")
+    for k in range(2, most + 1):
+        progress.step(k - 2, most - 1)
         fits = [GEDI(k, random_state=seed, **arguments).fit(X) for seed in seeds]
         models[k] = min(fits, key=lambda model: model.certificate_gap_)
-        rows.append(_row(models[k], fits, max_clusters - 1, perf_counter() - started))
-        on_row(dict(rows[-1]))
-    best, stands_out, recommendation = rank(rows, models[2].settings_.training.tol)
-    return Choice(best, stands_out, recommendation, rows, models)
+        rows.append(_row(models[k], ari(*(model.labels_ for model in fits))))
+    best, words = rank(rows, models[2].settings_.training.tol)
+    return Choice(best["n_clusters"], bool(best["reason"]), words, rows, models[best["n_clusters"]])
 
 
-def _row(best: GEDI, fits: list[GEDI], tries: int, seconds: float) -> Row:
-    k, gap, evidence = best.settings_.n_clusters, best.certificate_gap_, best.diagnosis_.evidence
-    agreed = ari(*(model.labels_ for model in fits))
+def _row(best: GEDI, agreed: float) -> Row:
+    k, gap, tol = best.n_clusters_, best.certificate_gap_, best.settings_.training.tol
     unused = k - int(best.diagnosis_["clusters in use"].value)
-    grade = best.diagnosis_.graded(tries)
-    return {
-        "n_clusters": k,
-        "grade": grade,
-        "gap": gap,
-        "certified": grade == "certified" and unused == 0,
-        "stability": agreed if evidence is None else evidence.stability,
-        "apart": None if evidence is None else evidence.groups(),
-        "trust": None if evidence is None else evidence.trust(gap),
-        "unused": unused,
-        # An undecided prediction has the gap log k, so the first part is 1 for it at any k.
-        "score": gap / math.log(k) + 1 - agreed + unused / k,
-        "seconds": round(seconds, 3),
-    }
+    nearly = unused == 0 and gap < NEARLY * tol
+    # An undecided prediction has the gap log k, so the first part is 1 for it at any k.
+    score = gap / math.log(k) + 1 - agreed + unused / k
+    row = {"n_clusters": k, "gap": gap, "stability": agreed, "unused": unused, "score": score}
+    return row | {"reason": "gap" if nearly else None}
 
 
-def _stands(row: Row, tol: float) -> bool:
-    """Whether the clusters of a number are certified, supported or, without evidence, nearly so."""
-    nearly = row["apart"] is None and row["unused"] == 0 and row["gap"] < NEARLY * tol
-    return bool(row["certified"] or row["grade"] == "supported" or nearly)
-
-
-def _order(row: Row, tol: float) -> tuple[int, float]:
-    """The largest first of those that stand, then by the score."""
-    return (0, -row["n_clusters"]) if _stands(row, tol) else (1, row["score"])
-
-
-def rank(rows: list[Row], tol: float) -> tuple[int, bool, str]:
-    """Give each row its rank; the first number, whether it is recommended, and the words for it."""
-    ranked = sorted(rows, key=lambda row: _order(row, tol))
-    for place, row in enumerate(ranked, start=1):
-        row["rank"] = place
-    best, largest = ranked[0], max(row["n_clusters"] for row in rows)
-    k, gap, stands_out = best["n_clusters"], f"a gap of {best['gap']:.4f} nats", _stands(best, tol)
-    if best["certified"]:
-        found = f"{k} clusters: certified, with {gap}"
-    elif stands_out:
-        found = f"{k} clusters, probably: {best['grade']}, with {gap} (certified below {tol:g})"
+def rank(rows: list[Row], tol: float) -> tuple[Row, str]:
+    """The row that goes first, and the words for it."""
+    stand = [row for row in rows if row["reason"]]
+    best = stand[-1] if stand else min(rows, key=lambda row: row["score"])
+    k, gap = best["n_clusters"], f"a gap of {best['gap']:.4f} nats (certified below {tol:g})"
+    if stand:
+        found = f"{k} clusters, with {gap}"
     else:
-        found = f"No number stands out: none up to {largest} is certified or supported. "
-        found += f"The least bad is {k} ({best['grade']}), with {gap}"
-    if others := [row["n_clusters"] for row in ranked[:0:-1] if _stands(row, tol)]:
+        found = f"No number stands out: none is nearly certified. The least bad is {k}, with {gap}"
+    if others := [row["n_clusters"] for row in stand[:-1]]:
         found += f"; {listing(others)}, which join some of them, would do as well"
-    whose = "initialisations" if best["apart"] is None else "parts of the data"
-    return k, stands_out, f"{found}; {whose} agree to {best['stability']:.2f}."
+    return best, f"{found}; two initialisations agree to {best['stability']:.2f}."

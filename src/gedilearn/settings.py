@@ -244,9 +244,10 @@ class Training(Section):
     train the certificate's bound."""
     max_clusters: Annotated[int, Field(ge=2, le=1_000)] = 10
     """Where the number of clusters is 'auto', those from 2 to this one are tried."""
-    tries: Many = 1
+    tries: Count = 1
     """Numbers of clusters that this one was chosen from, without labels: the best of many looks
-    better than it is, so the grade asks for more."""
+    better than it is, so the grade asks for more. 0: none stood out, and the grade is 'doubtful' at
+    most."""
     n_init: Width = 1
     """Initialisations trained at once; the one with the smallest gap is kept."""
     tol: NonNegative = 0.002
@@ -766,6 +767,9 @@ def settings_type() -> type[Settings]:
 
 
 def _validated(values: dict[str, Any]) -> Settings:
+    prior = values.get("prior")
+    if isinstance(prior, list | tuple):  # which says how many clusters there are
+        values = {"n_clusters": len(prior)} | values
     return settings_type().model_validate(values)
 
 

@@ -22,7 +22,7 @@ def file(tmp_path_factory) -> Path:
 
 def test_it_prints_a_table_and_the_recommendation(file):
     text = gedi("choose", file, "--max", 4).stdout
-    assert "3 clusters: " in text and "stability" in text
+    assert "3 clusters, certified: " in text and "stability" in text and "splits" not in text
 
 
 def test_json_is_all_that_is_printed_and_quiet_prints_nothing_else(file):

@@ -198,18 +198,13 @@ def test_a_table_is_sampled_scored_diagnosed_evaluated_and_reported(folder, here
     gedi("report", "run")
 
 
-def test_a_number_of_clusters_is_chosen_for_a_table(folder, here, monkeypatch):
-    seen = {}
-
-    def choose(x, most, **arguments):
-        seen.update(arguments, shape=x.shape, total=x.var(0).sum())
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("gedilearn.selection.choose_n_clusters", choose)
-    gedi("choose", folder / "people.csv", "--drop", "date 0,told 0", code=130)
-    # Five numbers, a truth value, and two categories of four values.
-    assert seen["settings"] == {"scaling": "none"} and seen["shape"] == (400, 5 + 1 + 2 * 4)
-    assert seen["total"] < 5 + 1 + 2
+def test_a_number_of_clusters_is_chosen_for_a_table(folder, here):
+    options = ("--drop", "date 0,told 0", "--max", 4, "--json")
+    told = json.loads(gedi("choose", folder / "people.csv", *options).stdout)
+    assert [row["n_clusters"] for row in told["rows"]] == [2, 3, 4]
+    fit = ("--set", "training.max_clusters=4", "--set", "weights.gen=0", "--json")
+    fitted = gedi("fit", folder / "people.csv", "--drop", "date 0,told 0", *fit).stdout
+    assert json.loads(fitted)["choice"]["numbers"] == told["rows"]
 
 
 def test_labels_of_text_are_set_aside(here):

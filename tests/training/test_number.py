@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_blobs, make_moons
+from sklearn.datasets import load_iris, make_blobs, make_moons
+from sklearn.metrics.cluster import contingency_matrix
 
 from gedilearn import GEDI
+from gedilearn.data.graph import distance_points
 from gedilearn.errors import InputError
+from gedilearn.starts.choose import choose_start
+from gedilearn.starts.prominence import separation
 from gedilearn.training.number import Number, NumberChoice, choose_number
 
 CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
@@ -54,6 +59,20 @@ def test_one_cloud_gets_no_number_with_confidence() -> None:
         assert model.grade_ in ("doubtful", "no structure found")
 
 
+def test_where_no_number_stands_out_the_grade_is_doubtful_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS).choice_
+    assert told is not None
+    silent = [Number(**(number | {"reason": None})) for number in told["numbers"]]
+    monkeypatch.setattr(
+        "gedilearn.estimator.choose_number", lambda *_: NumberChoice(4, tuple(silent))
+    )
+    model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS)
+    assert model.grade_ == "doubtful" and model.certificate_gap_ < model.settings_.training.tol
+    assert "no number stands out; the steadiest is 4" in model.verdict_
+
+
 def test_images_are_refused_and_few_points_try_fewer_numbers() -> None:
     with pytest.raises(InputError, match=r"n_clusters='auto' needs vectors \(n, d\)"):
         GEDI("auto").fit(np.zeros((20, 1, 8, 8)) + np.arange(20.0)[:, None, None, None])
@@ -63,7 +82,10 @@ def test_images_are_refused_and_few_points_try_fewer_numbers() -> None:
 
 def numbered(**reasons: str) -> NumberChoice:
     """Numbers 2 to 5 with these reasons, all as stable."""
-    found = [Number(k, 0.5, 1, 0.1, "tree", reasons.get(f"k{k}")) for k in range(2, 6)]
+    found = [
+        Number(k, 0.5, 1, 0.1, "tree", reasons.get(f"k{k}"), ((1,) * k,) * (k - 1) * (k > 2))
+        for k in range(2, 6)
+    ]
     return NumberChoice(max(int(name[1]) for name in reasons) if reasons else 5, tuple(found))
 
 
@@ -71,6 +93,54 @@ def test_the_words_name_the_reason_and_other_numbers() -> None:
     assert numbered().words == "of 2 to 5 clusters no number stands out; the steadiest is 5"
     told = numbered(k2="stable", k4="apart").words
     assert told == "of 2 to 5 clusters 4 is the largest number that is apart; 2 would do as well"
+
+
+def test_evidence_that_does_not_fit_the_numbers_is_refused() -> None:
+    good = numbered(k3="apart")
+    for numbers, k in ((good.numbers[1:], 3), (good.numbers, 6), ((), 2)):
+        with pytest.raises(ValueError, match="clusters"):
+            NumberChoice(k, numbers)
+    with pytest.raises(ValueError, match="not the evidence for 3 clusters"):
+        NumberChoice(2, (good.numbers[0], replace(good.numbers[1], splits=((1, 2),))))
+
+
+def test_the_evidence_for_every_number_is_that_of_a_fit_with_it() -> None:
+    x = load_iris().data
+    model = GEDI("auto", random_state=0, w_gen=0.0, max_iter=60).fit(x)
+    assert model.choice_ is not None
+    points, same = distance_points(model.scaling_.apply(x), 0), []
+    for told in model.choice_["numbers"][:4]:
+        k = told["n_clusters"]
+        start = choose_start(points, k, 0)
+        given = GEDI(k, random_state=0, w_gen=0.0, max_iter=60).fit(x).diagnosis_.evidence
+        assert given is not None and given.method == told["method"] == start.method
+        assert given.start_stability == pytest.approx(told["stability"]) == start.stability
+        apart = separation(points, start.labels, k)
+        assert told["cut"] == pytest.approx(apart.cut.mean())
+        if given.agreement == 1:  # the network has the start's labels, and so the same evidence
+            same.append(k)
+            assert told["apart"] == given.groups()
+            assert told["cut"] == pytest.approx(np.mean(given.cut))
+        assert sum(map(sum, told["splits"])) == (len(x) if k > 2 else 0)
+    assert same
+    splits = np.array(model.choice_["numbers"][1]["splits"])
+    two, three = (choose_start(points, k, 0).labels for k in (2, 3))
+    np.testing.assert_array_equal(splits, contingency_matrix(two, three))
+
+
+def test_two_groups_of_iris_are_chosen_and_named() -> None:
+    model = GEDI("auto", random_state=0, w_gen=0.0).fit(load_iris().data)
+    assert model.n_clusters_ == 2 and model.choice_ is not None
+    assert "2 is the largest number that is apart" in model.verdict_
+
+
+def test_proportions_say_how_many_clusters_there_are() -> None:
+    given = {"random_state": 0, "w_gen": 0.0, "max_iter": 30, "prior": (0.25,) * 4}
+    for n_clusters in ("auto", None):
+        model = GEDI(n_clusters, **given).fit(BLOBS)
+        assert model.n_clusters_ == 4 and model.choice_ is None
+    with pytest.raises(InputError, match="prior has 4 entries for n_clusters=3"):
+        GEDI(3, **given).fit(BLOBS)
 
 
 def test_a_large_set_is_looked_at_in_part() -> None:

@@ -99,7 +99,7 @@ def fit(
         from gedilearn.training.run import RunDirectory
 
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
-        if "n_clusters" in values:
+        if "n_clusters" in values or not isinstance(settings.prior, str):
             model = GEDI.from_settings(settings)
         else:
             model = GEDI(AUTO, random_state=settings.training.seed, settings=flat(values))

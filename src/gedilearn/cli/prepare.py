@@ -12,6 +12,8 @@ from gedilearn.cli import data as inputs
 from gedilearn.cli.app import App, OutFile, Screen, app, short, table
 from gedilearn.errors import InputError
 
+HEADS = ("n_clusters", "gap", "stability", "apart", "cut", "method", "reason")
+
 
 @app.command()
 def choose(
@@ -26,39 +28,28 @@ def choose(
 ) -> None:
     """Recommend a number of clusters for DATA, without labels.
 
-    Fits every number of clusters from 2 to --max, with two seeds each. Compares their grades, their
-    gaps to the optimum, and how well fits to parts of the data agree (for images, how well the two
-    seeds agree). Says so if no number is better than the others.
+    Tries every number of clusters from 2 to --max and prints what speaks for each: whether parts of
+    the data agree on the clusters, how many groups of them are apart, and how many links between
+    neighbours they cut. Images are fitted with every number and two seeds, and their gaps to the
+    optimum are compared. Says so if no number is better than the others. gedi fit without
+    --clusters chooses in the same way, and keeps the model.
 
     \b
     gedi choose points.csv
     gedi choose points.csv --max 6 --json
     """
-    import numpy as np
-
     from gedilearn.settings import nested
 
-    how, values = reading.how(), nested(reading.settings())
-
+    how, values = reading.how(), reading.settings()
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, columns = inputs.read_for_fit(data, screen, values, how)
-        x, settings = np.asarray(rows.x), {}
-        if columns is not None:
-            points = columns.transform(rows.x)
-            x, settings = columns.scaling(points, "standard").apply(points), {"scaling": "none"}
+        rows, _ = inputs.read_for_fit(data, screen, nested(values), how)
         progress.phase("loading torch")
         from gedilearn.selection import choose_n_clusters
 
-        progress.phase(f"fits with 2 to {most} clusters")
-        choice = choose_n_clusters(
-            x,
-            most,
-            random_state=seed,
-            on_row=lambda row: progress.step(row["n_clusters"] - 1, most - 1),
-            settings=settings,
-        )
-    heads = ("n_clusters", "grade", "gap", "stability", "apart", "rank")
+        given: dict[str, Any] = {"random_state": seed, "progress": progress, "settings": values}
+        choice = choose_n_clusters(rows.x, most, **given)
+    heads = [name for name in HEADS if name in choice.rows[0]]
     lines = ([short(row[name]) for name in heads] for row in choice.rows)
     screen.show(choice.to_json(), table(heads, lines), choice.recommendation)
 

@@ -179,9 +179,10 @@ def evidence_of(
 def grade(gap: float, tol: float, sound: bool, evidence: Evidence | None, tries: int = 1) -> Grade:
     """The one rule behind the word for a clustering, the best of so many numbers that are tried.
 
-    sound: whether the network shows no failure mode and is decided.
+    sound: whether the network shows no failure mode and is decided. tries: 0 if none stood out.
     Where there is no evidence beside the bound (images, views of one's own), the bound decides.
     """
+    sound = sound and tries > 0
     if evidence is None:
         return "certified" if sound and gap < tol else "doubtful"
     trained = evidence.agreement >= LEAST_KEPT

@@ -50,7 +50,7 @@ class Diagnosis:
     tol: float  # below this gap, the bound counts as reached
     gap_prior: float | None = None  # the part of the gap that PRIOR has; INV has the rest
     evidence: Evidence | None = None  # what else speaks for the clusters
-    tries: int = 1  # numbers of clusters that this one was chosen from
+    tries: int = 1  # numbers of clusters that this one was chosen from; 0: none stood out
 
     def __getitem__(self, name: str) -> Finding:
         return next(f for f in self.findings if f.name == name)
@@ -67,11 +67,7 @@ class Diagnosis:
     @property
     def grade(self) -> Grade:
         """'certified', 'supported', 'doubtful' or 'no structure found': see `evidence.grade`."""
-        return self.graded(self.tries)
-
-    def graded(self, tries: int) -> Grade:
-        """The same for the best of so many numbers of clusters that are tried."""
-        return grade(self.gap, self.tol, self.sound, self.evidence, tries)
+        return grade(self.gap, self.tol, self.sound, self.evidence, self.tries)
 
     @property
     def sound(self) -> bool:

@@ -1,9 +1,10 @@
 """The number of clusters by itself: starts of every number, judged without any network.
 
-Starts of 2, 3, ... clusters share one neighbour search. The number is the largest whose start's
-clusters are apart and stable; if there is none, the largest that parts of the data agree on nearly
-in full. The network is then fitted to that number alone, and its grade asks for more evidence, as
-for the best of so many tries: a number that only looked good is not supported.
+Starts of 2, 3, ... clusters share the neighbours, modes and trees of the points. The number is the
+largest whose start's clusters are apart and stable; if there is none, the largest that parts of the
+data agree on nearly in full. The network is then fitted to that number alone, and its grade asks
+for more evidence, as for the best of so many tries: a number that only looked good is not
+supported.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from gedilearn.data.arrays import listing
 from gedilearn.data.graph import distance_points, own_stream
 from gedilearn.progress import SILENT, Progress
-from gedilearn.starts.choose import MOST_POINTS, best_start, parts_of
+from gedilearn.starts.choose import MOST_POINTS, Start, best_start, counts, parts_of
 from gedilearn.training.evidence import Evidence, evidence_of
 
 
@@ -30,10 +31,13 @@ class Number:
     cut: float  # the share of a cluster's links that leave it, on average
     method: str  # what found the start
     reason: str | None  # 'apart', 'stable', or None if nothing speaks for the number
+    # (clusters of the number before, clusters): how many points are in both; none for the first.
+    splits: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, evidence: Evidence, tries: int) -> Number:
+    def of(cls, evidence: Evidence, tries: int, start: Start, before: Start | None) -> Number:
         stable = "stable" if evidence.are_stable(tries) else None
+        splits = [] if before is None else counts(before.labels, start.labels).tolist()
         return cls(
             n_clusters=len(evidence.shares),
             stability=evidence.stability,
@@ -41,30 +45,42 @@ class Number:
             cut=float(np.mean([cut for cut in evidence.cut if cut is not None])),
             method=evidence.method,
             reason="apart" if evidence.are_apart(tries) else stable,
+            splits=tuple(map(tuple, splits)),
         )
 
 
 @dataclass(frozen=True)
 class NumberChoice:
-    """The chosen number, and the evidence for each that was tried."""
+    """The chosen number, and the evidence for each that was tried: 2, 3, ... clusters."""
 
     n_clusters: int
     numbers: tuple[Number, ...]
 
+    def __post_init__(self) -> None:
+        for k, number in enumerate(self.numbers, start=2):
+            widths = {len(row) for row in number.splits} if k > 2 else {k}
+            if (number.n_clusters, len(number.splits), widths) != (k, k - 1 if k > 2 else 0, {k}):
+                raise ValueError(f"not the evidence for {k} clusters")
+        if not 2 <= self.n_clusters < len(self.numbers) + 2:
+            raise ValueError(f"{self.n_clusters} clusters were not tried")
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether anything speaks for the number; if not, its grade is 'doubtful' at most."""
+        return self.numbers[self.n_clusters - 2].reason is not None
+
     @property
     def words(self) -> str:
         tried, k = f"of 2 to {len(self.numbers) + 1} clusters", self.n_clusters
-        chosen = self.numbers[k - 2]
-        if chosen.reason is None:
+        if not self.stands_out:
             return f"{tried} no number stands out; the steadiest is {k}"
-        why = {"apart": "is apart", "stable": "parts of the data agree on"}[chosen.reason]
+        why = "is apart" if self.numbers[k - 2].reason == "apart" else "parts of the data agree on"
         words = f"{tried} {k} is the largest number that {why}"
         others = [n.n_clusters for n in self.numbers if n.reason and n.n_clusters != k]
         return f"{words}; {listing(others)} would do as well" if others else words
 
     def to_json(self) -> dict[str, Any]:
-        numbers = [asdict(number) for number in self.numbers]
-        return {"n_clusters": self.n_clusters, "words": self.words, "numbers": numbers}
+        return asdict(self) | {"words": self.words}
 
 
 def choose_number(
@@ -73,14 +89,14 @@ def choose_number(
     """Of 2 to `most` clusters of data (n, d), in the network's units; of many points, some."""
     if len(data) > MOST_POINTS:
         data = data[np.sort(own_stream(seed).choice(len(data), MOST_POINTS, replace=False))]
-    points, numbers, tries = distance_points(data, seed), [], most - 1
-    parts = parts_of(points, most, seed)
+    points, tries = distance_points(data, seed), most - 1
+    parts, numbers, starts = parts_of(points, most, seed), list[Number](), list[Start]()
     progress.phase("numbers of clusters")
     for k in range(2, most + 1):
         progress.step(k - 2, tries)
-        start = best_start(parts, k, seed)
-        evidence = evidence_of(points, np.arange(len(points)), start.labels, start, k)
-        numbers.append(Number.of(evidence, tries))
+        starts.append(best_start(parts, k, seed))
+        evidence = evidence_of(points, np.arange(len(points)), starts[-1].labels, starts[-1], k)
+        numbers.append(Number.of(evidence, tries, starts[-1], starts[-2] if k > 2 else None))
     return NumberChoice(_best(numbers), tuple(numbers))
 
 

@@ -64,6 +64,7 @@ from gedilearn.io import (
 from gedilearn.models.build import build_model
 from gedilearn.settings import Settings, resolve
 from gedilearn.training.monitor import Diagnosis
+from gedilearn.training.number import NumberChoice
 
 RUN_FORMAT = 1
 
@@ -233,7 +234,7 @@ class Config(Fit):
     """What `config.yaml` holds."""
 
     data: Described
-    choice: dict[str, Any] | None = None  # of the number of clusters
+    choice: NumberChoice | None = None
 
 
 def read_config(path: str | Path) -> Config:
@@ -302,7 +303,7 @@ class Summary(BaseModel):
     diagnosis: Diagnosis
     density: Findings | None = None
     clusters: list[dict[str, float | str | list[int] | None]] = []
-    choice: dict[str, Any] | None = None  # of the number of clusters
+    choice: NumberChoice | None = None
 
 
 class Header(Fit):
