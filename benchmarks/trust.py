@@ -14,7 +14,8 @@ separated: shapes that should be certified.
 untrained: networks that were stopped at once or collapsed; none should be supported.
 random: from clearly separated to hopeless: does trust follow how right the clusters are?
 overlap: mixtures that overlap: are rows as often right as their trust says?
-choose: the number of clusters of sets without any, and of random ones, by `GEDI("auto")` and others.
+choose: the number of clusters of sets without any, and of random ones, by `GEDI("auto")` and two
+    others.
 auto: the same on the sets of `shapes.py`.
 """
 

@@ -15,7 +15,7 @@ from gedilearn.data.graph import distance_points
 from gedilearn.errors import InputError
 from gedilearn.starts.choose import choose_start
 from gedilearn.starts.prominence import separation
-from gedilearn.training.number import Number, NumberChoice, choose_number
+from gedilearn.training.number import Number, NumberChoice, best_number, choose_number
 
 CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
 BLOBS = make_blobs(240, centers=CORNERS, cluster_std=0.5, random_state=0)[0]
@@ -81,16 +81,36 @@ def test_images_are_refused_and_few_points_try_fewer_numbers() -> None:
 
 
 def numbered(**reasons: str) -> NumberChoice:
-    """Numbers 2 to 5 with these reasons, all as stable."""
-    found = [
-        Number(k, 0.5, 1, 0.1, "tree", reasons.get(f"k{k}"), ((1,) * k,) * (k - 1) * (k > 2))
-        for k in range(2, 6)
-    ]
-    return NumberChoice(max(int(name[1]) for name in reasons) if reasons else 5, tuple(found))
+    """Numbers 2 to 5, all as stable, with these reasons: 'both' is stable, and 1 nat apart."""
+    found = []
+    for k in range(2, 6):
+        why = reasons.get(f"k{k}")
+        splits = ((1,) * k,) * (k - 1) * (k > 2)
+        apart, why = (k if why in ("apart", "both") else 1), "stable" if why == "both" else why
+        found.append(Number(k, 0.5, apart, 0.1, "tree", why, splits))
+    return NumberChoice(best_number(found), tuple(found))
+
+
+@pytest.mark.parametrize(
+    ("reasons", "best"),
+    [
+        ({}, 5),
+        ({"k2": "stable", "k4": "stable"}, 4),
+        ({"k3": "apart", "k5": "stable"}, 3),  # a stable number may cut what is one
+        ({"k2": "apart", "k3": "both", "k5": "stable"}, 3),
+        ({"k2": "both", "k4": "stable"}, 4),  # nothing is apart beyond chance
+    ],
+)
+def test_the_largest_number_that_is_apart_goes_first(reasons: dict[str, str], best: int) -> None:
+    assert numbered(**reasons).n_clusters == best
 
 
 def test_the_words_name_the_reason_and_other_numbers() -> None:
     assert numbered().words == "of 2 to 5 clusters no number stands out; the steadiest is 5"
+    told = numbered(k2="stable", k5="stable").words
+    assert told.startswith(
+        "of 2 to 5 clusters 5 is the largest number that parts of the data agree"
+    )
     told = numbered(k2="stable", k4="apart").words
     assert told == "of 2 to 5 clusters 4 is the largest number that is apart; 2 would do as well"
 

@@ -69,11 +69,14 @@ class Page:
         self.data, self.network = self.maps.data(self.model), self.maps.network()
         self.samples = None if is_image else self._samples()
         self.charts = _charts(self.explanation)
+        choice = self.summary.choice
+        self.numbers = pictures.numbers(choice) if choice else []
         self.training = pictures.training(read.curves(), self.summary.diagnosis.tol)
 
     @property
     def pictures(self) -> list[Picture]:
-        drawn = [self.data, self.network, self.samples, *self.charts.values(), *self.training]
+        drawn = [self.data, self.network, self.samples, *self.charts.values()]
+        drawn += [*self.numbers, *self.training]
         return [picture for picture in drawn if picture is not None]
 
     def html(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from gedilearn.evaluation.ood import as_bytes, value_range
 from gedilearn.explanation import Histogram
 from gedilearn.io import printable
 from gedilearn.report.run import Curves, Preview
+from gedilearn.training.number import NumberChoice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,6 +51,7 @@ TERMS = {
     "prior": "PRIOR (proportions)",
     "energy": "energy scale",
 }
+GAP = 0.02  # between the bars of clusters, as a share of the points
 LARGEST, EXACT = 48, 28  # pixels a side of an image in the page, and of one that is kept exactly
 
 
@@ -129,6 +132,11 @@ def _chart(height: float, x_title: str, y_title: str = "") -> tuple[Figure, Axes
     """Empty axes with quiet frames."""
     figure = panels.new_figure(WIDTH, height, "")
     axes = figure.subplots()
+    _quiet(axes, x_title, y_title)
+    return figure, axes
+
+
+def _quiet(axes: Axes, x_title: str, y_title: str) -> None:
     panels.label_axes(axes, "", x_title, y_title)
     axes.tick_params(colors=QUIET, labelcolor=QUIET)
     axes.spines[:].set_color(FAINT)
@@ -136,7 +144,6 @@ def _chart(height: float, x_title: str, y_title: str = "") -> tuple[Figure, Axes
     axes.ticklabel_format(useOffset=False)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set_color(QUIET)
-    return figure, axes
 
 
 # --- maps -----------------------------------------------------------------------------------------
@@ -360,6 +367,55 @@ def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str)
     axes.plot(x, np.delete(values, curves.kept, axis=1), color=FAINT, lw=1, marker=marker, ms=2)
     axes.plot(x, kept, color=panels.COLOURS[0], lw=2, marker=marker, ms=3.5)
     return Picture(name, title, f"{title} over {int(x.max()):,} iterations", figure)
+
+
+# --- the number of clusters -----------------------------------------------------------------------
+
+
+def numbers(choice: NumberChoice) -> list[Picture]:
+    """The evidence for each number of clusters, and how clusters split as the number grows."""
+    figure = panels.new_figure(WIDTH, HEIGHT, "")
+    tried = [number.n_clusters for number in choice.numbers]
+    wanted = {"stability": "stability", "apart": "groups apart", "cut": "cut"}
+    for axes, (name, title) in zip(figure.subplots(3, sharex=True), wanted.items(), strict=True):
+        _quiet(axes, "number of clusters" if name == "cut" else "", title)
+        values = [getattr(number, name) for number in choice.numbers]
+        axes.plot(tried, values, color=panels.COLOURS[0], marker="o", ms=4, lw=1.5)
+        axes.axvspan(choice.n_clusters - 0.3, choice.n_clusters + 0.3, color=FAINT, alpha=0.4)
+        axes.set(xticks=tried, xlim=(1.5, tried[-1] + 0.5), ylim=(0, 1.15 * max(*values, 1e-3)))
+    alt = f"Evidence for {tried[0]} to {tried[-1]} clusters; {choice.n_clusters} are chosen"
+    found = [Picture("numbers", "The number of clusters", alt, figure)]
+    return [*found, _splits(choice)] if len(tried) > 1 else found
+
+
+def _splits(choice: NumberChoice) -> Picture:
+    """A column of bars for each number, and bands of the points that neighbouring bars share."""
+    figure, axes = _chart(HEIGHT, "number of clusters")
+    flows = [np.array(number.splits, float) for number in choice.numbers[1:]]
+    shares = [flow / max(flow.sum(), 1.0) for flow in flows]
+    sizes = [shares[0].sum(1), *(share.sum(0) for share in shares)]
+    places, feet = [np.arange(2)], []
+    for share, size in zip(shares, sizes[1:], strict=True):
+        come_from = places[-1] @ share / np.maximum(size, 1e-12)  # and stand beside it
+        places.append(np.argsort(np.argsort(come_from)))
+    for place, size in zip(places, sizes, strict=True):
+        order = np.argsort(place)
+        feet.append((np.cumsum(size[order] + GAP) - size[order])[place])
+    for k, (foot, size) in enumerate(zip(feet, sizes, strict=True), start=2):
+        colour = panels.COLOURS[0] if k == choice.n_clusters else QUIET
+        axes.bar([k] * k, size, 0.2, foot, color=colour)
+    rise = (1 - np.cos(np.linspace(0, np.pi, 20))) / 2
+    for k, share in enumerate(shares, start=2):
+        left, right = feet[k - 2].copy(), feet[k - 1].copy()
+        for i, j in itertools.product(np.argsort(places[k - 2]), np.argsort(places[k - 1])):
+            low = left[i] + (right[j] - left[i]) * rise
+            look: dict[str, Any] = {"color": panels.COLOURS[0], "alpha": 0.25, "lw": 0}
+            if share[i, j]:
+                axes.fill_between(k + np.linspace(0.1, 0.9, 20), low, low + share[i, j], **look)
+            left[i], right[j] = left[i] + share[i, j], right[j] + share[i, j]
+    axes.set(xticks=range(2, k + 2), yticks=[])
+    alt = f"Flow of points between the clusters of 2 to {k + 1} clusters"
+    return Picture("splits", "How clusters split", alt, figure)
 
 
 # --- images ---------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 Starts of 2, 3, ... clusters share the neighbours, modes and trees of the points. The number is the
 largest whose start's clusters are apart and stable; if there is none, the largest that parts of the
-data agree on nearly in full. The network is then fitted to that number alone, and its grade asks
-for more evidence, as for the best of so many tries: a number that only looked good is not
-supported.
+data agree on nearly in full. Chance has as many tries as there are numbers, so more is asked for
+than of one number, here and of the network that is then fitted. Beside a number that is apart
+beyond that, one counts too that is apart as far as a single number must be, if parts agree on it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NumberChoice:
         tried, k = f"of 2 to {len(self.numbers) + 1} clusters", self.n_clusters
         if not self.stands_out:
             return f"{tried} no number stands out; the steadiest is {k}"
-        why = "is apart" if self.numbers[k - 2].reason == "apart" else "parts of the data agree on"
+        why = "is apart" if self.numbers[k - 2].apart == k else "parts of the data agree on"
         words = f"{tried} {k} is the largest number that {why}"
         others = [n.n_clusters for n in self.numbers if n.reason and n.n_clusters != k]
         return f"{words}; {listing(others)} would do as well" if others else words
@@ -97,13 +97,14 @@ def choose_number(
         starts.append(best_start(parts, k, seed))
         evidence = evidence_of(points, np.arange(len(points)), starts[-1].labels, starts[-1], k)
         numbers.append(Number.of(evidence, tries, starts[-1], starts[-2] if k > 2 else None))
-    return NumberChoice(_best(numbers), tuple(numbers))
+    return NumberChoice(best_number(numbers), tuple(numbers))
 
 
-def _best(numbers: list[Number]) -> int:
+def best_number(numbers: list[Number]) -> int:
     """The largest that is apart, else the largest that is stable, else the steadiest."""
-    for reason in ("apart", "stable"):
-        found = [number.n_clusters for number in numbers if number.reason == reason]
-        if found:
-            return max(found)
+    found = [number for number in numbers if number.reason]
+    if any(number.reason == "apart" for number in found):
+        return max(number.n_clusters for number in found if number.apart == number.n_clusters)
+    if found:
+        return found[-1].n_clusters
     return max((round(number.stability, 2), number.n_clusters) for number in numbers)[1]
