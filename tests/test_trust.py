@@ -73,6 +73,16 @@ def test_outliers_are_the_least_likely_training_points(model: GEDI) -> None:
         assert scores[~kept].max() <= scores[kept].min()
 
 
+@pytest.mark.parametrize("copies", [1, 7])
+def test_no_more_training_points_are_outliers_than_asked_for(model: GEDI, copies: int) -> None:
+    x = np.repeat(X[:60], copies, axis=0)  # equal rows are as unlikely
+    fitted = model if copies == 1 else GEDI(2, random_state=0, settings=QUICK).fit(x)
+    x = X if copies == 1 else x
+    for share in (0.001, 0.015, 0.02, 0.029, 0.1, 0.333, 0.499):
+        found = (fitted.predict(x, outliers=share) == -1).sum()
+        assert share * len(x) - 1 - copies - 0.001 * len(x) <= found <= share * len(x)
+
+
 def test_far_points_are_outliers_and_nobody_is_sure_of_them(
     model: GEDI, without_density: GEDI
 ) -> None:

@@ -18,6 +18,7 @@ from PIL import Image
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from gedilearn import GEDI
+from gedilearn.cli import data as inputs
 from gedilearn.presets import ABOUT, PRESETS
 from gedilearn.settings import IMAGES, known_paths
 from gedilearn.training.run import RunDirectory
@@ -39,6 +40,10 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def config_of(run: Path) -> dict:
     return yaml.safe_load((run / "config.yaml").read_text())
+
+
+def profile_of(run: Path) -> list[dict]:
+    return json.loads((run / "profile.json").read_text())["clusters"]
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +88,10 @@ def test_fit_shows_the_result_the_verdict_and_the_path(table, here):
     result = gedi("fit", table, "-k", 2, "--label-column", "kind", *SHORT)
     summary = json.loads((here / "gedi-runs/blobs-1/summary.json").read_text())
     sizes = ", ".join(map(str, summary["cluster_sizes"]))
-    for text in ("80", sizes, summary["verdict"], "NMI", "AMI"):
+    named = [profile["words"] for profile in profile_of(here / "gedi-runs/blobs-1")]
+    for text in ("80", sizes, summary["verdict"], "NMI", "AMI", *named):
         assert text in result.stdout
+    assert "gedi report gedi-runs/blobs-1 --open" in result.stdout
     assert result.stdout.splitlines()[-1] == "run directory: gedi-runs/blobs-1"
     assert {line.split()[0] for line in result.stderr.splitlines()} <= PHASES
 
@@ -106,7 +113,45 @@ def test_fit_without_a_number_chooses_one_and_says_why(here):
     assert [number["n_clusters"] for number in told["choice"]["numbers"]] == [2, 3, 4, 5]
     assert config_of(Path("r"))["choice"] == told["choice"]
     gedi("report", "r")
-    assert "The number of clusters was chosen without labels" in Path("r/report.html").read_text()
+    page = Path("r/report.html").read_text()
+    assert f"It was chosen without labels: {told['choice']['words']}." in page
+    assert Path("r/figures/numbers.png").exists() and Path("r/figures/splits.png").exists()
+
+
+def test_outliers_are_written_as_minus_1_and_are_never_more_than_asked_for(table, here, points):
+    asked = ("-k", 2, "--label-column", "kind", "--outliers", 0.05, "--out", "r")
+    told = gedi("fit", table, *asked, *SHORT).stderr
+    rows = rows_of(Path("r/labels.csv").read_text())
+    scores = np.array([float(row["outlier"]) for row in rows])
+    few = np.argsort(-scores)[:4]
+    assert [i for i, row in enumerate(rows) if row["cluster"] == "-1"] == sorted(few)
+    assert "4 of 80 rows are outliers: their cluster is -1" in told
+    Path("r/labels.csv").unlink()  # a resumed run is asked for the same
+    assert "4 of 80 rows are outliers" in gedi("resume", "r").stderr
+    assert rows_of(Path("r/labels.csv").read_text()) == rows
+    np.savetxt("new.csv", points + 1e3, delimiter=",", header=",".join(NAMES), comments="")
+    result = gedi("predict", "r", "new.csv", "--outliers", 0.05)
+    assert {row["cluster"] for row in rows_of(result.stdout)} == {"-1"}
+    assert "80 of 80 rows are outliers" in result.stderr
+
+
+def test_equal_rows_are_outliers_together_or_not_at_all(model, points):
+    many = np.repeat(points, 2, axis=0)
+    labels = inputs.found(model, many, model.predict(many), 0.045)["cluster"]
+    assert (labels == -1).sum() == 6 and (labels[::2] == labels[1::2]).all()  # 7.2 at most
+
+
+@pytest.mark.parametrize("change", ["weights.gen=0", "method=no-gen"])
+def test_outliers_without_a_density_are_refused_before_the_fit(table, here, change):
+    name, _, value = change.partition("=")
+    how = ("--method", value) if name == "method" else ("--set", change)
+    options = ("-k", 2, "--label-column", "kind", "--outliers", 0.05, *how)
+    told = gedi("fit", table, *options, code=2).stderr.splitlines()
+    assert told[-1] == "error: --outliers 0.05: the fit learns no density to find them by"
+    assert not Path("gedi-runs").exists()
+    gedi("fit", table, "-k", 2, "--label-column", "kind", *how, *SHORT, "--out", "r")
+    told = gedi("predict", "r", table, "--outliers", 0.05, code=2).stderr.splitlines()
+    assert told[-1].startswith("error: outliers=0.05: the model has no density")
 
 
 def test_fit_with_json_prints_json_alone_with_nmi_and_ami(table, here):

@@ -59,6 +59,11 @@ _OOD = "Other data, which the model should find unusual; may be repeated."
 Outside = Annotated[list[str] | None, Option(metavar="[NAME=]DATA", help=_OOD)]
 _KEEP = "Also write the columns of DATA beside the clusters."
 KeepColumns = Annotated[bool, Option("--keep-columns", help=_KEEP)]
+_OUTLIERS = (
+    "Label the rows with the lowest density -1: at most this share of the training rows, such as "
+    "0.02."
+)
+Outliers = Annotated[float | None, Option(metavar="SHARE", min=0, max=0.5, help=_OUTLIERS)]
 _SIZE = "Resize the images of a folder to this many pixels, for example 64x32, or 32 for 32x32."
 Size = Annotated[str | None, Option(metavar="WxH", help=_SIZE)]
 _BROKEN = "Leave out images that cannot be read, and list their names."
@@ -286,24 +291,36 @@ def by_column(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
     return dict(zip(names or [f"x{k + 1}" for k in range(x.shape[1])], x.T, strict=True))
 
 
-def found(model: GEDI, x: Any, labels: np.ndarray | None = None) -> dict[str, np.ndarray]:
+def found(
+    model: GEDI, x: Any, labels: np.ndarray | None = None, outliers: float | None = None
+) -> dict[str, np.ndarray]:
     """The cluster of each row, its probability, and the outlier score.
 
     The outlier score is minus log p(x), where the model has learnt p(x). The rows of the fit, with
-    its `labels`, also have their trust.
+    its `labels`, also have their trust. At most the share `outliers` of the rows of the fit have
+    the cluster -1, and other rows that are as unlikely.
     """
+    import numpy as np
+
     trust = getattr(model, "trust_", None)
     if model.columns_ is not None:  # encoded once
         x, model = model.validate(x), model.on_points()
     columns = {
-        "cluster": model.predict(x) if labels is None else labels,
+        "cluster": model.predict(x, outliers) if labels is None else labels,
         "probability": model.predict_proba(x).max(1),
     }
     if model.result_.has_density:
         columns["outlier"] = -model.score_samples(x)
+    if labels is not None and outliers is not None:
+        least = np.sort(columns["outlier"])[::-1][int(outliers * len(labels))]
+        columns["cluster"] = np.where(columns["outlier"] > least, -1, labels)
     if labels is not None and trust is not None and len(trust) == len(labels):
         columns["trust"] = trust
     return columns
+
+
+def outlier_words(labels: np.ndarray) -> str:
+    return f"{(labels == -1).sum()} of {len(labels)} rows are outliers: their cluster is -1"
 
 
 # --- run directories ----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
     from gedilearn.progress import Progress
 
+MOST_TOLD = 12  # clusters
 SHOWN = ("n_samples", "n_clusters", "gap", "iterations", "seconds", "nmi", "ami")
 
 
@@ -57,6 +59,7 @@ def fit(
     seed: Annotated[
         int | None, Option(metavar="N", help="Seed of the random numbers; 0 if not given.")
     ] = None,
+    outliers: inputs.Outliers = None,
     *,
     reading: inputs.FitOptions,
     screen: Screen,
@@ -73,6 +76,7 @@ def fit(
     gedi fit moons --clusters 2
     gedi fit iris.csv -k 3 --label-column species --out runs/iris
     gedi fit customers.csv -k 4 --drop notes --categorical zip --id-column customer
+    gedi fit customers.csv --outliers 0.02
     gedi fit kunden.csv -k 4 --separator semicolon --decimal comma
     gedi fit x.npy -k 10 --set training.n_init=4 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
@@ -96,6 +100,7 @@ def fit(
         rows, typed = inputs.read_for_fit(data, screen, values, how)
         progress.phase("loading torch")
         from gedilearn.estimator import GEDI
+        from gedilearn.methods.method import learns_density
         from gedilearn.training.run import RunDirectory
 
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
@@ -105,12 +110,18 @@ def fit(
             model = GEDI(AUTO, random_state=settings.training.seed, settings=flat(values))
         processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
         described = inputs.describe(data, how, rows, typed is not None)
+        if outliers is not None:
+            if not learns_density(settings):
+                raise InputError(
+                    f"--outliers {outliers}: the fit learns no density to find them by"
+                )
+            described["outliers"] = outliers
         with (
             inputs.run_folder(out, rows.name, processes) as run,
             interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),
         ):
             model.fit_run(rows.x, run, described, progress, typed)
-            _write_labels(model, rows, run, progress)
+            _write_labels(model, rows, run, progress, screen)
     _show(model, rows.y, run, screen)
 
 
@@ -146,36 +157,48 @@ def resume(
         rows = inputs.read_source(run, config, data, "give it with --data DATA", screen)
         with interruptible(f"continue with {inputs.resume_command(run)}"):
             model = GEDI.resume(run, rows.x, progress=progress)
-            _write_labels(model, rows, run, progress)
+            _write_labels(model, rows, run, progress, screen)
     _show(model, rows.y, run, screen)
 
 
-def _write_labels(model: GEDI, rows: Dataset, run: Path, progress: Progress) -> None:
-    """Write the cluster of each row."""
-    from gedilearn.training.run import RunDirectory
+def _write_labels(
+    model: GEDI, rows: Dataset, run: Path, progress: Progress, screen: Screen
+) -> None:
+    """Write the cluster of each row; -1 for outliers, if they were asked for."""
+    from gedilearn.training.run import RunDirectory, read_config
 
     if is_first_process():
         progress.phase("labels")
-        columns = inputs.results(rows, model, inputs.found(model, rows.x, model.labels_))
-        write_text(RunDirectory(run).labels, csv_of(columns))
+        outliers = read_config(run).data.outliers
+        found = inputs.found(model, rows.x, model.labels_, outliers)
+        write_text(RunDirectory(run).labels, csv_of(inputs.results(rows, model, found)))
+        if outliers is not None:
+            screen.message(inputs.outlier_words(found["cluster"]))
 
 
 def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
     """Print the result: a table and the verdict, or JSON."""
     from gedilearn.evaluation.clustering import clustering_scores
+    from gedilearn.explanation import read_profile
+    from gedilearn.training.run import RunDirectory
 
+    if not is_first_process():
+        return
     content = model.summary() | {"run": str(run)}
     if model.columns_ is not None:
         content["columns"] = {column.name: column.kind for column in model.columns_.all}
-    lines = [model.verdict_]
+    profiles = [each for each in read_profile(RunDirectory(run)).clusters if each.words]
+    lines = [f"cluster {p.cluster}, {p.size} rows: {p.words}" for p in profiles[:MOST_TOLD]]
+    lines += [model.verdict_]
     if y is not None:
         scores = clustering_scores(y, model.labels_)
         content |= {"nmi": scores["nmi"], "ami": scores["ami"]}
         lines.append("NMI and AMI compare the clusters with the labels, which the fit did not use.")
     sizes = [str(size) for size in content["cluster_sizes"]]
-    rows = [("sizes", ", ".join(sizes[:12]) + (", ..." if len(sizes) > 12 else ""))]
+    rows = [("sizes", ", ".join(sizes[:MOST_TOLD]) + ", ..." * (len(sizes) > MOST_TOLD))]
     rows += [(name, short(content[name])) for name in SHOWN if name in content]
     for problem in model.diagnosis_.problems:
         mode = f" ({problem.mode})" if problem.mode else ""
         lines.append(f"- {problem.name}: {problem.words}{mode}")
-    screen.show(content, table(("", ""), rows), *lines, f"run directory: {run}")
+    lines += [f"more: gedi report {shlex.quote(str(run))} --open", f"run directory: {run}"]
+    screen.show(content, table(("", ""), rows), *lines)

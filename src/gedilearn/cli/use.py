@@ -31,6 +31,7 @@ def predict(
     score: Annotated[
         Score | None, Option(help="Add a score, which is higher for more typical rows.")
     ] = None,
+    outliers: inputs.Outliers = None,
     keep_columns: inputs.KeepColumns = False,
     *,
     reading: inputs.FileOptions,
@@ -53,10 +54,13 @@ def predict(
     gedi predict gedi-runs/points-1 more.csv --proba --out probabilities.csv
     gedi predict gedi-runs/points-1 more.csv --score gradient_norm --out scores.npy
     gedi predict gedi-runs/customers-1 new.csv --keep-columns --out clusters.parquet
+    gedi predict gedi-runs/customers-1 new.csv --outliers 0.02
     """
     fitted = Fitted.open(run, screen, reading)
     rows, model = fitted.read(data), fitted.model
-    results = inputs.found(model, rows.x)
+    results = inputs.found(model, rows.x, outliers=outliers)
+    if outliers is not None:
+        screen.message(inputs.outlier_words(results["cluster"]))
     if score:
         results[score] = model.score_samples(rows.x, score)
     array = results[score or "cluster"]

@@ -144,10 +144,14 @@ class Density(nn.Module):
         return torch.cat([self.of_values(part, energy) for part in parts])
 
     def levels(self, x: Tensor, energy: Energy) -> Tensor:
-        """log p(x) of at most `MOST_LEVELS` points of x, evenly spaced quantiles: (LEVELS,)."""
+        """log p(x) of at most `MOST_LEVELS` points of x, evenly spaced quantiles: (LEVELS,).
+
+        Each is the value of a point, so that no more of them are below it than its share.
+        """
         own = x[torch.from_numpy(evenly_spaced(len(x), MOST_LEVELS))].cpu()
         places = torch.linspace(0, 1, LEVELS, dtype=torch.float64)
-        return torch.quantile(self.log_density(own, energy).double(), places)
+        scores = self.log_density(own, energy).double()
+        return torch.quantile(scores, places, interpolation="lower")
 
     def slopes(self, x: Tensor, energy: Energy) -> Tensor:
         """d log p(x) / dx: (n, *point) -> (n, d)."""

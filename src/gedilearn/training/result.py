@@ -100,14 +100,14 @@ class Result:
         return energy_of(self.model)
 
     def level(self, share: float) -> float:
-        """The log p(x) below which this share of the training points is."""
+        """The log p(x) below which at most this share of the training points is."""
         if self.levels is None:
             raise InputError(
                 f"outliers={share}: the model has no density to find them by; fit it with w_gen > 0"
             )
         if not 0 <= share < 1:
             raise InputError(f"outliers={share}: give the share of points to leave out, below 1")
-        return float(torch.quantile(self.levels, share))
+        return float(torch.quantile(self.levels, share, interpolation="lower"))
 
     @property
     def has_density(self) -> bool:

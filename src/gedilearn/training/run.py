@@ -215,6 +215,8 @@ class Described(BaseModel):
     decimal: str | None = None
     size: tuple[PositiveInt, PositiveInt] | None = None  # height and width that images were given
     broken: Literal["refuse", "skip"] = "refuse"
+    # The share of the rows that may be outliers in the file of labels.
+    outliers: Annotated[float, Field(ge=0, lt=1)] | None = None
     shape: Annotated[tuple[PositiveInt, ...], Field(min_length=2)]
     fingerprint: str
 
