@@ -17,12 +17,16 @@ overlap: mixtures that overlap: are rows as often right as their trust says?
 choose: the number of clusters of sets without any, and of random ones, by `GEDI("auto")` and two
     others.
 auto: the same on the sets of `shapes.py`.
+seconds: what the choice of the number costs, on moons.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -432,6 +436,22 @@ def numbers_of_shapes(seed: int) -> Iterator[Row]:
 NUMBERS = {"choose": numbers_of_random, "auto": numbers_of_shapes}
 
 
+def seconds(repeats: int = 5) -> None:
+    """Processor seconds of fits of 1,000 points with the number given and chosen, in turns."""
+    x, _ = make_moons(1_000, noise=0.05, random_state=0)
+    GEDI("auto", random_state=0, max_iter=5).fit(x)
+    print("| w_gen | number given | chosen | ratio |\n| --- | --- | --- | --- |")
+    for gen in (None, 0.0):
+        taken: dict[int | str, list[float]] = {2: [], "auto": []}
+        for repeat, k in itertools.product(range(repeats), taken):
+            started = time.process_time()
+            GEDI(k, random_state=repeat, w_gen=gen).fit(x)
+            taken[k].append(time.process_time() - started)
+        given, auto = (float(np.median(own)) for own in taken.values())
+        words = "default" if gen is None else "0"
+        print(f"| {words} | {given:.2f} | {auto:.2f} | {auto / given:.1f} |")
+
+
 def table_of_choices(rows: list[Row]) -> None:
     nulls = [row for row in rows if row["null"]]
     others = [row for row in rows if not row["null"] and row["k"] <= MOST_CLUSTERS]
@@ -492,11 +512,16 @@ def follows(rows: list[Row]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("family", choices=[*FAMILIES, *NUMBERS], nargs="?", default="random")
+    parser.add_argument(
+        "family", choices=[*FAMILIES, *NUMBERS, "seconds"], nargs="?", default="random"
+    )
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=FIRST_SEED, help="the first seed")
     parser.add_argument("--json", action="store_true", help="one line a fit, while they are made")
     asked = parser.parse_args()
+    if asked.family == "seconds":
+        seconds()
+        sys.exit()
     found = []
     for seed in range(asked.first, asked.first + asked.seeds):
         for row in rows_of(asked.family, seed):

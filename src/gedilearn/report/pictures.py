@@ -374,6 +374,8 @@ def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str)
 
 def numbers(choice: NumberChoice) -> list[Picture]:
     """The evidence for each number of clusters, and how clusters split as the number grows."""
+    from matplotlib.ticker import MaxNLocator
+
     figure = panels.new_figure(WIDTH, HEIGHT, "")
     tried = [number.n_clusters for number in choice.numbers]
     wanted = {"stability": "stability", "apart": "groups apart", "cut": "cut"}
@@ -382,7 +384,13 @@ def numbers(choice: NumberChoice) -> list[Picture]:
         values = [getattr(number, name) for number in choice.numbers]
         axes.plot(tried, values, color=panels.COLOURS[0], marker="o", ms=4, lw=1.5)
         axes.axvspan(choice.n_clusters - 0.3, choice.n_clusters + 0.3, color=FAINT, alpha=0.4)
-        axes.set(xticks=tried, xlim=(1.5, tried[-1] + 0.5), ylim=(0, 1.15 * max(*values, 1e-3)))
+        low = min(values) - 0.05 if name == "stability" else 0
+        axes.set(
+            xticks=tried,
+            xlim=(1.5, tried[-1] + 0.5),
+            ylim=(low, low + 1.15 * (max(*values, 1e-3) - low)),
+        )
+        axes.yaxis.set_major_locator(MaxNLocator(3, integer=name == "apart"))
     alt = f"Evidence for {tried[0]} to {tried[-1]} clusters; {choice.n_clusters} are chosen"
     found = [Picture("numbers", "The number of clusters", alt, figure)]
     return [*found, _splits(choice)] if len(tried) > 1 else found

@@ -20,6 +20,9 @@ from gedilearn.progress import SILENT, Progress
 from gedilearn.starts.choose import MOST_POINTS, Start, best_start, counts, parts_of
 from gedilearn.training.evidence import Evidence, evidence_of
 
+# Stability from which on a larger number is named, though nothing else speaks for it.
+NEARLY = 0.97
+
 
 @dataclass(frozen=True)
 class Number:
@@ -76,8 +79,12 @@ class NumberChoice:
             return f"{tried} no number stands out; the steadiest is {k}"
         why = "is apart" if self.numbers[k - 2].apart == k else "parts of the data agree on"
         words = f"{tried} {k} is the largest number that {why}"
-        others = [n.n_clusters for n in self.numbers if n.reason and n.n_clusters != k]
-        return f"{words}; {listing(others)} would do as well" if others else words
+        if others := [n.n_clusters for n in self.numbers if n.reason and n.n_clusters != k]:
+            words += f"; {listing(others)} would do as well"
+        unsure = (n for n in self.numbers[k - 1 :] if n.reason is None and n.stability >= NEARLY)
+        if nearly := max(unsure, key=lambda number: number.stability, default=None):
+            words += f"; on {nearly.n_clusters} parts agree to {nearly.stability:.2f}"
+        return words
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"words": self.words}
