@@ -12,7 +12,7 @@ from gedilearn.cli import data as inputs
 from gedilearn.cli.app import App, OutFile, Screen, app, short, table
 from gedilearn.errors import InputError
 
-HEADS = ("n_clusters", "gap", "stability", "apart", "cut", "method", "reason")
+HEADS = ("n_clusters", "gap", "stability", "apart", "cut", "reason")
 
 
 @app.command()
@@ -50,7 +50,9 @@ def choose(
         given: dict[str, Any] = {"random_state": seed, "progress": progress, "settings": values}
         choice = choose_n_clusters(rows.x, most, **given)
     heads = [name for name in HEADS if name in choice.rows[0]]
-    lines = ([short(row[name]) for name in heads] for row in choice.rows)
+    lines = (
+        ["" if row[name] is None else short(row[name]) for name in heads] for row in choice.rows
+    )
     screen.show(choice.to_json(), table(heads, lines), choice.recommendation)
 
 
