@@ -19,6 +19,7 @@ from gedilearn.report import pictures
 from gedilearn.report.page import digits
 from gedilearn.report.pictures import HELD, Maps, Thumbnails, bars, percent, training
 from gedilearn.report.run import Curves, Preview
+from gedilearn.training.number import Number, NumberChoice
 
 
 def maps_of(points: np.ndarray, labels: np.ndarray, scaling: str = "none", **more: Any) -> Maps:
@@ -208,3 +209,39 @@ def test_ticks_have_no_offset() -> None:
     curves = Curves(np.arange(1.0, 6), {"prior": flat}, flat, 0)
     svg = training(curves, 0.0)[1].svg()
     assert "1.0985" in svg and "1e" not in svg and "+1" not in svg
+
+
+def test_bars_of_the_numbers_hold_the_shares_of_their_clusters_and_bands_join_them() -> None:
+    splits = [
+        np.array([[30, 0, 20], [0, 40, 10]]),
+        np.array([[30, 0, 0, 0], [0, 0, 40, 0], [0, 25, 0, 5]]),
+    ]
+    before = [(), *(tuple(map(tuple, flow.tolist())) for flow in splits)]
+    found = [Number(k, 0.9, 1, 0.1, "tree", None, before[k - 2]) for k in (2, 3, 4)]
+    evidence, drawn = pictures.numbers(NumberChoice(3, tuple(found)))
+    assert [axes.get_ylabel() for axes in evidence.figure.axes] == [
+        "stability",
+        "groups apart",
+        "cut",
+    ]
+    (axes,) = drawn.figure.axes
+    heights = {k: [] for k in (2, 3, 4)}
+    for bar in axes.patches:
+        heights[round(bar.get_x() + bar.get_width() / 2)].append(100 * bar.get_height())
+    assert [heights[k] for k in (2, 3, 4)] == [
+        pytest.approx(sizes) for sizes in ([50, 50], [30, 40, 30], [30, 25, 40, 5])
+    ]
+    shares = []
+    for band in axes.collections:  # as high at both ends, and each end at a bar
+        (path,) = band.get_paths()
+        for end in (path.vertices[:, 0].min(), path.vertices[:, 0].max()):
+            y = path.vertices[path.vertices[:, 0] == end, 1]
+            shares.append(round(100 * np.ptp(y)))
+            bars_there = [b for b in axes.patches if abs(b.get_x() + 0.1 - round(end)) < 0.01]
+            inside = [
+                b.get_y() - 1e-9 <= y.min() and y.max() <= b.get_y() + b.get_height() + 1e-9
+                for b in bars_there
+            ]
+            assert sum(inside) == 1
+    expected = [each for flow in splits for each in flow[flow > 0].tolist()]
+    assert sorted(shares) == sorted(2 * expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sklearn.metrics.cluster import contingency_matrix
 from gedilearn import GEDI
 from gedilearn.data.graph import distance_points
 from gedilearn.errors import InputError
+from gedilearn.report.page import write_report
 from gedilearn.starts.choose import choose_start
 from gedilearn.starts.prominence import separation
 from gedilearn.training.number import Number, NumberChoice, best_number, choose_number
@@ -50,6 +52,12 @@ def test_curves_are_counted_and_a_file_keeps_the_choice(tmp_path: Path) -> None:
     loaded = GEDI.load(tmp_path / "run" / "model.safetensors")
     assert loaded.choice_ == model.choice_ and loaded.verdict_ == model.verdict_
     assert GEDI.resume(tmp_path / "run", x).choice_ == model.choice_
+    summary = tmp_path / "run" / "summary.json"
+    told = json.loads(summary.read_text())
+    told["choice"]["n_clusters"] = 9
+    summary.write_text(json.dumps(told))
+    with pytest.raises(InputError, match=r"summary\.json"):
+        write_report(tmp_path / "run")
 
 
 def test_one_cloud_gets_no_number_with_confidence() -> None:
