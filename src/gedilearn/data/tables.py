@@ -461,6 +461,7 @@ USED = ("number", "boolean", "date", "time", "category")
 MOST_CATEGORIES = 20  # of a column, the last of which are all others together
 RARE = 0.01  # of the rows: a category below that is one of the others
 FEWEST = 20  # numbers by which an ID is told
+CALLED = ("id", "_no", "_nr", "_number", "_key")  # how the names of IDs end
 
 
 def _vector(name: str) -> str:
@@ -508,7 +509,8 @@ def _looks_like_id(name: str, cells: pd.Series) -> bool:
     values = np.unique(_floats(cells))
     if not FEWEST <= len(values) == len(cells) or (values != np.round(values)).any():
         return False
-    return name.lower().endswith("id") or values[-1] - values[0] == len(values) - 1
+    called = name.lower().replace(" ", "_").endswith(CALLED)
+    return called or bool(values[-1] - values[0] == len(values) - 1)
 
 
 def _content(kind: str, cells: pd.Series) -> bytes:

@@ -83,7 +83,8 @@ class NumberChoice:
             words += f"; {listing(others)} would do as well"
         unsure = (n for n in self.numbers[k - 1 :] if n.reason is None and n.stability >= NEARLY)
         if nearly := max(unsure, key=lambda number: number.stability, default=None):
-            words += f"; on {nearly.n_clusters} parts agree to {nearly.stability:.2f}"
+            agreed = f"parts of the data agree on it to {nearly.stability:.2f}"
+            words += f"; {nearly.n_clusters} may do too: {agreed}"
         return words
 
     def to_json(self) -> dict[str, Any]:
