@@ -113,9 +113,14 @@ class FitOptions(FileOptions):
             sides = [int(height or width), int(width)]
         return super().how() | {"size": sides}
 
-    def settings(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The settings that the options stand for, by dotted name; `kinds` are those of --set."""
-        found = dict.fromkeys(_names(self.drop), "drop")
+    def settings(
+        self, kinds: Mapping[str, str] | None = None, known: str | None = None
+    ) -> dict[str, Any]:
+        """The settings that the options stand for, by dotted name; `kinds` are those of --set.
+
+        known: a column that holds labels, and is no feature
+        """
+        found = dict.fromkeys([*_names(self.drop), *([known] if known else [])], "drop")
         found |= dict.fromkeys(_names(self.categorical), "category")
         found |= dict.fromkeys(_names(self.numeric), "number")
         found |= {self.id_column: "id"} if self.id_column else {}
@@ -248,10 +253,37 @@ def read_source(
     return read(source, screen, **how)
 
 
+def labelled(data: Dataset, column: str | None, judged: bool = False) -> tuple[Dataset, Any]:
+    """The labels in a column of a table, or those that come with arrays and folders.
+
+    If they are `judged`, rows without a label are left out.
+    """
+    import numpy as np
+
+    from gedilearn.grading import labelled_rows
+    from gedilearn.starts.known import Known
+
+    labels: Any = data.y
+    if column is not None:
+        assert data.frame is not None
+        labels = data.frame[column].to_numpy(object)
+    if labels is None:
+        raise InputError(f"{data.source}: no labels; name their column with --label-column")
+    if not judged:
+        return data, labels
+    rows = labelled_rows(Known.of(labels, len(data.x), judged))
+    whole = isinstance(data.x, np.ndarray)
+    x = data.x[rows] if whole else data.x.iloc[rows].reset_index(drop=True)
+    frame = None if data.frame is None else data.frame.iloc[rows].reset_index(drop=True)
+    paths = data.paths and tuple(data.paths[k] for k in rows)
+    numbers = rows if data.rows is None else data.rows[rows]
+    return replace(data, x=x, frame=frame, paths=paths, rows=numbers), labels[rows]
+
+
 # --- results ------------------------------------------------------------------------------------
 
 # Names of our own columns.
-OWN = ("row", "path", "cluster", "probability", "outlier", "trust")
+OWN = ("row", "path", "cluster", "name", "probability", "outlier", "trust", "suggested")
 
 
 def results(
@@ -292,13 +324,17 @@ def found(model: GEDI, x: Any, labels: np.ndarray | None = None) -> dict[str, np
     The outlier score is minus log p(x), where the model has learnt p(x). The rows of the fit, with
     its `labels`, also have their trust.
     """
-    trust = getattr(model, "trust_", None)
+    import numpy as np
+
+    trust, names = getattr(model, "trust_", None), np.array(model.names_)
     if model.columns_ is not None:  # encoded once
         x, model = model.validate(x), model.on_points()
-    columns = {
-        "cluster": model.predict(x) if labels is None else labels,
-        "probability": model.predict_proba(x).max(1),
-    }
+    columns = {"cluster": model.predict(x) if labels is None else labels}
+    if model.classes_known_:
+        columns["name"] = names[columns["cluster"]]
+    if labels is not None and len(model.disputed_):
+        columns["suggested"] = names[model.predict(x)]
+    columns["probability"] = model.predict_proba(x).max(1)
     if model.result_.has_density:
         columns["outlier"] = -model.score_samples(x)
     if labels is not None and trust is not None and len(trust) == len(labels):

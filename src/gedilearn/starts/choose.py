@@ -30,6 +30,7 @@ from gedilearn.data.graph import (
 from gedilearn.data.walks import nearest_of
 from gedilearn.progress import SILENT, Progress
 from gedilearn.ranks import ONE_AT_A_TIME
+from gedilearn.starts.known import Known
 from gedilearn.starts.spectral import FLAT, spectral_clusters
 from gedilearn.starts.tree import tree_clusters
 
@@ -60,7 +61,7 @@ LEAST_CUT, LEAST_DOUBT, WEIGHT = 0.002, 0.02, 0.25
 class Start:
     """A clustering of the points, and what speaks for it.
 
-    labels: (n,) in 0..n_clusters-1.
+    labels: (n,) in 0..n_clusters-1; corrected by classes that are known of some points.
     cut: the share of a cluster's links, by weight, that leave it, on average.
     stability: the mean adjusted mutual information with the same method's clusterings of parts of
         the data; 1 is complete agreement.
@@ -101,23 +102,31 @@ def choose_start(
     random_state: int = 0,
     progress: Progress = SILENT,
     known: Neighbours | None = None,
+    classes: Known | None = None,
 ) -> Start:
     """The best start for points x (n, d), as distances see them.
 
-    Neighbours that are `known` are not sought again.
+    Neighbours that are `known` are not sought again. It agrees with known `classes` of points.
     """
     n, most = len(x), max(MOST_POINTS, MOST_EACH * n_clusters)
     if n <= most:
         known = known or find_neighbours(x, SHARED)
-        return _choose(x, known, n_clusters, random_state, progress)
+        return _choose(x, known, n_clusters, random_state, progress, classes)
     chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
     landmarks = np.asarray(x[chosen], np.float64)
-    start = choose_start(landmarks, n_clusters, random_state, progress)
-    return start.for_points(nearest_of(landmarks, x))
+    nearest = nearest_of(landmarks, x)
+    classes = classes and classes.for_nodes(nearest, most)
+    start = choose_start(landmarks, n_clusters, random_state, progress, classes=classes)
+    return start.for_points(nearest)
 
 
 def _choose(
-    x: Floats, neighbours: Neighbours, n_clusters: int, random_state: int, progress: Progress
+    x: Floats,
+    neighbours: Neighbours,
+    n_clusters: int,
+    random_state: int,
+    progress: Progress,
+    classes: Known | None,
 ) -> Start:
     graph = neighbour_graph(x, NEIGHBOURS, known=neighbours)[0]
     rng = own_stream(random_state)
@@ -136,9 +145,16 @@ def _choose(
         start = _examined(name, method, labels, graph, parts, random_state)
         if same is None or start.stability > same.stability:
             starts = [one for one in starts if one is not same] + [start]
-    best = max(starts, key=lambda start: start.score)
+
+    def score(start: Start) -> float:
+        return start.score + (classes.support(start.labels, n_clusters) if classes else 0.0)
+
+    best = max(starts, key=score)
     rivals = {one.method: (one.cut, one.stability) for one in starts if one is not best}
-    return replace(best, rivals=rivals)
+    best = replace(best, rivals=rivals)
+    if classes is None:
+        return best
+    return replace(best, labels=classes.held(best.labels, graph, n_clusters))
 
 
 def _examined(
