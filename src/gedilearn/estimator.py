@@ -373,7 +373,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             if directory is not None and is_first_process():
                 progress.phase("profile")
                 self.save(directory.model, overwrite=True)
-                keep(directory, result, scaling, data, self.encoded_names(), self.meanings())
+                named = self.encoded_names(), self.meanings()
+                keep(directory, result, scaling, data, labels, *named)
                 directory.write_summary(self.summary())
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)

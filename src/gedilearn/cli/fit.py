@@ -227,7 +227,7 @@ def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
     content = model.summary() | {"run": str(run)}
     if model.columns_ is not None:
         content["columns"] = {column.name: column.kind for column in model.columns_.all}
-    lines = [model.verdict_]
+    lines: list[Any] = [model.verdict_]
     if y is not None:
         scores = clustering_scores(y, model.labels_)
         content |= {"nmi": scores["nmi"], "ami": scores["ami"]}

@@ -107,7 +107,7 @@ class Known:
     def held(self, labels: Ints, graph: scipy.sparse.csr_matrix, n_clusters: int) -> Ints:
         """Clusters of all points, (n,), whose numbers are those of the classes.
 
-        Clusters beyond the classes are those that fit the classes least, in their order.
+        Clusters beyond the classes are those with the fewest known points, in their order.
         """
         first = self._believed(labels, graph, n_clusters)
         right = replace(self, labels=np.where(first == self.labels, first, UNKNOWN))
@@ -126,12 +126,9 @@ class Known:
 
         The names are the classes, then clusters of their own, which count as one known point.
         """
-        from scipy.optimize import linear_sum_assignment
-
         table = self.table(labels, n_clusters)
         classes = table.shape[1]
-        own = linear_sum_assignment(table, maximize=True)[0]
-        others = np.setdiff1d(np.arange(n_clusters), own)
+        others = np.sort(np.argsort(-table.max(1), kind="stable")[classes:])
         counts = np.zeros((n_clusters, n_clusters))
         counts[:, :classes] = table
         counts[others, classes + np.arange(len(others))] += 1
