@@ -77,6 +77,8 @@ def test_a_run_with_known_classes_goes_on_only_with_them(tmp_path):
     model = GEDI(random_state=0, w_gen=0, run_dir=tmp_path / "run").fit(MOONS, known=known)
     with pytest.raises(InputError, match="known: give it again"):
         GEDI.resume(tmp_path / "run", MOONS)
+    with pytest.raises(InputError, match="other labels"):
+        GEDI.resume(tmp_path / "run", MOONS, known=np.roll(known, 1))
     again = GEDI.resume(tmp_path / "run", MOONS, known=known)
     assert (again.labels_ == model.labels_).all() and again.names_ == model.names_
 

@@ -282,6 +282,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
         if known is not None:
             model.known_ = Known.of(known, len(data), config.judged)
+            if fingerprint(model.known_.labels) != config.data.labels:
+                raise InputError(f"{run_dir} was fitted with other labels than these")
         run = RunDirectory(run_dir)
         check_machine(settings, data.shape[1:])
         with run.held():
@@ -312,13 +314,15 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             settings = self._choose(data, settings, progress or SILENT)
         if run_dir is None:
             return self._train(data, settings, None, progress)
-        config = {
+        config: dict[str, Any] = {
             "settings": json.loads(settings.model_dump_json()),
             "objects": [*self.objects(), *self._labelled()],
             "choice": self.choice_,
             "data": (source or {"source": None})
             | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
         }
+        if self.known_ is not None:
+            config["data"]["labels"] = fingerprint(self.known_.labels)
         with RunDirectory.create(run_dir, config) as directory:
             return self._train(data, settings, directory, progress)
 

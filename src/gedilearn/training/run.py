@@ -208,7 +208,8 @@ class Described(BaseModel):
 
     source: str | None = None  # a path, or the name of a set
     label_column: str | None = None
-    known_column: str | None = None  # of classes that were learnt or judged
+    known_column: str | None = None  # of labels that were learnt or judged
+    labels: str | None = None  # the fingerprint of these
     columns: list[str] | None = None
     table: list[str] | None = None  # all columns of one that is encoded, see data.tables
     separator: str | None = None  # of a text, and its decimal mark, where they were asked for
