@@ -23,6 +23,7 @@ ROOMS = [
     "experiments",
     "report",
     "selection",
+    "grading",
     "together",
     "evaluation",
     "pretrained",

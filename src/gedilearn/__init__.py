@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
+    from gedilearn.grading import Graded, grade
     from gedilearn.pretrained import features
     from gedilearn.selection import Choice, choose_n_clusters
 
 __version__ = "0.1.0"
-__all__ = ["GEDI", "Choice", "__version__", "choose_n_clusters", "features"]
+__all__ = ["GEDI", "Choice", "Graded", "__version__", "choose_n_clusters", "features", "grade"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +23,8 @@ def __getattr__(name: str) -> Any:
         from gedilearn import estimator as module
     elif name in ("Choice", "choose_n_clusters"):
         from gedilearn import selection as module  # type: ignore[no-redef]
+    elif name in ("Graded", "grade"):
+        from gedilearn import grading as module  # type: ignore[no-redef]
     elif name == "features":
         from gedilearn import pretrained as module  # type: ignore[no-redef]
     else:

@@ -41,6 +41,7 @@ from gedilearn.settings import (
     is_images,
     resolve,
 )
+from gedilearn.starts.known import Known, name_of
 from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
 from gedilearn.training.monitor import Diagnosis
@@ -144,6 +145,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Number of clusters.
     choice_ : dict or None
         With 'auto': the evidence for each number, and the reason for the choice in words.
+    names_ : list of str
+        Names of the clusters: of known classes, else their numbers.
+    disputed_ : ndarray of int
+        The rows whose known class the network does not give them: look at these labels.
     certificate_gap_ : float
         Distance in nats to the optimum of Proposition 1, measured on the training data without
         labels. 0 is reached only by confident, invariant clusterings in the prior's proportions.
@@ -199,6 +204,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     columns_: Columns | None = None
     choice_: dict[str, Any] | None = None
+    known_: Known | None = None
     feature_names_in_: np.ndarray
     point_shape_: tuple[int, ...]
     scaling_: Scaling
@@ -243,24 +249,31 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     # --- fitting -----------------------------------------------------------------------------
 
-    def fit(self: Self, X: Any, y: Any = None) -> Self:
+    def fit(self: Self, X: Any, y: Any = None, *, known: Any = None) -> Self:
         """Cluster `X`: (n_samples, n_features), or images (n_samples, channels, height, width).
 
         Arrays, tensors and data frames will do, these with dates, categories and missing cells
         too; `y` is ignored. With `run_dir`, the folder must be new or empty and receives the run;
         continue an interrupted one with `GEDI.resume`.
+
+        `known`, (n_samples,), are the classes of rows that have one, numbers or text, and -1, None
+        or NaN for all others. Clusters are then the classes, in sorted order, and further ones if
+        `n_clusters` is larger than their number, which is the default.
         """
-        return self.fit_run(X, self.run_dir)
+        return self.fit_run(X, self.run_dir, known=known)
 
     @classmethod
-    def resume(cls: type[Self], run_dir: str | Path, X: Any, **others: Any) -> Self:
+    def resume(
+        cls: type[Self], run_dir: str | Path, X: Any, *, known: Any = None, **others: Any
+    ) -> Self:
         """Continue an interrupted fit of the same `X`; a finished one is read back.
 
-        An encoder, or views given as a function, must be given again in `others`.
+        Known classes, an encoder, or views given as a function, must be given again.
         """
         config, progress = read_config(run_dir), others.pop("progress", None)
+        given = others | ({} if known is None else {"known": known, "labels": known})
         for name in config.objects:
-            if name not in others:
+            if name not in given:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
         settings = settings_of(run_dir, config, config.data.shape)
         model = cls.from_settings(settings, run_dir=run_dir, **others)
@@ -268,6 +281,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         data = model.validate(X, reset=True)
         if (config.data.shape, config.data.fingerprint) != (data.shape, fingerprint(data)):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
+        if known is not None:
+            model.known_ = Known.of(known, len(data), config.judged)
+            if fingerprint(model.known_.labels) != config.data.labels:
+                raise InputError(f"{run_dir} was fitted with other labels than these")
         run = RunDirectory(run_dir)
         check_machine(settings, data.shape[1:])
         with run.held():
@@ -280,13 +297,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         source: dict[str, Any] | None = None,
         progress: Progress | None = None,
         columns: Columns | None = None,
+        known: Any = None,
+        judged: bool = False,
     ) -> Self:
         """Fit into a run directory, whose config keeps where the data came from: `source`.
 
         columns: how those of a table are encoded, where that was found out already
+        judged: whether the verdict is to be about the known classes, not about the network's
         """
         data = self.validate(X, reset=True, columns=columns)
-        settings = self.resolve(data.shape)
+        self.known_ = None if known is None else Known.of(known, len(data), judged)
+        settings = self.resolve(data.shape, self._of_classes())
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
         self.choice_ = None
@@ -294,15 +315,37 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             settings = self._choose(data, settings, progress or SILENT)
         if run_dir is None:
             return self._train(data, settings, None, progress)
-        config = {
+        config: dict[str, Any] = {
             "settings": json.loads(settings.model_dump_json()),
-            "objects": list(self.objects()),
+            "objects": [*self.objects(), *self._labelled()],
             "choice": self.choice_,
             "data": (source or {"source": None})
             | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
         }
+        if self.known_ is not None:
+            config["data"]["labels"] = fingerprint(self.known_.labels)
         with RunDirectory.create(run_dir, config) as directory:
             return self._train(data, settings, directory, progress)
+
+    def _of_classes(self) -> dict[str, Any]:
+        """The settings that known classes change: there is a cluster for each."""
+        if self.known_ is None:
+            return {}
+        values, classes = self._values(), len(self.known_.classes)
+        if self.n_clusters == AUTO:
+            raise InputError("n_clusters='auto' with known classes: leave it out, or give a number")
+        asked = values.get("n_clusters")
+        if asked is not None and asked < classes:
+            raise InputError(f"n_clusters={asked} is less than the {classes} known classes")
+        if not checked(values).own.weighted:
+            raise InputError("known classes are learnt by gedi, no-gen, no-inv, no-unif and jem")
+        return {"n_clusters": asked or max(classes, 2)}
+
+    def _labelled(self) -> list[str]:
+        """What of the labels must be given again to `resume`."""
+        if self.known_ is None:
+            return []
+        return ["labels" if self.known_.judged else "known"]
 
     def _choose(self, data: np.ndarray, settings: Settings, progress: Progress) -> Settings:
         """The settings with the number of clusters for which most speaks."""
@@ -326,22 +369,46 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         scaling = self.scaling(data, settings.scaling)
         x = torch.from_numpy(scaling.apply(data))
         own = {"view_function" if k == "views" else k: v for k, v in self.objects().items()}
+        own |= {"known": self.known_}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
             (result,) = train(x, settings, run=directory, progress=progress, **own)
             if self.choice_ is not None:
                 result = replace(result, verdict=f"{result.verdict}; {self.choice_['words']}")
-            self.adopt(result, scaling, result.training_labels)
+            result, labels, classes, disputed = self._held(result)
+            self.adopt(result, scaling, labels, classes, disputed)
             if directory is not None and is_first_process():
                 progress.phase("profile")
                 self.save(directory.model, overwrite=True)
-                keep(directory, result, scaling, data, self.encoded_names(), self.meanings())
+                named = self.encoded_names(), self.meanings()
+                keep(directory, result, scaling, data, labels, *named)
                 directory.write_summary(self.summary())
         if self.stopped_ == "diverged":
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         return self
 
-    def adopt(self, result: Result, scaling: Scaling, labels: np.ndarray) -> None:
+    def _held(self, result: Result) -> tuple[Result, np.ndarray, Sequence[str], np.ndarray]:
+        """A result held against known classes; the labels, the classes, the disputed rows."""
+        labels, known = result.training_labels, self.known_
+        if known is None:
+            return result, labels, (), np.zeros(0, np.int64)
+        disputed = known.rows[labels[known.rows] != known.labels[known.rows]]
+        if len(disputed):
+            words = f"the network disputes {len(disputed)} of {len(known.rows)} labels"
+            result = replace(result, verdict=f"{result.verdict}; {words}")
+        return result, known.labels if known.judged else labels, known.names, disputed
+
+    def adopt(
+        self,
+        result: Result,
+        scaling: Scaling,
+        labels: np.ndarray,
+        classes: Sequence[str] = (),
+        disputed: np.ndarray | None = None,
+    ) -> None:
         """Become the model that training gave."""
+        self.classes_known_ = list(classes)
+        self.names_ = [name_of(k, classes) for k in range(result.settings.n_clusters)]
+        self.disputed_ = np.zeros(0, np.int64) if disputed is None else disputed
         self.result_ = result
         self.settings_ = result.settings
         self.n_clusters_ = result.settings.n_clusters
@@ -454,8 +521,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         n_clusters = self.settings_.n_clusters
         sizes = np.bincount(self.labels_, minlength=n_clusters).tolist()
         counts = {"n_samples": len(self.labels_), "n_clusters": n_clusters, "cluster_sizes": sizes}
-        more = {"choice": self.choice_, "clusters": self.result_.clusters(self.labels_)}
-        return counts | self.result_.summary() | more
+        rows = self.result_.clusters(self.labels_)
+        if self.classes_known_:
+            rows = [row | {"name": name} for row, name in zip(rows, self.names_, strict=True)]
+        more = {"choice": self.choice_, "clusters": rows}
+        labelled = {"classes": self.classes_known_, "disputed": len(self.disputed_)}
+        return counts | self.result_.summary() | more | labelled
 
     # --- saving ------------------------------------------------------------------------------
 
@@ -465,7 +536,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         path = Path(path)
         if path.exists() and not overwrite:
             raise InputError(f"{path} exists already: choose another path, or overwrite=True")
-        tensors = self.result_.tensors() | {"labels": torch.from_numpy(self.labels_)}
+        own = {"labels": self.labels_, "disputed": self.disputed_}
+        tensors = self.result_.tensors() | {k: torch.from_numpy(v) for k, v in own.items()}
         header = {
             "settings": json.loads(self.settings_.model_dump_json()),
             "objects": list(self.objects()),
@@ -502,7 +574,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 raise ValueError("its scaling or columns are of other data")
         choice = header.summary.choice
         model.choice_ = choice.to_json() if choice else None
-        model.adopt(result, scaling, tensors["labels"].numpy())
+        disputed = tensors["disputed"].numpy() if "disputed" in tensors else None
+        labels, classes = tensors["labels"].numpy(), header.summary.classes
+        model.adopt(result, scaling, labels, classes, disputed)
         model.columns_ = columns or None
         model.n_features_in_ = width
         if names:

@@ -432,6 +432,7 @@ def keep(
     result: Result,
     scaling: Scaling,
     x: np.ndarray,
+    labels: np.ndarray,
     names: Names,
     meanings: Meanings = None,
 ) -> None:
@@ -440,7 +441,7 @@ def keep(
     These are evenly spaced ones, and all that the profiles name.
     """
     names = read_config(directory.path).data.columns if names is None else names
-    outputs = _outputs(result, scaling, x)
+    outputs = _outputs(result, scaling, x) | {"labels": labels}
     outputs["trust"] = None if result.trust is None else result.trust.prod(1).numpy()
     found = explain(x, names, **outputs, meanings=meanings)
     write_json(directory.profile, found.to_json(), None)
@@ -449,12 +450,11 @@ def keep(
     each = x[:1].size * kind.itemsize + 4 * result.model.n_features
     most = min(MOST_PREVIEWED, max(LEAST_PREVIEWED, MOST_BYTES // each))
     rows = np.union1d(evenly_spaced(len(x), most), np.array(found.rows, int)).astype(np.int64)
-    labels = outputs["labels"][rows]
     preview = {
         "rows": rows,
         "points": x[rows].astype(kind),
-        "labels": labels.astype(np.int64),
-        "probability": outputs["probabilities"][rows, labels].astype(np.float64),
+        "labels": labels[rows].astype(np.int64),
+        "probability": outputs["probabilities"][rows, labels[rows]].astype(np.float64),
         "features": result.features(_scaled(result, scaling, x[rows])).astype(np.float32),
     }
     for name in ("log_density", "trust"):

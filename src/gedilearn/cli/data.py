@@ -118,9 +118,14 @@ class FitOptions(FileOptions):
             sides = [int(height or width), int(width)]
         return super().how() | {"size": sides}
 
-    def settings(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The settings that the options stand for, by dotted name; `kinds` are those of --set."""
-        found = dict.fromkeys(_names(self.drop), "drop")
+    def settings(
+        self, kinds: Mapping[str, str] | None = None, known: str | None = None
+    ) -> dict[str, Any]:
+        """The settings that the options stand for, by dotted name; `kinds` are those of --set.
+
+        known: a column that holds labels, and is no feature
+        """
+        found = dict.fromkeys([*_names(self.drop), *([known] if known else [])], "drop")
         found |= dict.fromkeys(_names(self.categorical), "category")
         found |= dict.fromkeys(_names(self.numeric), "number")
         found |= {self.id_column: "id"} if self.id_column else {}
@@ -253,10 +258,37 @@ def read_source(
     return read(source, screen, **how)
 
 
+def labelled(data: Dataset, column: str | None, judged: bool = False) -> tuple[Dataset, Any]:
+    """The labels in a column of a table, or those that come with arrays and folders.
+
+    If they are `judged`, rows without a label are left out.
+    """
+    import numpy as np
+
+    from gedilearn.grading import labelled_rows
+    from gedilearn.starts.known import Known
+
+    labels: Any = data.y
+    if column is not None:
+        assert data.frame is not None
+        labels = data.frame[column].to_numpy(object)
+    if labels is None:
+        raise InputError(f"{data.source}: no labels; name their column with --label-column")
+    if not judged:
+        return data, labels
+    rows = labelled_rows(Known.of(labels, len(data.x), judged))
+    whole = isinstance(data.x, np.ndarray)
+    x = data.x[rows] if whole else data.x.iloc[rows].reset_index(drop=True)
+    frame = None if data.frame is None else data.frame.iloc[rows].reset_index(drop=True)
+    paths = data.paths and tuple(data.paths[k] for k in rows)
+    numbers = rows if data.rows is None else data.rows[rows]
+    return replace(data, x=x, frame=frame, paths=paths, rows=numbers), labels[rows]
+
+
 # --- results ------------------------------------------------------------------------------------
 
 # Names of our own columns.
-OWN = ("row", "path", "cluster", "probability", "outlier", "trust")
+OWN = ("row", "path", "cluster", "name", "probability", "outlier", "trust", "suggested")
 
 
 def results(
@@ -302,18 +334,22 @@ def found(
     """
     import numpy as np
 
-    trust = getattr(model, "trust_", None)
+    trust, names = getattr(model, "trust_", None), np.array([*model.names_, ""])
     if model.columns_ is not None:  # encoded once
         x, model = model.validate(x), model.on_points()
-    columns = {
-        "cluster": model.predict(x, outliers) if labels is None else labels,
-        "probability": model.predict_proba(x).max(1),
-    }
-    if model.result_.has_density:
-        columns["outlier"] = -model.score_samples(x)
-    if labels is not None and outliers is not None:
-        least = np.sort(columns["outlier"])[::-1][int(outliers * len(labels))]
-        columns["cluster"] = np.where(columns["outlier"] > least, -1, labels)
+    unlikely = -model.score_samples(x) if model.result_.has_density else None
+    cluster = model.predict(x, outliers) if labels is None else labels
+    if labels is not None and outliers is not None and unlikely is not None:
+        least = np.sort(unlikely)[::-1][int(outliers * len(labels))]
+        cluster = np.where(unlikely > least, -1, labels)
+    columns = {"cluster": cluster}
+    if model.classes_known_:
+        columns["name"] = names[cluster]  # none of outliers
+    if labels is not None and len(model.disputed_):
+        columns["suggested"] = names[model.predict(x)]
+    columns["probability"] = model.predict_proba(x).max(1)
+    if unlikely is not None:
+        columns["outlier"] = unlikely
     if labels is not None and trust is not None and len(trust) == len(labels):
         columns["trust"] = trust
     return columns

@@ -1,4 +1,4 @@
-"""Commands that fit: `fit`, `resume`."""
+"""Commands that fit: `fit`, `grade`, `resume`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 MOST_TOLD = 12  # clusters
 SHOWN = ("n_samples", "n_clusters", "gap", "iterations", "seconds", "nmi", "ami")
+OutRun = Annotated[
+    Path | None,
+    Option(metavar="RUN", help="Folder for the run, new or empty; gedi-runs/NAME-1 if not given."),
+]
+Seed = Annotated[
+    int | None, Option(metavar="N", help="Seed of the random numbers; 0 if not given.")
+]
 
 
 @app.command()
@@ -35,12 +42,7 @@ def fit(
             help="Number of clusters; chosen from 2 to 10 by evidence if not given.",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        Option(
-            metavar="RUN", help="Folder for the run, new or empty; gedi-runs/NAME-1 if not given."
-        ),
-    ] = None,
+    out: OutRun = None,
     preset: Annotated[
         str, Option(metavar="NAME", help="A set of settings; see gedi settings --presets.")
     ] = "default",
@@ -56,9 +58,15 @@ def fit(
         str | None,
         Option(metavar="NAME", help="The column with true labels, to compare the clusters with."),
     ] = None,
-    seed: Annotated[
-        int | None, Option(metavar="N", help="Seed of the random numbers; 0 if not given.")
+    known_column: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="The column with the classes of some rows, empty in all others: clusters are "
+            "these classes, and further ones if -k is larger.",
+        ),
     ] = None,
+    seed: Seed = None,
     outliers: inputs.Outliers = None,
     *,
     reading: inputs.FitOptions,
@@ -75,26 +83,71 @@ def fit(
     gedi fit customers.csv
     gedi fit moons --clusters 2
     gedi fit iris.csv -k 3 --label-column species --out runs/iris
+    gedi fit customers.csv --known-column segment
     gedi fit customers.csv -k 4 --drop notes --categorical zip --id-column customer
     gedi fit customers.csv --outliers 0.02
     gedi fit kunden.csv -k 4 --separator semicolon --decimal comma
     gedi fit x.npy -k 10 --set training.n_init=4 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
     """
-    from gedilearn.presets import preset as preset_values
-    from gedilearn.settings import AUTO, assign, checked, flat, resolve
-
     changed = inputs.changes(set_)
     if "n_clusters" in changed:
         raise InputError(f"--set n_clusters={changed['n_clusters']}: use --clusters")
-    changed |= reading.settings(changed.get("table.kinds"))
     given = {"method": method, "training.seed": seed, "n_clusters": clusters}
     changed |= {name: value for name, value in given.items() if value is not None}
-    values = preset_values(preset, method)
+    labels = {"label_column": label_column, "known_column": known_column}
+    _fit(data, out, preset, changed, labels, reading, screen, outliers=outliers)
+
+
+@app.command()
+def grade(
+    data: inputs.Data,
+    label_column: Annotated[
+        str | None, Option(metavar="NAME", help="The column with the labels to judge.")
+    ] = None,
+    out: OutRun = None,
+    set_: inputs.Changes = None,
+    seed: Seed = None,
+    *,
+    reading: inputs.FitOptions,
+    screen: Screen,
+) -> None:
+    """Judge clusters that were made elsewhere, by another method or by hand.
+
+    A network learns the labels and is held against the data: the verdict is that of gedi fit, on
+    these labels. Rows with an empty label or -1 are in no cluster. The run directory has, for each
+    row, how far to trust its label, and the label that the network suggests (labels.csv).
+
+    \b
+    gedi grade customers.csv --label-column segment
+    gedi report gedi-runs/customers-1 --open
+    """
+    changed = {"weights.gen": 0.0, "training.seed": seed or 0} | inputs.changes(set_)
+    _fit(data, out, "default", changed, {"known_column": label_column}, reading, screen, True)
+
+
+def _fit(
+    data: str,
+    out: Path | None,
+    preset: str,
+    changed: dict[str, Any],
+    labels: dict[str, str | None],
+    reading: inputs.FitOptions,
+    screen: Screen,
+    judged: bool = False,
+    outliers: float | None = None,
+) -> None:
+    """Fit with settings that are `changed`, and print the result."""
+    from gedilearn.presets import preset as preset_values
+    from gedilearn.settings import AUTO, assign, checked, flat, resolve
+
+    column = labels.pop("known_column")
+    changed |= reading.settings(changed.get("table.kinds"), column)
+    values = preset_values(preset, changed.get("method"))
     for name, value in changed.items():
         assign(values, name, value)
     checked(values)
-    how = reading.how() | {"label_column": label_column}
+    how = reading.how() | labels
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
         rows, typed = inputs.read_for_fit(data, screen, values, how)
@@ -104,12 +157,17 @@ def fit(
         from gedilearn.training.run import RunDirectory
 
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
+        known = None
+        if column is not None or judged:
+            rows, known = inputs.labelled(rows, column, judged)
         if "n_clusters" in values or not isinstance(settings.prior, str):
             model = GEDI.from_settings(settings)
         else:
-            model = GEDI(AUTO, random_state=settings.training.seed, settings=flat(values))
+            number = AUTO if known is None else None
+            model = GEDI(number, random_state=settings.training.seed, settings=flat(values))
         processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
         described = inputs.describe(data, how, rows, typed is not None)
+        described["known_column"] = column
         if outliers is not None:
             if not learns_density(settings):
                 raise InputError(
@@ -120,9 +178,9 @@ def fit(
             inputs.run_folder(out, rows.name, processes) as run,
             interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),
         ):
-            model.fit_run(rows.x, run, described, progress, typed)
+            model.fit_run(rows.x, run, described, progress, typed, known, judged)
             _write_labels(model, rows, run, progress, screen)
-    _show(model, rows.y, run, screen)
+    _show(model, None if judged else rows.y, run, screen)
 
 
 @app.command()
@@ -155,8 +213,11 @@ def resume(
     with screen.progress() as progress:
         progress.phase("reading the data again")
         rows = inputs.read_source(run, config, data, "give it with --data DATA", screen)
+        known = None
+        if config.labelled:
+            rows, known = inputs.labelled(rows, config.data.known_column, config.judged)
         with interruptible(f"continue with {inputs.resume_command(run)}"):
-            model = GEDI.resume(run, rows.x, progress=progress)
+            model = GEDI.resume(run, rows.x, known=known, progress=progress)
             _write_labels(model, rows, run, progress, screen)
     _show(model, rows.y, run, screen)
 
@@ -188,7 +249,9 @@ def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
     if model.columns_ is not None:
         content["columns"] = {column.name: column.kind for column in model.columns_.all}
     profiles = [each for each in read_profile(RunDirectory(run)).clusters if each.words]
-    lines = [f"cluster {p.cluster}, {p.size} rows: {p.words}" for p in profiles[:MOST_TOLD]]
+    lines: list[Any] = [
+        f"{model.names_[p.cluster]}, {p.size} rows: {p.words}" for p in profiles[:MOST_TOLD]
+    ]
     lines += [model.verdict_]
     if y is not None:
         scores = clustering_scores(y, model.labels_)
@@ -197,6 +260,11 @@ def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
     sizes = [str(size) for size in content["cluster_sizes"]]
     rows = [("sizes", ", ".join(sizes[:MOST_TOLD]) + ", ..." * (len(sizes) > MOST_TOLD))]
     rows += [(name, short(content[name])) for name in SHOWN if name in content]
+    if model.classes_known_:
+        heads = ("cluster", "size", "trust", "place")
+        found = [[row.get(k) for k in ("name", *heads[1:])] for row in content["clusters"]]
+        shown = [[text if isinstance(text, str) else short(text) for text in row] for row in found]
+        lines.insert(0, table(heads, shown))
     for problem in model.diagnosis_.problems:
         mode = f" ({problem.mode})" if problem.mode else ""
         lines.append(f"- {problem.name}: {problem.words}{mode}")

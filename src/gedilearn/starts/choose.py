@@ -30,6 +30,7 @@ from gedilearn.data.graph import (
 from gedilearn.data.walks import nearest_of
 from gedilearn.progress import SILENT, Progress
 from gedilearn.ranks import ONE_AT_A_TIME
+from gedilearn.starts.known import Known
 from gedilearn.starts.spectral import FLAT, pivoted_clusters, slow_modes
 from gedilearn.starts.tree import GINI, cut, merged, spanning_tree
 
@@ -60,7 +61,7 @@ LEAST_CUT, LEAST_DOUBT, WEIGHT = 0.002, 0.02, 0.25
 class Start:
     """A clustering of the points, and what speaks for it.
 
-    labels: (n,) in 0..n_clusters-1.
+    labels: (n,) in 0..n_clusters-1; corrected by classes that are known of some points.
     cut: the share of a cluster's links, by weight, that leave it, on average.
     stability: the mean adjusted mutual information with the same method's clusterings of parts of
         the data; 1 is complete agreement.
@@ -111,19 +112,22 @@ def choose_start(
     random_state: int = 0,
     progress: Progress = SILENT,
     known: Neighbours | None = None,
+    classes: Known | None = None,
 ) -> Start:
     """The best start for points x (n, d), as distances see them.
 
-    Neighbours that are `known` are not sought again.
+    Neighbours that are `known` are not sought again. It agrees with known `classes` of points.
     """
     n, most = len(x), max(MOST_POINTS, MOST_EACH * n_clusters)
     if n <= most:
         parts = parts_of(x, n_clusters, random_state, known)
-        return best_start(parts, n_clusters, random_state, progress)
+        return best_start(parts, n_clusters, random_state, progress, classes)
     chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
     landmarks = np.asarray(x[chosen], np.float64)
-    start = choose_start(landmarks, n_clusters, random_state, progress)
-    return start.for_points(nearest_of(landmarks, x))
+    nearest = nearest_of(landmarks, x)
+    classes = classes and classes.for_nodes(nearest, most)
+    start = choose_start(landmarks, n_clusters, random_state, progress, classes=classes)
+    return start.for_points(nearest)
 
 
 def parts_of(
@@ -138,7 +142,11 @@ def parts_of(
 
 
 def best_start(
-    parts: list[Part], n_clusters: int, random_state: int, progress: Progress = SILENT
+    parts: list[Part],
+    n_clusters: int,
+    random_state: int,
+    progress: Progress = SILENT,
+    classes: Known | None = None,
 ) -> Start:
     """The best start for the first of the parts."""
     whole, *others = parts
@@ -154,9 +162,16 @@ def best_start(
         start = _examined(name, method, labels, graph, others, random_state)
         if same is None or start.stability > same.stability:
             starts = [one for one in starts if one is not same] + [start]
-    best = max(starts, key=lambda start: start.score)
+
+    def score(start: Start) -> float:
+        return start.score + (classes.support(start.labels, n_clusters) if classes else 0.0)
+
+    best = max(starts, key=score)
     rivals = {one.method: (one.cut, one.stability) for one in starts if one is not best}
-    return replace(best, rivals=rivals)
+    best = replace(best, rivals=rivals)
+    if classes is None:
+        return best
+    return replace(best, labels=classes.held(best.labels, graph, n_clusters))
 
 
 def _examined(

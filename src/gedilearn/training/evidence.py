@@ -47,7 +47,8 @@ class Evidence:
     stability: agreement of the labels with what that method finds in parts of the data (adjusted
         mutual information); 1 is complete.
     start_stability: the same of the clusters that training began with.
-    agreement: the share of points that the network leaves in the cluster of its start.
+    agreement: the share of points that the network leaves in the cluster of its start, or, of
+        labels that are judged, in their own.
     shares, kept, cut: of each cluster: its share of the points, how often they keep it in parts of
         the data, and the share of its links, by weight, that leave it (None without points).
     links: (one, other, prominence) of each two clusters that links join: how far the density falls
@@ -147,17 +148,24 @@ class Evidence:
             words = f"the density falls by {least:.1f} nats or more between all clusters"
         words += f"; parts of the data agree to {self.stability:.2f}"
         if round(self.agreement, 3) < 1:
-            words += f"; the network keeps {self.agreement:.1%} of its start's labels"
+            words += f"; the network keeps {self.agreement:.1%} of the labels it was given"
         return words
 
 
 def evidence_of(
-    x: np.ndarray, rows: np.ndarray, labels: np.ndarray, start: Start, n_clusters: int
+    x: np.ndarray,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    start: Start,
+    n_clusters: int,
+    beside: np.ndarray | None = None,
 ) -> Evidence:
     """What speaks for labels (n,) that training began with those of a start for.
 
-    x: (m, d), the points with the numbers `rows`, as distances see them.
+    x: (m, d), the points with the numbers `rows`, as distances see them. beside: the labels that
+    they are held against, those of the start if not given.
     """
+    beside = start.labels if beside is None else beside
     some = evenly_spaced(len(labels), MOST_COMPARED)
     apart = separation(x, labels[rows], n_clusters)
     near = zip(*np.nonzero(np.triu(np.isfinite(apart.prominence))), strict=True)
@@ -167,7 +175,7 @@ def evidence_of(
         method=start.method,
         stability=stability(labels[some], start.parts[some]),
         start_stability=start.stability,
-        agreement=float((labels == start.labels).mean()),
+        agreement=float((labels == beside).mean()),
         shares=tuple((size / len(labels)).tolist()),
         kept=tuple((total / np.maximum(size, 1)).tolist()),
         cut=tuple(None if np.isnan(cut) else float(cut) for cut in apart.cut),

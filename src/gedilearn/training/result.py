@@ -350,14 +350,16 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
     if start is None or evidence is None:
         return result
 
+    judged = setup.judged(result.training_labels)
+
     def sure(logits: Tensor, rows: slice) -> Tensor:
         p = result.calibrated(logits.cpu(), points[rows].cpu())
-        return p.gather(1, logits.argmax(-1, keepdim=True).cpu())[:, 0]
+        return p.gather(1, torch.from_numpy(judged[rows, None]))[:, 0]
 
-    again = kept_in_parts(result.training_labels, start.parts)
+    again = kept_in_parts(judged, start.parts)
     believed = torch.zeros(len(again), dtype=torch.float64)
     for cluster in range(c):
-        own = result.training_labels == cluster
+        own = judged == cluster
         believed[torch.from_numpy(own)] = torch.from_numpy(
             evidence.belief(cluster, diagnosis.gap, again[own])
         )

@@ -209,6 +209,8 @@ class Described(BaseModel):
 
     source: str | None = None  # a path, or the name of a set
     label_column: str | None = None
+    known_column: str | None = None  # of labels that were learnt or judged
+    labels: str | None = None  # the fingerprint of these
     columns: list[str] | None = None
     table: list[str] | None = None  # all columns of one that is encoded, see data.tables
     separator: str | None = None  # of a text, and its decimal mark, where they were asked for
@@ -237,6 +239,16 @@ class Config(Fit):
 
     data: Described
     choice: NumberChoice | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether the run judges labels that were given."""
+        return "labels" in self.objects
+
+    @property
+    def labelled(self) -> bool:
+        """Whether labels were given to it."""
+        return self.judged or "known" in self.objects
 
 
 def read_config(path: str | Path) -> Config:
@@ -306,6 +318,7 @@ class Summary(BaseModel):
     density: Findings | None = None
     clusters: list[dict[str, float | str | list[int] | None]] = []
     choice: NumberChoice | None = None
+    classes: list[str] = []  # that were known of some points; the first clusters are these
 
 
 class Header(Fit):
@@ -354,7 +367,8 @@ def check_model(
                     f"{path}: {name} is not finite: training diverged, or the file is damaged; fit "
                     "anew"
                 )
-        counted = {"labels": settings.n_clusters, USED: tensors["box.low"].numel()}
+        counted = {"labels": settings.n_clusters, "disputed": len(tensors["labels"])}
+        counted[USED] = tensors["box.low"].numel()
         for name, most in counted.items():
             if name in tensors and not ((tensors[name] >= 0) & (tensors[name] < most)).all():
                 raise ValueError(f"{name} is not from 0 to {most - 1}")
@@ -389,7 +403,9 @@ def _expected(
         optional = {"trust": (len(labels), 2), "levels": (LEVELS,)}
         numbers |= {name: shape for name, shape in optional.items() if name in tensors}
         expected |= {n: torch.empty(shape, dtype=torch.float64) for n, shape in numbers.items()}
-        expected["labels"] = torch.empty(len(labels), dtype=torch.int64)
+        whole = {"labels": labels, "disputed": tensors.get("disputed", torch.empty(0))}
+        for name in set(whole) & set(tensors):
+            expected[name] = torch.empty(len(whole[name]), dtype=torch.int64)
     # The parts of a density fit each other, or it cannot be computed: `check_model` tries it.
     expected |= {name: tensor for name, tensor in tensors.items() if name.startswith(DENSITY)}
     return expected | {"box.low": low, "box.high": low}

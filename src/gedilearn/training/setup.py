@@ -31,6 +31,7 @@ from gedilearn.registry import imported
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
 from gedilearn.starts.choose import Start, choose_start
+from gedilearn.starts.known import Known
 from gedilearn.starts.prominence import stratified
 from gedilearn.training.evidence import Evidence, evidence_of
 
@@ -181,6 +182,7 @@ class Setup:
     factors: dict[str, Tensor] | None = None
     starts: Sequence[Start] | None = None  # one a group
     whole: Tensor | None = None  # images as they are, where `data` holds them averaged down
+    known: Known | None = None  # classes of some points
 
     @classmethod
     def make(
@@ -193,6 +195,7 @@ class Setup:
         view_function: Callable[..., Tensor] | None = None,
         n_results: int | None = None,
         factors: dict[str, Tensor] | None = None,
+        known: Known | None = None,
         progress: Progress = SILENT,
     ) -> Setup:
         """From data (n, ...), or, with `n_results`, (groups, n, ...)."""
@@ -215,9 +218,10 @@ class Setup:
         if settings.training.start == "chosen" and view_function is None:
             progress.phase("starts")
             both = zip(data, views, strict=True)
-            starts = [_start(x, own, clusters, seed, progress) for x, own in both]
+            starts = [_start(x, own, clusters, seed, progress, known) for x, own in both]
         results = n_results or 1
-        made = cls(settings, fabric, data, views, box, results, encoder, factors, starts, whole)
+        own = (encoder, factors, starts, whole, known)
+        made = cls(settings, fabric, data, views, box, results, *own)
         if first_stage(settings).weights.gen and made.learns_on_base:
             progress.phase("base")
             assert made.bases is not None
@@ -290,18 +294,33 @@ class Setup:
         """
         return self.settings.training.tol * (0.5 if isinstance(self.views[0], WalkViews) else 1.0)
 
+    def judged(self, found: np.ndarray) -> np.ndarray:
+        """The labels that a verdict is about: those that the network has found, or given ones."""
+        return self.known.labels if self.known is not None and self.known.judged else found
+
     def evidence(
-        self, result: int, labels: np.ndarray, progress: Progress = SILENT
+        self, result: int, found: np.ndarray, progress: Progress = SILENT
     ) -> Evidence | None:
-        """What speaks for the clusters that the network of a result has found.  labels: (n,)."""
+        """What speaks for the clusters that the network of a result has found.  found: (n,)."""
         start, clusters = self.start_of(result), self.settings.n_clusters
         if start is None or clusters == 1:
             return None
         progress.phase("evidence")
-        seed = self.settings.training.seed
+        seed, labels = self.settings.training.seed, self.judged(found)
         rows = stratified(labels, seed)
         x = distance_points(self.seen_by([result])[0][0][rows].cpu().numpy(), seed)
-        return evidence_of(x, rows, labels, start, clusters)
+        beside = start.labels if labels is found else found
+        return evidence_of(x, rows, labels, start, clusters, beside)
+
+    def learnt(self) -> tuple[Tensor, Tensor] | None:
+        """The points (m, *point) whose classes (m,) are known and not contradicted by the start."""
+        if self.known is None:
+            return None
+        rows, labels = self.known.rows, self.known.labels
+        if self.starts is not None:
+            rows = rows[self.starts[0].labels[rows] == labels[rows]]
+        at = torch.from_numpy(rows).to(self.data.device)
+        return self.data[0][at], torch.from_numpy(labels[rows]).to(at)
 
     def trains_bound(self, result: int) -> bool:
         """Whether INV and PRIOR both have weight, so that the bound of Proposition 1 is trained.
@@ -369,6 +388,7 @@ class Setup:
             damping=damping.factor,
             bases=self.bases_of(results) if weights.gen else None,
             seen=None if self.whole is None else _averaged_down,
+            known=self.learnt(),
         )
         made: Method = imported(settings.own.method).make(context)
         return made
@@ -386,12 +406,15 @@ def _start(
     n_clusters: int,
     seed: int,
     progress: Progress,
+    known: Known | None = None,
 ) -> Start:
     """The clusters that training begins with; points of a large set have those of their nodes."""
     if not isinstance(views, WalkViews) or views.nodes is None:
         points = distance_points(data.cpu().numpy(), seed)
-        return choose_start(points, n_clusters, seed, progress)
+        return choose_start(points, n_clusters, seed, progress, classes=known)
     points, neighbours = views.nodes
-    start = choose_start(points, n_clusters, seed, progress, neighbours)
-    node = views.tables.node
-    return start if node is None else start.for_points(node.cpu().numpy())
+    node = None if views.tables.node is None else views.tables.node.cpu().numpy()
+    if known is not None and node is not None:
+        known = known.for_nodes(node, len(points))
+    start = choose_start(points, n_clusters, seed, progress, neighbours, known)
+    return start if node is None else start.for_points(node)
