@@ -93,4 +93,4 @@ def test_the_words_say_what_is_apart() -> None:
     assert "of 3 clusters only 2 groups are apart" in TOUCHING.words
     assert "does not fall" in NONE.words and "agree to 0.88" in NONE.words
     assert "separated by gaps" in replace(THREE, links=()).words
-    assert "keeps 80.0% of its start" in replace(THREE, agreement=0.8).words
+    assert "keeps 80.0% of the labels it was given" in replace(THREE, agreement=0.8).words
