@@ -144,6 +144,24 @@ def test_what_is_shared_by_all_numbers_changes_none_of_them() -> None:
             ]
 
 
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_the_chosen_start_is_the_best_of_all_that_are_looked_at_in_parts(k: int) -> None:
+    rng = np.random.default_rng(0)
+    for x in (EASY["moons"][0], three_blobs(90)[0], rng.normal(size=(200, 3))):
+        whole, *parts = parts_of(x, k, 0)
+        graph, scores = neighbour_graph(x, choose.NEIGHBOURS)[0], {}
+        for name, method in METHODS.items():
+            labels = method(whole, k, 0)
+            found = np.full((len(x), len(parts)), -1)
+            for i, part in enumerate(parts):
+                found[part.rows, i] = method(part, k, 0)
+            own = Start(labels, cut_share(graph, labels), stability(labels, found), found, name)
+            scores[name] = own.score
+        best = best_start([whole, *parts], k, 0)
+        assert best.score == pytest.approx(max(scores.values())) == scores[best.method]
+        assert set(best.rivals) < set(METHODS)
+
+
 def test_labels_are_renamed_as_the_best_of_all_permutations_does() -> None:
     rng = np.random.default_rng(0)
     for _ in range(10):

@@ -67,7 +67,7 @@ class Start:
         the data; 1 is complete agreement.
     parts: (n, parts) the labels that the method gives the points of each part; -1 outside of it.
     method: what found it.
-    rivals: for each other method: its cut and stability.
+    rivals: for each other method that might have been chosen: its cut and stability.
     """
 
     labels: Ints
@@ -151,6 +151,10 @@ def best_start(
     """The best start for the first of the parts."""
     whole, *others = parts
     graph, starts = whole.once(_graph, NEIGHBOURS), list[Start]()
+
+    def score(start: Start) -> float:
+        return start.score + (classes.support(start.labels, n_clusters) if classes else 0.0)
+
     for done, (name, method) in enumerate(METHODS.items()):
         progress.step(done, len(METHODS), name)
         labels = method(whole, n_clusters, random_state)
@@ -159,13 +163,12 @@ def best_start(
         same = next((one for one in starts if are_same(labels, one.labels)), None)
         if same is not None and same.stability >= STEADY:
             continue
-        start = _examined(name, method, labels, graph, others, random_state)
+        start = Start(labels, cut_share(graph, labels), 1.0, labels[:, None], name)
+        if starts and score(start) < max(map(score, starts)):
+            continue  # it could not be chosen, however stable it is
+        start = _examined(start, method, others, random_state)
         if same is None or start.stability > same.stability:
             starts = [one for one in starts if one is not same] + [start]
-
-    def score(start: Start) -> float:
-        return start.score + (classes.support(start.labels, n_clusters) if classes else 0.0)
-
     best = max(starts, key=score)
     rivals = {one.method: (one.cut, one.stability) for one in starts if one is not best}
     best = replace(best, rivals=rivals)
@@ -174,22 +177,15 @@ def best_start(
     return replace(best, labels=classes.held(best.labels, graph, n_clusters))
 
 
-def _examined(
-    name: str,
-    method: Method,
-    labels: Ints,
-    graph: scipy.sparse.csr_matrix,
-    parts: list[Part],
-    random_state: int,
-) -> Start:
-    """A clustering with its evidence."""
-    n_clusters = int(labels.max()) + 1
-    found = np.full((len(labels), len(parts)), -1, np.int32)
+def _examined(start: Start, method: Method, parts: list[Part], random_state: int) -> Start:
+    """The start with its evidence from parts of the data."""
+    n_clusters = int(start.labels.max()) + 1
+    found = np.full((len(start.labels), len(parts)), -1, np.int32)
     for k, part in enumerate(parts):
         again = method(part, n_clusters, random_state)
         if again is not None:
             found[part.rows, k] = again
-    return Start(labels, cut_share(graph, labels), stability(labels, found), found, name)
+    return replace(start, stability=stability(start.labels, found), parts=found)
 
 
 def stability(labels: Ints, parts: Ints) -> float:

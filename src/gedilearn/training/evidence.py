@@ -53,7 +53,7 @@ class Evidence:
         the data, and the share of its links, by weight, that leave it (None without points).
     links: (one, other, prominence) of each two clusters that links join: how far the density falls
         between them, in nats. All others are separated by a gap.
-    rivals: for each method that was not chosen for the start, its cut and stability.
+    rivals: for each other method that might have been chosen for the start, its cut and stability.
     """
 
     method: str
