@@ -56,6 +56,16 @@ def test_labels_of_a_table_are_judged_and_the_run_is_read_again(table):
     assert GEDI.load("run/model.safetensors").disputed_.tolist() == [4]
 
 
+def test_labels_of_a_file_of_arrays_are_judged(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("points.npz", x=X, y=np.where(np.arange(240) < 5, -1, Y))
+    result = json.loads(gedi("grade", "points.npz", "--out", "run", "--json").stdout)
+    assert result["certified"] and result["n_samples"] == 235 and "nmi" not in result
+    (tmp_path / "run" / "labels.csv").unlink()  # killed before the last file
+    gedi("resume", "run")
+    assert pd.read_csv("run/labels.csv")["row"].tolist() == list(range(5, 240))
+
+
 def test_a_killed_run_with_labels_goes_on(table, monkeypatch):
     """The labels are read again from the table."""
     command = ("fit", "table.csv", "--known-column", "segment", "--drop", "cluster", "--seed", "0")

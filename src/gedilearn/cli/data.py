@@ -282,7 +282,7 @@ def labelled(data: Dataset, column: str | None, judged: bool = False) -> tuple[D
     frame = None if data.frame is None else data.frame.iloc[rows].reset_index(drop=True)
     paths = data.paths and tuple(data.paths[k] for k in rows)
     numbers = rows if data.rows is None else data.rows[rows]
-    return replace(data, x=x, frame=frame, paths=paths, rows=numbers), labels[rows]
+    return replace(data, x=x, y=None, frame=frame, paths=paths, rows=numbers), labels[rows]
 
 
 # --- results ------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def _fit(
         ):
             model.fit_run(rows.x, run, described, progress, typed, known, judged)
             _write_labels(model, rows, run, progress, screen)
-    _show(model, None if judged else rows.y, run, screen)
+    _show(model, rows.y, run, screen)
 
 
 @app.command()
