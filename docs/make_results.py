@@ -24,6 +24,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -117,8 +118,9 @@ def _write(place: Path, rows: list[Row], others: list[Row], config: Row, results
     return file
 
 
+@cache
 def commit() -> str:
-    """The commit of this repository; '+' says that files were changed."""
+    """The commit of this repository; '+' says that files were changed, before rows were."""
     command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
     return subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
