@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow fuzz lint types bench bench-growth house results \
+.PHONY: demo test test-slow fuzz lint types bench bench-growth house results results-check \
 	docs docs-figures docs-pages clean
 
 demo: $(VENV)/.runtime
@@ -47,6 +47,10 @@ house: $(VENV)/.develop
 # rows get there by `python docs/make_results.py collect NAME OUT` after `gedi reproduce NAME --out OUT`.
 results: $(VENV)/.runtime
 	$(BIN)/python docs/make_results.py
+
+# Names rows of other code than this; `make test-slow` does too.
+results-check: $(VENV)/.runtime
+	$(BIN)/python docs/make_results.py check
 
 docs-figures: $(VENV)/.runtime
 	$(BIN)/python docs/make_figures.py

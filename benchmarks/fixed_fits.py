@@ -5,6 +5,9 @@
 
 Labels, gap, densities and samples of each fit are kept as hashes of their bytes, with a few values
 in the clear. `compare` prints a line a fit and exits with 1 if any bit differs.
+
+`numbers_like` are a few numbers of a brief fit with the settings that a row of docs/results has:
+docs/make_results.py keeps them beside the rows, and tells by them whether rows are of other code.
 """
 
 from __future__ import annotations
@@ -23,9 +26,14 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits, make_blobs, make_circles, make_moons
 
+import density
+import shapes
 from gedilearn.estimator import GEDI
+from gedilearn.experiments import images, sensitivity, toy
+from gedilearn.experiments.runner import Options, changed
+from gedilearn.experiments.table import Row
 from gedilearn.presets import preset
-from gedilearn.settings import assign, resolve
+from gedilearn.settings import assign, nested, resolve
 from gedilearn.together import fit_together
 
 SHORT = {"training.max_iter": 300, "density.iterations": 40}
@@ -189,6 +197,60 @@ def run_all() -> dict[str, Any]:
         results[name] = [described(model, x) for model in models]
         print(f"{name}: gap {models[0].certificate_gap_:.4f}, {models[0].stopped_}", flush=True)
     return results
+
+
+# --- fits that stand for rows -------------------------------------------------------------------
+
+BRIEF = {"training.max_iter": 15, "density.iterations": 15, "training.check_every": 10}
+BRIEF_IMAGES = SMALL_IMAGES | {"training.max_iter": 4, "density.iterations": 3}
+GRID = np.array([0.0, 50.0])  # of a sensitivity's weights
+
+
+def settings_like(place: str, row: Row) -> Options | None:
+    """The nested settings of a row in rows/`place`; None for methods that are not ours."""
+    method = row["method"]
+    if place.startswith("images/"):
+        return images.values_of(row["data"], method, row)
+    if place.endswith("sensitivity"):
+        return toy.values_of("gedi", row | {"changes": sensitivity.BASE | (row["changes"] or {})})
+    if place.startswith("toy/"):
+        return toy.values_of(method, row)
+    if place == "density" and method in (density.GEDI_, density.BASE):
+        return nested({"sampler.kind": "none"} if method == density.BASE else {})
+    if place == "shapes" and method in (shapes.OURS, shapes.GIVEN, *shapes.CONTROLS):
+        prior = {"prior": (0.4, 0.6)} if method == shapes.GIVEN else {}
+        return nested(prior | shapes.NO_DENSITY | shapes.CONTROLS.get(method, {}))
+    return None
+
+
+def numbers_like(place: str, rows: list[Row]) -> dict[str, list[list[float]]]:
+    """Numbers of a brief fit for each kind of fit among the rows."""
+    found: dict[str, list[list[float]]] = {}
+    for row in rows:
+        grid = place.endswith("sensitivity")
+        name = ", ".join(["grid" if grid else row["method"], *changed(row)])
+        values = None if name in found else settings_like(place, row)
+        if values is not None:
+            x = COLOURS if row["data"] == "cifar10" else DIGITS if "scale" in row else MOONS
+            resolved = settings(BRIEF if x.ndim == 2 else BRIEF_IMAGES, x, values)
+            factors = {"inv": GRID, "prior": GRID} if grid else None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                models = fit_together([x], resolved, factors)
+            found[name] = [numbers(model, x) for model in models]
+    return found
+
+
+def numbers(model: GEDI, x: np.ndarray) -> list[float]:
+    """Numbers that do not depend on the order of the clusters."""
+    means = [
+        model.certificate_gap_,
+        model.predict_proba(x).max(1).mean(),
+        model.score_samples(x).mean(),
+        np.abs(model.sample(20, steps=5, random_state=0)[0]).mean(),
+        model.summary()["trust"] or 0.0,
+    ]
+    return [float(f"{mean:.4g}") for mean in means]
 
 
 def main() -> None:

@@ -176,8 +176,9 @@ def _star(axes: Axes, run: Watched, start: int) -> None:
 
 def stages(run: Watched, longer: Watched, start: int, path: Path) -> None:
     """Four moments from the first iteration to the certificate, and two after it."""
-    quarter = len(run.moments) // 8
-    chosen = [(run, run.moments[i]) for i in (0, quarter, 3 * quarter, -1)]
+    chosen = [
+        (run, run.moments[i]) for i in np.linspace(0, len(run.moments) - 1, 4).round().astype(int)
+    ]
     later = longer.moments[len(run.moments) :]
     chosen.append((longer, next(m for m in later if m.steps <= 64)))
     chosen.append((longer, later[-1]))
@@ -239,6 +240,7 @@ def gaps(run: Watched, longer: Watched, stuck: Watched, tol: float, path: Path) 
     log_2 = math.log(2)
     axes.axhline(log_2, color="#888888", ls=":", lw=1.1, label="log 2: the uniform prediction")
     axes.set_yscale("log")
+    axes.set_ylim(bottom=1e-6)
     panels.label_axes(axes, "", "iteration", "gap in nats (one view a point)")
     axes.legend(
         fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False

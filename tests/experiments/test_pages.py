@@ -61,21 +61,51 @@ def test_a_value_is_read_back_from_csv_as_it_was(script, value, tmp_path):
 
 def count(cell, n, settings):
     return [
-        {"data": cell.data, "method": "a", "seed": seed, "score": 1 / 3 + seed, "seconds": 60.0}
+        {"data": cell.data, "method": "no-gen", "seed": seed, "preset": "paper/toy", **SCORES}
         for seed in cell.seeds
     ]
 
 
+SCORES = {"score": 1 / 3, "seconds": 60.0}
+
+
 def test_collected_rows_keep_the_folders_of_runs_and_six_digits(script, tmp_path):
-    cells = [Cell("moons", "a", (0, 1, 2), ("a",))]
+    cells = [Cell("moons", "no-gen", (0, 1, 2))]
     Runner(tmp_path / "out" / "default").rows(cells, count, 5)
     (place,) = script.collect("toy", tmp_path / "out", tmp_path)
     assert place == tmp_path / "rows" / "toy" / "default"
-    assert [r["score"] for r in script.read_rows(Path(f"{place}.csv"))] == [
-        *(0.333333, 1.33333, 2.33333)
-    ]
+    assert [r["score"] for r in script.read_rows(Path(f"{place}.csv"))] == [0.333333] * 3
     assert json.loads(Path(f"{place}.json").read_text())["n"] == 5
     assert script.made(place).startswith("3 rows; seeds 0, 1, 2; 5 points")
+    assert "earlier code" not in script.made(place)
+    # Other rows of the same name come beside these, the same ones in their place.
+    Runner(tmp_path / "more").rows([Cell("moons", "no-gen", (2, 3))], count, 5)
+    script.join("toy/default", tmp_path / "more", tmp_path)
+    assert script.made(place).startswith("4 rows; seeds 0, 1, 2, 3; 5 points")
+
+
+def test_rows_of_other_code_are_named(script, tmp_path):
+    Runner(tmp_path / "out" / "default").rows([Cell("moons", "no-gen", (0,))], count, 5)
+    (place,) = script.collect("toy", tmp_path / "out", tmp_path)
+    file = Path(f"{place}.json")
+    kept = json.loads(file.read_text())
+    assert script.check(tmp_path) == []
+    kept["fits"]["no-gen"][0][0] *= 1.01
+    file.write_text(json.dumps(kept))
+    assert script.check(tmp_path) == ["toy/default: no-gen"]
+    file.write_text(json.dumps(kept | {"fits": {}}))
+    assert script.check(tmp_path) == ["toy/default: no-gen"]
+    # Without fits rows are of earlier code: the page says so.
+    del kept["fits"]
+    file.write_text(json.dumps(kept))
+    assert script.check(tmp_path) == []
+    assert "of earlier code" in script.made(place)
+
+
+@pytest.mark.slow
+def test_no_page_shows_rows_of_other_code_without_saying_so(script):
+    """After a change of results: make the rows again, or delete "fits" beside them."""
+    assert script.check() == []
 
 
 def test_a_folder_without_rows_is_not_collected(script, tmp_path):
