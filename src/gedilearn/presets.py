@@ -78,6 +78,7 @@ def _paper_images(data: str) -> Values:
             "head": (2 * width,),
             "activation": "leaky_relu",  # of the head; silent: as in the encoder's table
             "temperature": 1.0,  # silent
+            "standardised": False,
         },
         "views": {"kind": "paper", "flip": data != "svhn", "noise": 0.03},
         # Its equation has one direction, and it has no penalty on energies.
@@ -128,7 +129,9 @@ def _small_images(data: str) -> Values:
     return paper | {
         # As many clusters as classes, so that accuracy on the whole test set has a meaning.
         "n_clusters": classes,
-        "network": paper["network"] | {"width": SMALL_WIDTH, "head": (2 * SMALL_WIDTH,)},
+        # Standardised weights for methods without batch normalisation, which energies cannot have.
+        "network": paper["network"]
+        | {"width": SMALL_WIDTH, "head": (2 * SMALL_WIDTH,), "standardised": None},
         # On MNIST, the paper's weights (PRIOR half of INV, in one direction) merge clusters, and
         # GEN at this weight and with the penalty on energies does not diverge.
         "weights": {"gen": 0.1, "inv": 1.0, "symmetric": True, "prior": 2.0, "energy": 0.01},
