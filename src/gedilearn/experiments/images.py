@@ -228,9 +228,17 @@ def _figures(model: GEDI, found: Mapping[str, Any]) -> Row:
         "evaluation_seconds": found["seconds"],
         "ood": areas,
         "bits": getattr(model.density_, "bits", None),
+        "log_p_of": log_p_of(model),
         **outcome(model),
         "seconds": round(model.seconds_, 1),
     }
+
+
+def log_p_of(model: GEDI) -> str:
+    """Whose log p(x) is: bits, and AUROCs of log p(x) and of its gradient, are of the same."""
+    if model.density_ is None:
+        return "network"  # up to a constant
+    return "network on base" if model.density_.weight else "base"
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -266,6 +274,7 @@ COLUMNS = {
     "paper's FID": paper("FID"),
     "shares off": ranged("share_off", 2),
     "bits": ranged("bits", 2),
+    "log p(x) of": lambda group: group[0].get("log_p_of") or "",
     "iterations": ranged("iterations", 0),
     "seconds": ranged("seconds", 0),
     "measuring": ranged("evaluation_seconds", 0),
@@ -273,15 +282,17 @@ COLUMNS = {
 }
 WIDE = (
     *("batch-wise NMI (chance)", "paper's NMI", "clusters used", "paper's probe"),
-    *("paper's FID", "shares off", "bits", "iterations", "measuring", "found"),
+    *("paper's FID", "shares off", "bits", "log p(x) of", "iterations", "measuring", "found"),
 )
 OOD_COLUMNS = {
     "outside": table.label("outside"),
     "method": table.label("method", NAMES),
     "seeds": table.seeds,
+    "log p(x) of": COLUMNS["log p(x) of"],
     "log p(x)": ranged("log_density"),
     "gradient norm": ranged("gradient_norm"),
     "paper's": paper(None),  # by the gradient norm
+    "network's energy": ranged("energy"),
     "confidence": ranged("confidence"),
     "mean pixel": ranged("mean_pixel"),
     "non-zero pixels": ranged("nonzero_share"),
@@ -296,7 +307,7 @@ def tables(rows: Group) -> list[Table]:
     made = [table.make(head, COLUMNS, table.grouped(rows, method=NAMES), WIDE)]
     parts = [
         {"outside": f"{TITLES.get(name, name)} ({areas['n']})", **areas}
-        | {key: row[key] for key in ("data", "method", "seed")}
+        | {key: row.get(key) for key in ("data", "method", "seed", "log_p_of")}
         for row in rows
         for name, areas in (row.get("ood") or {}).items()
     ]
