@@ -110,7 +110,7 @@ def images_seen(method, monkeypatch, later=False):
     """
     values = preset("small/cifar10", method)
     assign(values, "network.width", 4)
-    x = torch.rand(80, 3, 8, 8) * 2 - 1
+    x = torch.rand(160, 3, 8, 8) * 2 - 1
     settings = resolve(values, tuple(x.shape))
     setup, state = begin(x, settings, launch(settings.device))
     if later:
