@@ -173,9 +173,10 @@ def test_by_default_the_papers_sets_have_five_methods_and_our_own_two(monkeypatc
 
 
 def test_default_settings_are_those_of_the_estimator_for_images():
-    values = images.values_of("mnist", "gedi", {"scale": "default"})
-    settings = resolve(values, SHAPE)
-    assert settings == GEDI(10, random_state=0).resolve(SHAPE)
+    for data, classes in (("mnist", 10), ("cifar100", 100)):
+        values = images.values_of(data, "gedi", {"scale": "default"})
+        settings = resolve(values, SHAPE)
+        assert settings == GEDI(classes, random_state=0).resolve(SHAPE)
 
 
 def test_the_papers_scale_is_measured_by_its_protocol():
