@@ -181,7 +181,9 @@ OWN = ("gedi", "no-gen", "no-inv", "no-unif")
 
 def _small_image_methods() -> dict[str, Values]:
     others = [method for method in METHODS if method != "gedi"]
-    changes = {one: {"training": {"max_iter": small_iterations(one)[0]}} for one in others}
+    changes: dict[str, Values] = {
+        one: {"training": {"max_iter": small_iterations(one)[0]}} for one in others
+    }
     for one in set(others).difference(OWN):
         changes[one]["optimizer"] = {"learning_rate": SMALL_RATE, "batch_size": _IMAGE_BATCH}
     changes["jem"] |= _PAPER_IMAGE_METHODS["jem"]
