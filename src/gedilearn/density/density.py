@@ -24,7 +24,7 @@ VECTORS, IMAGES = 4_096, 512  # looked at at once
 MOVES = 20  # at the end of a sample of vectors
 # Steps without noise at the end of a sample of images: noise between pixels is seen. They go on for
 # this time at most: for longer, the base would draw all samples to its middle.
-SETTLING, SETTLED = 10, 0.1
+SETTLING, SETTLED = 10, 0.25
 FIRST_LENGTH = 0.1  # of moves, in units of the points' spread
 LEAST_MORE, MOST_MORE = 4, 40  # proposals for each point that a sample keeps
 LEVELS, MOST_LEVELS = 1_001, 2_000  # of log p(x) that a model keeps, and the points they are of
