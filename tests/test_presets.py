@@ -53,6 +53,7 @@ def test_the_papers_presets_hold_the_printed_values(column):
     assert found == {path: values[column] for path, values in PRINTED.items()}
     assert settings.n_clusters == PRINTED["network.width"][column]
     assert settings.network.encoder == "resnet8" and settings.views.kind == "paper"
+    assert settings.network.standardised is False
     # All terms from the start, to the end, and nothing that the paper does not name.
     assert settings.density.iterations == 0 and settings.training.early_stopping is False
     assert settings.weights.energy == 0 and not settings.weights.symmetric
@@ -96,6 +97,12 @@ def test_scaled_down_there_are_as_many_clusters_as_classes():
     ]
 
 
+def test_scaled_down_weights_are_standardised_where_there_is_no_batch_normalisation():
+    found = {m: resolve(preset("small/cifar10", m), SHAPE).network.standardised for m in FIVE}
+    normalised = dict.fromkeys(("barlow", "swav"), False)
+    assert found == dict.fromkeys(FIVE, True) | normalised
+
+
 def images_seen(method, monkeypatch, later=False):
     """Images that pass the encoder in one iteration, or in one of GEN after the clusters.
 
@@ -103,7 +110,7 @@ def images_seen(method, monkeypatch, later=False):
     """
     values = preset("small/cifar10", method)
     assign(values, "network.width", 4)
-    x = torch.rand(80, 3, 8, 8) * 2 - 1
+    x = torch.rand(160, 3, 8, 8) * 2 - 1
     settings = resolve(values, tuple(x.shape))
     setup, state = begin(x, settings, launch(settings.device))
     if later:

@@ -138,6 +138,9 @@ class Network(Section):
     """The temperature tau that divides the logits."""
     sines: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Sines of x that the encoder of vectors sees beside x."""
+    standardised: bool | None = None
+    """Whether the filters of 'resnet8' have mean 0 and a learnt norm, as those of 'conv' always
+    have. None: where there is no batch normalisation (the paper: not)."""
     shift: bool | None = None
     """Whether all logits of images have a common part that is read from all layers of the encoder:
     the energy then sees details that the last layer has lost. None: where GEN is learnt on a
@@ -145,13 +148,16 @@ class Network(Section):
 
     def resolved(self, settings: Any, shape: tuple[int, ...]) -> Network:
         if not is_images(shape):
-            return self.model_copy(update={"encoder": "mlp", "shift": False})
+            return self.model_copy(update={"encoder": "mlp", "shift": False, "standardised": False})
         if self.encoder == "mlp":
             raise InputError(f"network.encoder='mlp' needs vectors (n, d), got shape {shape}")
         kind = "conv" if self.encoder == "auto" else self.encoder
         width = self.width or (128 if kind == "resnet8" else 32)
         shift = has_base(settings) if self.shift is None else self.shift
-        return self.model_copy(update={"encoder": kind, "width": width, "shift": shift})
+        plain = not settings.own.network().batch_norm
+        standardised = plain if self.standardised is None else self.standardised
+        update = {"encoder": kind, "width": width, "shift": shift, "standardised": standardised}
+        return self.model_copy(update=update)
 
 
 class Views(Section):

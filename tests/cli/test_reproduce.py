@@ -74,7 +74,6 @@ def test_both_pictures_share_a_model(tmp_path):
         (("images", "--data", "digits", "--set", "weights.inw=1"), "did you mean 'weights.inv'"),
         (("images", "--data", "digits", "--set", "weights.inv"), "write it as name=value"),
         (("images", "--data", "cifar10,svhn"), "--data: give one of svhn"),
-        (("images", "--data", "cifar10", "--scale", "default"), "unknown scale 'default'"),
         (("images", "--data", "mnist", "--scale", "small"), "unknown scale 'small'"),
         (("images", "--data", "digits", "--methods", ","), "nothing to run"),
         (("toy", "--preset", "paper/toi"), "did you mean 'paper/toy'"),

@@ -76,6 +76,16 @@ def test_without_weight_it_is_the_mixture_and_short_runs_draw_if_there_were_any(
     assert bits_per_dimension(-5 * np.log(2.0), 5, 2 / 256) == pytest.approx(8)  # of even bytes
 
 
+def test_samples_of_images_keep_the_spread_of_their_base_where_the_network_is_flat() -> None:
+    density = bases_of(IMAGES).bases[0].density
+    spread = []
+    for steps in (0.0, 20.0):
+        density.run = torch.tensor([steps, 0.5]).to(density.run)
+        drawn = density.sample(1_000, None, lambda x: 0 * x.sum((1, 2, 3)), seeded())
+        spread.append(float(drawn.std(0).mean()))
+    assert spread[1] == pytest.approx(spread[0], rel=0.15)
+
+
 def bases_of(x: np.ndarray, **density: Any) -> Bases:
     settings = resolve({"density": density}, x.shape)
     return fit_bases(torch.from_numpy(x).float()[None], None, settings)

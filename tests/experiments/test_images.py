@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from gedilearn import GEDI, evaluation
@@ -172,9 +173,10 @@ def test_by_default_the_papers_sets_have_five_methods_and_our_own_two(monkeypatc
 
 
 def test_default_settings_are_those_of_the_estimator_for_images():
-    values = images.values_of("mnist", "gedi", {"scale": "default"})
-    settings = resolve(values, SHAPE)
-    assert settings == GEDI(10, random_state=0).resolve(SHAPE)
+    for data, classes in (("mnist", 10), ("cifar100", 100)):
+        values = images.values_of(data, "gedi", {"scale": "default"})
+        settings = resolve(values, SHAPE)
+        assert settings == GEDI(classes, random_state=0).resolve(SHAPE)
 
 
 def test_the_papers_scale_is_measured_by_its_protocol():
@@ -190,6 +192,18 @@ def test_the_table_has_the_papers_numbers_beside_ours(rows):
     assert gedi["NMI"] == f"{row_of(rows, 'gedi')['nmi']:.3f}"
     assert own.title.startswith("CIFAR-10, scaled down (small/cifar10), n_clusters=3")
     assert ood.lines[-1]["outside"] == "svhn, first 30 (30)" and ood.lines[-1]["paper's"] == "0.57"
+
+
+def test_the_tables_say_whose_log_p_is(rows, out):
+    own, ood = images.tables(rows)
+    assert [line["log p(x) of"] for line in own.lines] == [*["network"] * 4, "base"]
+    assert [line["log p(x) of"] for line in ood.lines] == [*["network"] * 4, "base"]
+    model = GEDI.load(out / "runs" / "cifar10-gedi-0" / "model.safetensors")
+    x = torch.from_numpy(model.scaling_.apply(model.validate(SETS[1].x[:5])))
+    base = model.result_.density
+    y, volume = base.coordinates(base.coordinates.taken(x))
+    alone = base.mixture.log_density(y) + volume
+    assert model.result_.scores(x, "log_density") == pytest.approx(alone.numpy(), rel=1e-5)
 
 
 # --- sets

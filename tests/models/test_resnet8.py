@@ -3,7 +3,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.models.image_encoders import ResNet8
+from gedilearn.models.build import build_model
+from gedilearn.models.image_encoders import ResNet8, StandardisedConv
+from gedilearn.settings import resolve
 from helpers import SEEDED
 
 
@@ -17,11 +19,20 @@ def lively(**options: object) -> ResNet8:
 
 
 def by_the_table(net: ResNet8, x: Tensor) -> Tensor:
-    """The paper's table, layer by layer, in the default memory layout."""
+    """The paper's table, layer by layer, in the default memory layout.
+
+    Where a layer has gains, its filters have mean 0 and these as norms.
+    """
     weights = {name: p.detach().contiguous() for name, p in net.named_parameters()}
 
     def conv(name: str, x: Tensor, padding: int = 1) -> Tensor:
-        return F.conv2d(x, weights[f"{name}.weight"], weights[f"{name}.bias"], padding=padding)
+        filters = weights[f"{name}.weight"]
+        if (gains := weights.get(f"{name}.gain")) is not None:
+            rows = [own - own.mean() for own in filters]
+            filters = torch.stack(
+                [g * row / row.norm() for g, row in zip(gains, rows, strict=True)]
+            )
+        return F.conv2d(x, filters, weights[f"{name}.bias"], padding=padding)
 
     def active(x: Tensor) -> Tensor:
         return torch.where(x > 0, x, 0.2 * x)
@@ -40,14 +51,39 @@ def test_it_has_the_number_of_parameters_of_the_paper(width: int, parameters: in
     assert sum(p.numel() for p in ResNet8(3, width, generator=SEEDED).parameters()) == parameters
 
 
+@pytest.mark.parametrize("standardised", [False, True])
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (3, 8, 8), (2, 9, 15)])
-def test_it_computes_what_the_table_of_the_paper_says(shape: tuple[int, int, int]) -> None:
+def test_it_computes_what_the_table_of_the_paper_says(
+    shape: tuple[int, int, int], standardised: bool
+) -> None:
     torch.manual_seed(0)
-    net = lively(channels=shape[0], width=6)
+    net = lively(channels=shape[0], width=6, standardised=standardised)
     x = torch.randn(5, *shape, dtype=torch.float64)
     out = net(x)
     assert out.shape == (5, 6)
-    torch.testing.assert_close(out, by_the_table(net, x), rtol=1e-10, atol=1e-10)
+    # The square of a standardised filter has 1e-8 added, so that its norm is never 0.
+    rtol = 1e-7 if standardised else 1e-10
+    torch.testing.assert_close(out, by_the_table(net, x), rtol=rtol, atol=rtol)
+
+
+def test_standardised_weights_add_a_norm_for_each_filter_and_do_not_see_a_constant() -> None:
+    net = ResNet8(3, 128, standardised=True, generator=SEEDED)
+    assert sum(p.numel() for p in net.parameters()) == 1_037_184 + 8 * 128
+    first = net.blocks[0].enter
+    assert first.kernel().mean((1, 2, 3)).abs().max() < 1e-7
+    constant = first(torch.full((1, 3, 9, 9), 5.0))[..., 1:-1, 1:-1]  # without padded places
+    torch.testing.assert_close(constant, torch.zeros_like(constant), rtol=0, atol=1e-5)
+
+
+def test_weights_are_standardised_where_there_is_no_batch_normalisation() -> None:
+    def standardised(method: str, **network: object) -> bool:
+        values = {"method": method, "network": {"encoder": "resnet8", "width": 4} | network}
+        model = build_model(resolve(values, (60, 3, 8, 8)), (3, 8, 8), 1, generator=SEEDED)
+        return any(isinstance(module, StandardisedConv) for module in model.modules())
+
+    assert all(map(standardised, ("gedi", "no-gen", "jem"))) and not standardised("swav")
+    assert not standardised("gedi", standardised=False)
+    assert standardised("swav", standardised=True)
 
 
 def test_normalisation_is_there_only_when_asked_for() -> None:

@@ -34,7 +34,7 @@ class Asked:
     preset: Annotated[
         str | None, Text(help="default, alike/random, alike/start, paper/toy or paper/toy-literal.")
     ] = None
-    scale: Annotated[str | None, Text(help="For images: paper (needs a GPU) or small.")] = None
+    scale: Annotated[str | None, Text(help="For images: paper (for GPUs), small, default.")] = None
     seeds: Annotated[int | None, Count(help="Repeat with so many seeds.")] = None
     first: Annotated[int, Count(min=0, help="The first of these seeds.")] = 0
     seed: Annotated[int | None, Count(min=0, max=2**32 - 1, help="Seed of a figure.")] = None

@@ -22,7 +22,9 @@ Energy = Callable[[Tensor], Tensor]
 
 VECTORS, IMAGES = 4_096, 512  # looked at at once
 MOVES = 20  # at the end of a sample of vectors
-SETTLING = 10  # steps without noise at the end of one of images: noise between pixels is seen
+# Steps without noise at the end of a sample of images: noise between pixels is seen. They go on for
+# this time at most: for longer, the base would draw all samples to its middle.
+SETTLING, SETTLED = 10, 0.25
 FIRST_LENGTH = 0.1  # of moves, in units of the points' spread
 LEAST_MORE, MOST_MORE = 4, 40  # proposals for each point that a sample keeps
 LEVELS, MOST_LEVELS = 1_001, 2_000  # of log p(x) that a model keeps, and the points they are of
@@ -188,8 +190,9 @@ class Density(nn.Module):
             tilted = partial(self.tilted, energy=energy, weight=1.0)
             moves = int(steps) if moves is None else moves
             y, length = move(tilted, y, moves, length, generator, corrected=False)
+            half = min(length**2 / 2, SETTLED / SETTLING)
             for _ in range(SETTLING if self.is_of_images else 0):
-                y = y + length**2 / 2 * look(tilted, y)[1]
+                y = y + half * look(tilted, y)[1]
         if not self.is_of_images:
             return self.inside(y)
         low, high = self.coordinates.stretch.range

@@ -86,9 +86,10 @@ def _image_encoder(
             raise InputError(
                 f"network.encoder='resnet8': at least 8x8 is needed, got {shape[1]}x{shape[2]}"
             )
-        return ResNet8(shape[0], network.width, normalise, network.shift, generator=generator)
-    given = (network.activation, normalise, network.shift)
-    return SmallConvNet(shape[0], network.width, *given, generator=generator)
+        given = (normalise, network.shift, network.standardised)
+        return ResNet8(shape[0], network.width, *given, generator=generator)
+    small = (network.activation, normalise, network.shift)
+    return SmallConvNet(shape[0], network.width, *small, generator=generator)
 
 
 def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:

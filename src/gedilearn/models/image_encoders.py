@@ -134,7 +134,7 @@ class StandardisedConv(nn.Module):
         centred = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
         return centred * (self.gain * (centred.square().sum((1, 2, 3), True) + 1e-8).rsqrt())
 
-    def forward(self, x: Tensor, pooled: bool) -> Tensor:
+    def forward(self, x: Tensor, pooled: bool = False) -> Tensor:
         if pooled:
             return pooled_conv(x, self.kernel(), self.bias)
         return F.conv2d(x, self.kernel(), self.bias, padding=1)
@@ -166,7 +166,8 @@ class ResNet8(nn.Module):
     Images (batch, channels, height, width) of any size from 8x8 -> (batch, width); `width` is F of
     the paper: 128 (1,037,184 parameters), or 256 for CIFAR-100 (4,138,752). `normalise` adds batch
     normalisation after each convolution of the blocks, for SwAV and Barlow; energy-based models
-    cannot have it. `tapped` adds one more number at the end (`Taps`).
+    cannot have it. `standardised` weights (`StandardisedConv`) are what they can have in its place,
+    in all 3x3 convolutions. `tapped` adds one more number at the end (`Taps`).
     """
 
     def __init__(
@@ -175,13 +176,14 @@ class ResNet8(nn.Module):
         width: int = 128,
         normalise: bool = False,
         tapped: bool | None = False,
+        standardised: bool | None = False,
         *,
         generator: Generator | None,
     ) -> None:
         super().__init__()
         self.shortcut = _conv(channels, width, 1)
         self.blocks = nn.ModuleList(
-            Block(width if k else channels, width, pooled=k < 2, first=k == 0, normalise=normalise)
+            Block(k, width if k else channels, width, normalise, bool(standardised), generator)
             for k in range(4)
         )
         layers = [layer for layer in self.modules() if isinstance(layer, nn.Conv2d)]
@@ -210,19 +212,33 @@ def _conv(inputs: int, outputs: int, kernel: int, padding: int = 0) -> nn.Conv2d
 
 
 class Block(nn.Module):
-    """The long way of a residual block: two convolutions, each behind an activation.
+    """The long way of the k-th residual block: two convolutions, each behind an activation.
 
-    The first block works on the image itself, so it begins without one.
+    The first block works on the image itself, so it begins without one. With standardised weights
+    the long way begins with half the gain, so that the sum of both ways grows slowly.
     """
 
     def __init__(
-        self, channels: int, width: int, *, pooled: bool, first: bool, normalise: bool
+        self,
+        k: int,
+        channels: int,
+        width: int,
+        normalise: bool,
+        standardised: bool,
+        generator: Generator | None,
     ) -> None:
         super().__init__()
-        self.pooled = pooled
-        self.first = first
-        self.enter = _conv(channels, width, 3, padding=1)
-        self.leave = _conv(width, width, 3, padding=1)
+        self.pooled = k < 2
+        self.first = k == 0
+        gain = GAINS["leaky_relu"]
+        self.enter: nn.Conv2d | StandardisedConv
+        self.leave: nn.Conv2d | StandardisedConv
+        if standardised:
+            self.enter = StandardisedConv(channels, width, gain, generator)
+            self.leave = StandardisedConv(width, width, gain / 2, generator)
+        else:
+            self.enter = _conv(channels, width, 3, padding=1)
+            self.leave = _conv(width, width, 3, padding=1)
         self.norm_enter = nn.BatchNorm2d(width) if normalise else nn.Identity()
         self.norm_leave = nn.BatchNorm2d(width) if normalise else nn.Identity()
 
@@ -231,6 +247,9 @@ class Block(nn.Module):
         x = self.enter(x if self.first else F.leaky_relu(x, LEAK))
         x = F.leaky_relu(self.norm_enter(x), LEAK, inplace=True)
         leave = self.leave
-        x = pooled_conv(x, leave.weight, leave.bias) if self.pooled else leave(x)
+        if isinstance(leave, StandardisedConv):
+            x = leave(x, self.pooled)
+        else:
+            x = pooled_conv(x, leave.weight, leave.bias) if self.pooled else leave(x)
         out: Tensor = self.norm_leave(x)
         return out
