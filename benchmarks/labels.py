@@ -43,6 +43,7 @@ TABLES = {
 EACH = (1, 5, 20)
 WRONG = 0.1
 SHUFFLED = (0.1, 0.3)
+KINDS = ("wrong", "right")
 JUDGED = [name for name in RIVALS if not name.startswith("spectral")]
 
 # --- a few labels ---------------------------------------------------------------------------------
@@ -121,8 +122,6 @@ def known_tables(rows: list[Row]) -> None:
         wrong, right = (np.mean([row[f"{kind} disputed"] for row in own]) for kind in KINDS)
         print(f"{name}: {wrong:.0%} of wrong labels disputed, {right:.1%} of right ones")
 
-
-KINDS = ("wrong", "right")
 
 # --- labels made elsewhere ------------------------------------------------------------------------
 

@@ -145,8 +145,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Number of clusters.
     choice_ : dict or None
         With 'auto': the evidence for each number, and the reason for the choice in words.
-    names_ : list of str
-        Names of the clusters: of known classes, else their numbers.
+    names_, classes_known_ : list of str
+        Names of the clusters: of known classes, which come first, else their numbers; the former.
     disputed_ : ndarray of int
         The rows whose known class the network does not give them: look at these labels.
     certificate_gap_ : float

@@ -122,6 +122,7 @@ SMALL_DENSITY = 0.1  # the share of GEDI's passes that is left for GEN, after th
 SMALL_RATE = 1e-3
 # Of GEDI and its ablations, as of the defaults for images: with standardised weights they find more
 # at the same number of passes. PRIOR is of the batch, and 64 images are few for 10 clusters.
+OWN = ("gedi", "no-gen", "no-inv", "no-unif")
 OWN_RATE, OWN_BATCH = 8e-3, 2 * _IMAGE_BATCH
 
 
@@ -174,9 +175,6 @@ def small_iterations(method: str) -> tuple[int, int]:
     # Its runs look at their start too.
     joint = clusters + 2 * training + sampling + 2
     return (SMALL_PASSES - density) // clusters, density // joint
-
-
-OWN = ("gedi", "no-gen", "no-inv", "no-unif")
 
 
 def _small_image_methods() -> dict[str, Values]:

@@ -39,6 +39,15 @@ def evenly_spaced(n: int, most: int) -> np.ndarray:
     return np.arange(kept) * n // max(kept, 1)
 
 
+def pair_counts(
+    labels: np.ndarray, others: np.ndarray, shape: tuple[int, int] | None = None
+) -> np.ndarray:
+    """How many points have each two labels, (n,) each: an array of this shape, or just as large."""
+    rows, columns = shape or (int(labels.max()) + 1, int(others.max()) + 1)
+    found = np.bincount(labels * columns + others, minlength=rows * columns)
+    return found.reshape(rows, columns)
+
+
 def listing(items: Sequence[object], limit: int = 3) -> str:
     """``3, 17, 20 and 4 more``: enough to find the trouble without flooding one line."""
     shown = ", ".join(str(item) for item in items[:limit])

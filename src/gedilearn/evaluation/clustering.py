@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gedilearn.data.arrays import pair_counts
 from gedilearn.errors import InputError
 
 CHANCE_REPEATS = 5
@@ -71,8 +72,8 @@ def classes_of_clusters(labels_true: np.ndarray, labels: np.ndarray, n_clusters:
     """
     from scipy.optimize import linear_sum_assignment
 
-    counts = np.zeros((n_clusters, max(n_clusters, labels_true.max() + 1)), dtype=np.int64)
-    np.add.at(counts, (labels, labels_true), 1)
+    shape = (n_clusters, max(n_clusters, int(labels_true.max()) + 1))
+    counts = pair_counts(labels, labels_true, shape)
     return np.asarray(linear_sum_assignment(counts, maximize=True)[1])
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from gedilearn.data.arrays import pair_counts
 from gedilearn.data.graph import (
     LEAST,
     SHARED,
@@ -238,7 +239,7 @@ def agreement(labels: Ints, others: Ints) -> float:
         share = count[count > 0] / len(labels)
         return float(-(share * np.log(share)).sum())
 
-    table = counts(labels, others)
+    table = pair_counts(labels, others)
     table = table[table.any(1)][:, table.any(0)]
     both = entropy(table.sum(1)) + entropy(table.sum(0))
     expected = expected_mutual_information(table, len(labels))
@@ -247,15 +248,8 @@ def agreement(labels: Ints, others: Ints) -> float:
 
 def are_same(labels: Ints, others: Ints) -> bool:
     """Whether labels (n,) are of the same clusters, by whatever names."""
-    table = counts(labels, others) > 0
+    table = pair_counts(labels, others) > 0
     return bool(table.sum() == table.any(0).sum() == table.any(1).sum())
-
-
-def counts(labels: Ints, others: Ints) -> Ints:
-    """How many points have each two labels: (largest label + 1, that of the others + 1)."""
-    width = int(others.max()) + 1
-    found = np.bincount(labels * width + others, minlength=(int(labels.max()) + 1) * width)
-    return np.asarray(found.reshape(-1, width))
 
 
 def matched(labels: Ints, others: Ints) -> Ints:
@@ -263,8 +257,7 @@ def matched(labels: Ints, others: Ints) -> Ints:
     from scipy.optimize import linear_sum_assignment
 
     size = int(max(labels.max(), others.max())) + 1
-    table, found = np.zeros((size, size), np.int64), counts(labels, others)
-    table[: len(found), : found.shape[1]] = found
+    table = pair_counts(labels, others, (size, size))
     rows, columns = linear_sum_assignment(table, maximize=True)
     names = np.empty(size, np.int64)
     names[rows] = columns

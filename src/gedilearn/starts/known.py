@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.arrays import as_labels
+from gedilearn.data.arrays import as_labels, pair_counts
 from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
@@ -84,16 +84,14 @@ class Known:
 
     def for_nodes(self, node: Ints, n_nodes: int) -> Known:
         """The same for nodes: the class that most of a node's points have.  node: (n,)."""
-        votes = np.zeros((n_nodes, len(self.classes)))
-        np.add.at(votes, (node[self.rows], self.labels[self.rows]), 1)
+        votes = self.table(node, n_nodes)
         labels = np.where(votes.any(1), votes.argmax(1), UNKNOWN)
         return replace(self, labels=labels)
 
-    def table(self, labels: Ints, n_clusters: int) -> Floats:
+    def table(self, labels: Ints, n_clusters: int) -> Ints:
         """How many known points of each class each cluster has: (clusters, classes)."""
-        table = np.zeros((n_clusters, len(self.classes)))
-        np.add.at(table, (labels[self.rows], self.labels[self.rows]), 1)
-        return table
+        shape = (n_clusters, len(self.classes))
+        return pair_counts(labels[self.rows], self.labels[self.rows], shape)
 
     def support(self, labels: Ints, n_clusters: int) -> float:
         """The log-probability of the known classes, if each cluster has shares of its own."""

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from gedilearn.data.arrays import listing
+from gedilearn.data.arrays import listing, pair_counts
 from gedilearn.data.graph import distance_points, own_stream
 from gedilearn.progress import SILENT, Progress
-from gedilearn.starts.choose import MOST_POINTS, Start, best_start, counts, parts_of
+from gedilearn.starts.choose import MOST_POINTS, Start, best_start, parts_of
 from gedilearn.training.evidence import Evidence, evidence_of
 
 # Stability from which on a larger number is named, though nothing else speaks for it.
@@ -40,7 +40,7 @@ class Number:
     @classmethod
     def of(cls, evidence: Evidence, tries: int, start: Start, before: Start | None) -> Number:
         stable = "stable" if evidence.are_stable(tries) else None
-        splits = [] if before is None else counts(before.labels, start.labels).tolist()
+        splits = [] if before is None else pair_counts(before.labels, start.labels).tolist()
         return cls(
             n_clusters=len(evidence.shares),
             stability=evidence.stability,
