@@ -271,7 +271,7 @@ def test_what_is_left_open_is_settled_by_the_shape_of_the_data() -> None:
         1,
     )
     assert (images.views.kind, images.network.encoder, images.network.width) == ("grey", "conv", 32)
-    assert GEDI().resolve((50, 3, 8, 8)).views.kind == "colour"
+    assert GEDI().resolve((50, 3, 8, 8)).views.kind == "paper"
     assert GEDI(encoder="resnet8").resolve((50, 3, 8, 8)).network.width == 128
     assert GEDI(3, method="swav").resolve((50, 2)).own.embedding == 3
     long = {"optimizer.batch_size": 10}

@@ -197,6 +197,6 @@ def test_every_preset_says_what_it_is():
 
 
 def test_a_preset_may_be_changed_without_harm():
-    preset("paper/svhn", "jem")["views"]["kind"] = "colour"
+    preset("paper/svhn", "jem")["views"]["kind"] = "grey"
     assert preset("paper/svhn", "jem")["views"]["kind"] == "noise"
     assert PRESETS["paper/svhn"]["views"]["kind"] == "paper"

@@ -109,8 +109,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         What multiplies GEN, INV and PRIOR; between points the weight is linear. ``w_gen=0`` leaves
         out the density.
     views : str or callable, default None
-        How a view x' is drawn from T(x'|x): 'walk' or 'noise', for images 'grey', 'colour' or
-        'paper'; or any function that maps a batch of scaled points to views of it. One with an
+        How a view x' is drawn from T(x'|x): 'walk' or 'noise', for images 'grey' or 'paper';
+        or any function that maps a batch of scaled points to views of it. One with an
         argument `generator` is given the torch.Generator to draw from.
     encoder : str or torch.nn.Module, default None
         For images 'conv' or 'resnet8'; or a module that maps a batch to vectors, in the place of

@@ -77,7 +77,6 @@ VIEWS = Registry(
     walk="gedilearn.data.views:walk_views",
     noise="gedilearn.data.views:noise_views",
     grey="gedilearn.data.views:grey",
-    colour="gedilearn.data.views:colour",
     paper="gedilearn.data.views:paper",
 )
 # Functions (`sampling.langevin.Wanted`) -> `sampling.langevin.Sampler`, which draws x~ for GEN.

@@ -166,11 +166,11 @@ class Views(Section):
     kind: str = "auto"
     """How a view x' is drawn from T(x'|x). 'noise': x plus Gaussian noise, as in the paper's toys;
     'walk': the end of a random walk on the nearest-neighbour graph, long walks first; for images,
-    each with noise: 'grey': small affine and elastic changes, 'colour': zooms and much change of
-    colour, 'paper': the paper's crops and rare changes of colour. 'auto': 'walk' for vectors,
-    'grey' for images of one channel, else 'colour'."""
+    each with noise: 'grey': small affine and elastic changes, 'paper': the paper's shifts and rare
+    changes of colour. 'auto': 'walk' for vectors, 'grey' for images of one channel, else
+    'paper'."""
     flip: bool = True
-    """Whether 'colour' and 'paper' views mirror images (the paper: not SVHN)."""
+    """Whether 'paper' views mirror images (the paper: not SVHN)."""
     noise: Schedule = 0.03
     """Standard deviation sigma of the Gaussian noise of all views but 'walk', in the network's
     units; for 'noise' also (progress, sigma) points, the first of which holds for the
@@ -195,7 +195,7 @@ class Views(Section):
         if self.kind != AUTO:
             return self
         grey = len(shape) > 1 and shape[1] == 1
-        kind = ("grey" if grey else "colour") if is_images(shape) else "walk"
+        kind = ("grey" if grey else "paper") if is_images(shape) else "walk"
         return self.model_copy(update={"kind": kind})
 
 
@@ -678,8 +678,8 @@ IMAGES: dict[str, Any] = {
     "optimizer.batch_size": 128,
     "optimizer.grad_clip": 5.0,
     "density.iterations": 200,
-    "density.inv": 3.0,
-    "density.prior": 6.0,
+    "density.inv": 10.0,
+    "density.prior": 20.0,
     "training.check_every": 100,
 }
 

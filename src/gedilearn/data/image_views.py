@@ -14,12 +14,11 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from gedilearn.errors import InputError
-
 ImageView = Callable[[Tensor, Generator], Tensor]
 
-# The padding before a crop: the crop then shifts an image by up to this many pixels.
-PAD = 4
+# The padding before a crop, as a part of the shorter side: the crop then shifts an image by up to
+# as much. The paper's 4 pixels, of 32.
+PADDED = 1 / 8
 
 # How far brightness, contrast, saturation and hue are changed.
 JITTER = (0.4, 0.4, 0.4, 0.1)
@@ -58,9 +57,9 @@ def grey_views(
 def paper_views(noise: float, flip: bool, jitter_p: float = 0.1, grey_p: float = 0.1) -> ImageView:
     """The paper's views of colour images, in its order; `flip` is False for SVHN.
 
-    Reflective padding by 4, colour jitter with probability `jitter_p`, grey with probability
-    `grey_p`, a random crop back to the size, a horizontal flip in half of the images, Gaussian
-    noise. Colours are left alone in images that have not three channels.
+    Reflective padding by an eighth of the shorter side, colour jitter with probability `jitter_p`,
+    grey with probability `grey_p`, a random crop back to the size, a horizontal flip in half of the
+    images, Gaussian noise. Colours are left alone in images that have not three channels.
     """
     jitter = _jitter(jitter_p)
 
@@ -70,23 +69,6 @@ def paper_views(noise: float, flip: bool, jitter_p: float = 0.1, grey_p: float =
             padded = _grey(jitter(padded, generator), grey_p, generator)
         cropped = _crop(padded, x.shape[-2], x.shape[-1], flip, generator)
         return _with_noise(cropped, noise, generator)
-
-    return view
-
-
-def colour_views(noise: float, flip: bool) -> ImageView:
-    """For photographs: shifts and zooms, flips, and much change of colour.
-
-    The colour histogram alone must not tell photographs apart, or clusters are of colours and not
-    of things: hence jitter in 80% and grey in 20% of the images. A zoom shows between half of the
-    image's area and all of it.
-    """
-    jitter = _jitter(0.8)
-
-    def view(x: Tensor, generator: Generator) -> Tensor:
-        if x.shape[1] == 3:
-            x = _grey(jitter(x, generator), 0.2, generator)
-        return _with_noise(_zoom(x, 0.5, flip, generator), noise, generator)
 
     return view
 
@@ -135,12 +117,8 @@ def _sometimes(
 
 
 def _reflect(x: Tensor) -> Tensor:
-    if min(x.shape[-2:]) <= PAD:
-        raise InputError(
-            f"views: images of {x.shape[-2]}x{x.shape[-1]} cannot be padded by {PAD} reflected "
-            f"pixels; at least {PAD + 1}x{PAD + 1} is needed"
-        )
-    return F.pad(x, (PAD, PAD, PAD, PAD), mode="reflect")
+    pad = round(PADDED * min(x.shape[-2:]))
+    return F.pad(x, (pad, pad, pad, pad), mode="reflect")
 
 
 def _crop(padded: Tensor, height: int, width: int, flip: bool, generator: Generator) -> Tensor:
@@ -159,19 +137,7 @@ def _crop(padded: Tensor, height: int, width: int, flip: bool, generator: Genera
     return padded[images, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-def _zoom(x: Tensor, least_area: float, flip: bool, generator: Generator) -> Tensor:
-    """A random window of each image with this share of its area or more, at the full size."""
-    batch = len(x)
-    draws = _rand(4, batch, generator=generator, dtype=x.dtype)
-    side = (least_area + (1 - least_area) * draws[0]).sqrt()
-    matrices = x.new_zeros(batch, 2, 3)
-    matrices[:, 0, 0] = torch.where(draws[3] < 0.5, -side, side) if flip else side
-    matrices[:, 1, 1] = side
-    matrices[:, :, 2] = ((2 * draws[1:3] - 1) * (1 - side)).T
-    return _resampled(x, matrices)
-
-
-def _resampled(x: Tensor, matrices: Tensor, arrows: Tensor | float = 0.0) -> Tensor:
+def _resampled(x: Tensor, matrices: Tensor, arrows: Tensor | float) -> Tensor:
     """The images as seen from where the matrices (batch, 2, 3) and arrows (b, h, w, 2) lead."""
     grid = F.affine_grid(matrices, list(x.shape), align_corners=False) + arrows
     return F.grid_sample(x, grid, padding_mode="border", align_corners=False)

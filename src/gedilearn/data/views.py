@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn.data.graph import distance_points
-from gedilearn.data.image_views import colour_views, grey_views, paper_views
+from gedilearn.data.image_views import grey_views, paper_views
 from gedilearn.data.walks import Nodes, WalkTables, draw, landmark_tables, redrawn
 from gedilearn.errors import InputError
 from gedilearn.registry import VIEWS
@@ -195,13 +195,12 @@ def _image_views(kind: str) -> MakeViews:
         noise = value_at(settings.noise, 0.0)  # a number, for images
         if kind == "grey":
             return CallableViews(grey_views(noise))
-        changes = colour_views if kind == "colour" else paper_views
-        return CallableViews(changes(flip=settings.flip, noise=noise))
+        return CallableViews(paper_views(noise, settings.flip))
 
     return make
 
 
-grey, colour, paper = map(_image_views, ("grey", "colour", "paper"))
+grey, paper = map(_image_views, ("grey", "paper"))
 
 
 def make_views(

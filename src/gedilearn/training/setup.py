@@ -139,7 +139,7 @@ def sees_averages(settings: Settings, shape: tuple[int, ...]) -> bool:
         return False
     sampled = learns_density(settings) and settings.density.base == "none"
     weighted = settings.own.weighted
-    return bool(weighted) and not sampled and settings.views.kind in ("grey", "colour")
+    return bool(weighted) and not sampled and settings.views.kind in ("grey", "paper")
 
 
 def n_contenders(settings: Settings, stage: Stage) -> int:
