@@ -118,7 +118,7 @@ _PAPER_IMAGE_METHODS: dict[str, Values] = {"jem": {"views": {"kind": "noise", "d
 SMALL_PASSES = 24_000
 SMALL_WIDTH = 32
 SMALL_STEPS = 10  # Langevin steps in an iteration
-SMALL_DENSITY = 0.1  # the share of GEDI's passes that is left for GEN, after the clusters
+SMALL_DENSITY = 1 / 3  # the share of GEDI's passes that is left for GEN, after the clusters
 SMALL_RATE = 1e-3
 # Of GEDI and its ablations, as of the defaults for images: with standardised weights they find more
 # at the same number of passes. PRIOR is of the batch, and 64 images are few for 10 clusters.
@@ -137,8 +137,8 @@ def _small_images(data: str) -> Values:
         "network": paper["network"]
         | {"width": SMALL_WIDTH, "head": (2 * SMALL_WIDTH,), "standardised": None},
         # On MNIST, the paper's weights (PRIOR half of INV, in one direction) merge clusters, and
-        # GEN at this weight and with the penalty on energies does not diverge.
-        "weights": {"gen": 0.1, "inv": 1.0, "symmetric": True, "prior": 2.0, "energy": 0.01},
+        # GEN with the penalty on energies does not diverge.
+        "weights": {"gen": 1.0, "inv": 1.0, "symmetric": True, "prior": 2.0, "energy": 0.01},
         # Long steps that are cut at a tenth, inside the box: they travel in few steps and
         # do not break away. The buffer is small because few samples are ever drawn.
         "sampler": paper["sampler"]
@@ -149,7 +149,7 @@ def _small_images(data: str) -> Values:
         | {"learning_rate": OWN_RATE, "batch_size": OWN_BATCH}
         | {"schedule": "cosine", "warmup": 50, "grad_clip": 5.0},
         # GEN from the start would leave too few iterations for the clusters.
-        "density": {"iterations": density, "learning_rate": SMALL_RATE, "inv": 1.0, "prior": 2.0},
+        "density": {"iterations": density, "learning_rate": 5e-3, "inv": 10.0, "prior": 20.0},
         "swav": {"embedding": SMALL_WIDTH},
         "training": paper["training"] | {"max_iter": clusters, "check_every": 100},
     }
@@ -171,7 +171,7 @@ def small_iterations(method: str) -> tuple[int, int]:
     clusters = 2 * training * OWN_BATCH // _IMAGE_BATCH
     if method != "gedi":
         return SMALL_PASSES // clusters, 0
-    density = int(SMALL_DENSITY * SMALL_PASSES)
+    density = round(SMALL_DENSITY * SMALL_PASSES)
     # Its runs look at their start too.
     joint = clusters + 2 * training + sampling + 2
     return (SMALL_PASSES - density) // clusters, density // joint
@@ -184,7 +184,8 @@ def _small_image_methods() -> dict[str, Values]:
     }
     for one in set(others).difference(OWN):
         changes[one]["optimizer"] = {"learning_rate": SMALL_RATE, "batch_size": _IMAGE_BATCH}
-    changes["jem"] |= _PAPER_IMAGE_METHODS["jem"]
+    # Without a base, GEN at its full weight lets energies drift.
+    changes["jem"] |= _PAPER_IMAGE_METHODS["jem"] | {"weights": {"gen": 0.1}}
     changes["ebclr"]["ebclr"] = {"embedding": SMALL_WIDTH}  # as SwAV's
     return changes
 
