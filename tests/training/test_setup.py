@@ -157,7 +157,7 @@ def test_large_images_are_averaged_down_before_their_views_and_given_whole_to_th
     for values in (
         {"density": {"base": "none"}},  # samples that have the full size
         {"network": {"encoder": "resnet8"}},
-        {"views": {"kind": "paper"}},
+        {"views": {"kind": "noise"}},
         {"method": "swav"},
     ):
         other = resolve(values | {"device": {"accelerator": "cpu"}}, tuple(x.shape))
