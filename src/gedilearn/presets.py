@@ -137,7 +137,7 @@ def _small_images(data: str) -> Values:
         "network": paper["network"]
         | {"width": SMALL_WIDTH, "head": (2 * SMALL_WIDTH,), "standardised": None},
         # On MNIST, the paper's weights (PRIOR half of INV, in one direction) merge clusters, and
-        # GEN with the penalty on energies does not diverge, at half the rate of the defaults.
+        # GEN with this penalty, at half the rate of the defaults, is seldom put back by the guard.
         "weights": {"gen": 1.0, "inv": 1.0, "symmetric": True, "prior": 2.0, "energy": 0.02},
         # Long steps that are cut at a tenth, inside the box: they travel in few steps and
         # do not break away. The buffer is small because few samples are ever drawn.
@@ -184,7 +184,7 @@ def _small_image_methods() -> dict[str, Values]:
     }
     for one in set(others).difference(OWN):
         changes[one]["optimizer"] = {"learning_rate": SMALL_RATE, "batch_size": _IMAGE_BATCH}
-    # Without a base, GEN at its full weight lets energies drift.
+    # JEM, which has no base, keeps the weights that its row was trained with.
     changes["jem"] |= _PAPER_IMAGE_METHODS["jem"] | {"weights": {"gen": 0.1, "energy": 0.01}}
     changes["ebclr"]["ebclr"] = {"embedding": SMALL_WIDTH}  # as SwAV's
     return changes
