@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from gedilearn.errors import InputError
-from gedilearn.experiments.runner import Runner
-from gedilearn.experiments.table import Group, Row, Table, Text
+from gedilearn.paper.runner import Runner
+from gedilearn.paper.table import Group, Row, Table, Text
 
 Run = Callable[..., list[Table]]  # run(runner, seeds, data, methods)
 

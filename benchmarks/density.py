@@ -30,10 +30,10 @@ from gedilearn.data.dataset import Dataset
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import nmi
 from gedilearn.evaluation.ood import roc
-from gedilearn.experiments import table
-from gedilearn.experiments.runner import Cell, Options, Runner, chosen, outcome
-from gedilearn.experiments.table import Group, Row, Table, ranged
-from gedilearn.experiments.toy import FRESH, N_POINTS
+from gedilearn.paper import table
+from gedilearn.paper.runner import Cell, Options, Runner, chosen, outcome
+from gedilearn.paper.table import Group, Row, Table, ranged
+from gedilearn.paper.toy import FRESH, N_POINTS
 from shape_sets import SHAPES
 
 TRAINED_ON = 0.65  # share of a table's rows

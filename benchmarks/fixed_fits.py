@@ -29,9 +29,9 @@ from sklearn.datasets import load_digits, make_blobs, make_circles, make_moons
 import density
 import shapes
 from gedilearn.estimator import GEDI
-from gedilearn.experiments import images, sensitivity, toy
-from gedilearn.experiments.runner import Options, changed
-from gedilearn.experiments.table import Row
+from gedilearn.paper import images, sensitivity, toy
+from gedilearn.paper.runner import Options, changed
+from gedilearn.paper.table import Row
 from gedilearn.presets import preset
 from gedilearn.settings import assign, nested, resolve
 from gedilearn.together import fit_together

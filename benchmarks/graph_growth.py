@@ -57,8 +57,8 @@ def data(kind: str, n: int) -> tuple[Any, int]:
 
 def measure(kind: str, n: int) -> dict[str, float]:
     """One row; to be called in a fresh process."""
-    from gedilearn.data.graph import find_neighbours
-    from gedilearn.data.walks import walk_tables
+    from gedilearn.graph.neighbours import find_neighbours
+    from gedilearn.graph.walks import walk_tables
 
     small, clusters = data(kind, 1_000)
     walk_tables(small, clusters)  # the imports of the first call are not counted

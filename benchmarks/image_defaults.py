@@ -19,7 +19,7 @@ from statistics import median
 from gedilearn import GEDI, evaluation
 from gedilearn.cli.data import changes as parsed
 from gedilearn.data.dataset import Dataset
-from gedilearn.experiments.images import TITLES, load_sets
+from gedilearn.paper.images import TITLES, load_sets
 
 PART, SAMPLES = 10_000, 200
 

@@ -19,8 +19,8 @@ import numpy as np
 
 import shapes
 from gedilearn.data.arrays import Scaling
-from gedilearn.data.graph import distance_points, neighbour_graph
-from gedilearn.experiments.toy import FRESH, N_POINTS
+from gedilearn.graph.neighbours import distance_points, neighbour_graph
+from gedilearn.paper.toy import FRESH, N_POINTS
 from gedilearn.starts.choose import NEIGHBOURS, choose_start, cut_share, stability
 from shape_sets import SHAPES
 

@@ -28,13 +28,13 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from comparison import main, share, timed
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
-from gedilearn.data.graph import distance_points
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores
-from gedilearn.experiments import table
-from gedilearn.experiments.runner import Cell, Options, Runner, chosen
-from gedilearn.experiments.table import Group, Row, Table
-from gedilearn.experiments.toy import FRESH, N_POINTS
+from gedilearn.graph.neighbours import distance_points
+from gedilearn.paper import table
+from gedilearn.paper.runner import Cell, Options, Runner, chosen
+from gedilearn.paper.table import Group, Row, Table
+from gedilearn.paper.toy import FRESH, N_POINTS
 from gedilearn.starts.choose import choose_start
 from shape_sets import FAMILIES, NOT_SCORED, SHAPES, Shape
 

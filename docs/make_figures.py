@@ -23,13 +23,13 @@ from gedilearn import panels
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import moons
-from gedilearn.data.views import Views, WalkViews, make_views
-from gedilearn.data.walks import draw
+from gedilearn.graph.views import Views, WalkViews, make_views
+from gedilearn.graph.walks import draw
 from gedilearn.evaluation.clustering import nmi
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.energy import EnergyModel, posterior
 from gedilearn.settings import Settings, resolve
-from gedilearn.training.certificate import REPEATS, measure
+from gedilearn.verdict.bound import REPEATS, measure
 from gedilearn.training.loop import Result, train
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState

@@ -35,9 +35,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from fixed_fits import numbers_like
 from gedilearn.errors import InputError
-from gedilearn.experiments import landscape, sensitivity
-from gedilearn.experiments.runner import CONFIG, ROWS, changed, key_of
-from gedilearn.experiments.table import Row
+from gedilearn.paper import landscape, sensitivity
+from gedilearn.paper.runner import CONFIG, ROWS, changed, key_of
+from gedilearn.paper.table import Row
 from gedilearn.io import read_json, read_json_lines, write_json, write_text
 
 RESULTS = ROOT / "docs" / "results"
@@ -155,7 +155,7 @@ def block(kind: str, words: list[str], results: Path = RESULTS) -> str:
     if kind == "made":
         return made(results / "rows" / words[0])
     experiment, place, k = words
-    module = experiment if experiment in COMPARISONS else f"gedilearn.experiments.{experiment}"
+    module = experiment if experiment in COMPARISONS else f"gedilearn.paper.{experiment}"
     rows = read_rows(results / "rows" / f"{place}.csv")
     return str(import_module(module).tables(rows)[int(k)].markdown())
 

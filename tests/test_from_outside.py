@@ -17,8 +17,8 @@ from sklearn.datasets import make_blobs
 from torch import Generator, Tensor
 
 from gedilearn import GEDI, settings
-from gedilearn.data.views import CallableViews, Views
 from gedilearn.errors import InputError
+from gedilearn.graph.views import CallableViews, Views
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.models.energy import EnergyModel

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from gedilearn.errors import InputError
-from gedilearn.presets import PRESETS, preset
+from gedilearn.presets import preset
+from gedilearn.registry import PRESETS
 from gedilearn.settings import (
     IMAGES,
     assign,

@@ -44,8 +44,6 @@ from gedilearn.settings import (
 from gedilearn.starts.known import Known, name_of
 from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
-from gedilearn.training.monitor import Diagnosis
-from gedilearn.training.number import choose_number
 from gedilearn.training.result import Result, Score
 from gedilearn.training.run import (
     RunDirectory,
@@ -56,6 +54,8 @@ from gedilearn.training.run import (
     settings_in_file,
     settings_of,
 )
+from gedilearn.verdict.monitor import Diagnosis
+from gedilearn.verdict.number import choose_number
 
 # Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
 NAMED = {

@@ -1,259 +1,38 @@
-"""Named sets of settings, each with the reason for what it changes."""
+"""Presets: named sets of settings, found by name and loaded when they are used."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
-from gedilearn.errors import InputError, suggestion
-from gedilearn.registry import METHODS
-from gedilearn.settings import FEWEST_POINTS, SINES, STARTED, WALKS, nested
+from gedilearn.registry import METHODS, PRESETS
 
 Values = dict[str, Any]
 
-# Of all the paper's tables; a chain for each point of the batch. The paper is silent on the margin
-# and on clamping: chains start in the data's bounding box, and nothing is clamped.
-_PAPER_SAMPLER: Values = {
-    "noise": 0.01, "buffer": 10_000, "chains": None, "restart": 0.05, "margin": 0.0, "clamp": False,
-}  # fmt: skip
-_PAPER_BETAS = (0.9, 0.999)
 
-# --- synthetic data -----------------------------------------------------------------------------
+class Preset(NamedTuple):
+    """Settings under a name.
 
-# The synthetic experiments of the paper (its appendix on hyperparameters for synthetic data). What
-# the tables leave silent: data in its own units.
-_PAPER_TOY_LITERAL: Values = {
-    "prior": "uniform",
-    "scaling": "none",
-    "network": {"hidden": (100, 100), "features": 2, "head": (4,), "activation": "relu"},
-    "views": {"kind": "noise", "noise": 0.03},
-    "weights": {"gen": 1.0, "inv": 50.0, "prior": 10.0, "energy": 0.0},
-    "sampler": {"steps": 1, "step_size": 0.01**2 / 2} | _PAPER_SAMPLER,
-    "density": {"base": "none", "iterations": 0},
-    "optimizer": {"learning_rate": 1e-3, "betas": _PAPER_BETAS, "batch_size": 400},
-    # The paper knows no stopping rule and no guard.
-    "training": {"max_iter": 20_000, "early_stopping": False, "on_divergence": "ignore"},
-}
-
-# What single methods change in the presets of the synthetic experiments. All else they share, and
-# each method leaves the settings unused that are not its own:
-# - Barlow, SwAV: batch normalisation in all layers is their default here; for temperatures,
-#   Sinkhorn and the weight of redundancy the paper is silent, so they are as first published.
-# - no gen: the paper's table gives it a sampler and a weight of GEN, which it cannot use.
-# - no inv, no unif: the paper lists them nowhere; ablations differ from GEDI in the term alone.
-# - DINO, DeepCluster, EBCLR: not in the paper's experiments; they share network, views, optimiser
-#   and sampler.
-_PAPER_TOY_METHODS: dict[str, Values] = {
-    "jem": {"sampler": {"steps": 10}},  # its own list in the paper; the rest of it is GEDI's
-}
-
-# The defaults of GEDI for points of the plane, for all methods: by themselves, methods that do not
-# train the bound have another network, rate and length, and no start.
-_IN_THE_PLANE: Values = {"network.sines": SINES, "optimizer.batch_size": FEWEST_POINTS}
-
-# --- images -------------------------------------------------------------------------------------
-
-# Images to train on, epochs in the paper, classes, F of the paper, weight of PRIOR in the paper.
-_IMAGE_SETS: dict[str, tuple[int, int, int, int, float]] = {
-    "svhn": (73_257, 20, 10, 128, 25.0),
-    "cifar10": (50_000, 200, 10, 128, 25.0),
-    "cifar100": (50_000, 200, 100, 256, 50.0),
-}
-_IMAGE_BATCH = 64
-
-
-def _paper_images(data: str) -> Values:
-    """The paper's table of hyperparameters for SVHN, CIFAR-10 and CIFAR-100, and its network.
-
-    Every setting that has a default of its own for images is stated, also where it is as elsewhere.
+    about: what they are, in a sentence
+    values: the nested settings
+    changes: what single methods change in them, by method and section
     """
-    images, epochs, _, width, prior = _IMAGE_SETS[data]
-    return {
-        "n_clusters": width,  # the head has F outputs, whatever the number of classes
-        "prior": "uniform",
-        "scaling": "standard",  # to [-1, 1]
-        "network": {
-            "encoder": "resnet8",
-            "width": width,
-            "head": (2 * width,),
-            "activation": "leaky_relu",  # of the head; silent: as in the encoder's table
-            "temperature": 1.0,  # silent
-            "standardised": False,
-        },
-        "views": {"kind": "paper", "flip": data != "svhn", "noise": 0.03},
-        # Its equation has one direction, and it has no penalty on energies.
-        "weights": {"gen": 1.0, "inv": 50.0, "symmetric": False, "prior": prior, "energy": 0.0},
-        # Silent on the largest move, on schedule, warm-up and clipping: as first published, none.
-        "sampler": {"steps": 20, "step_size": 1.0, "max_move": None} | _PAPER_SAMPLER,
-        "optimizer": {"learning_rate": 1e-4, "betas": _PAPER_BETAS, "batch_size": _IMAGE_BATCH}
-        | {"schedule": "constant", "warmup": 0, "grad_clip": None},
-        # All terms from the start, so that the rest of this section has no use.
-        "density": {
-            "base": "none",
-            "iterations": 0,
-            "learning_rate": 1e-4,
-            "inv": 50.0,
-            "prior": prior,
-        },
-        "swav": {"embedding": width},  # the head's F outputs; silent: as many prototypes
-        "training": {
-            "max_iter": epochs * images // _IMAGE_BATCH,
-            "start": "random",
-            "n_init": 1,
-            "early_stopping": False,  # the paper has no stopping rule
-            "check_every": 250,  # a look costs as much as ten steps without GEN
-        },
-    }
+
+    about: str
+    values: Values
+    changes: dict[str, dict[str, Values]] = {}  # noqa: RUF012
 
 
-# JEM has a list of its own in the paper, equal to GEDI's but for its augmentation, which is noise
-# alone. GEN has no views, so that is noise on the images it is trained with, as JEM's own code has
-# it. The certificate is measured under the same noise.
-_PAPER_IMAGE_METHODS: dict[str, Values] = {"jem": {"views": {"kind": "noise", "data_noise": 0.03}}}
-
-# The scaled-down presets. Every method gets about as many passes of a batch of 64 through the
-# network, forward ones: a pass back to the weights counts two more, one back to the images (a
-# Langevin step) one more. These many take about 6 minutes on 2 cores; batch normalisation (Barlow,
-# SwAV) takes its time beside them.
-SMALL_PASSES = 24_000
-SMALL_WIDTH = 32
-SMALL_STEPS = 10  # Langevin steps in an iteration
-SMALL_DENSITY = 1 / 3  # the share of GEDI's passes that is left for GEN, after the clusters
-SMALL_RATE = 1e-3
-# Of GEDI and its ablations, as of the defaults for images: with standardised weights they find more
-# at the same number of passes. PRIOR is of the batch, and 64 images are few for 10 clusters.
-OWN = ("gedi", "no-gen", "no-inv", "no-unif")
-OWN_RATE, OWN_BATCH = 8e-3, 2 * _IMAGE_BATCH
-
-
-def _small_images(data: str) -> Values:
-    """The paper's settings for a data set, scaled down; all that differs has its reason here."""
-    paper, classes = _paper_images(data), _IMAGE_SETS[data][2]
-    clusters, density = small_iterations("gedi")
-    return paper | {
-        # As many clusters as classes, so that accuracy on the whole test set has a meaning.
-        "n_clusters": classes,
-        # Standardised weights for methods without batch normalisation, which energies cannot have.
-        "network": paper["network"]
-        | {"width": SMALL_WIDTH, "head": (2 * SMALL_WIDTH,), "standardised": None},
-        # On MNIST, the paper's weights (PRIOR half of INV, in one direction) merge clusters, and
-        # GEN with this penalty, at half the rate of the defaults, is seldom put back by the guard.
-        "weights": {"gen": 1.0, "inv": 1.0, "symmetric": True, "prior": 2.0, "energy": 0.02},
-        # Long steps that are cut at a tenth, inside the box: they travel in few steps and
-        # do not break away. The buffer is small because few samples are ever drawn.
-        "sampler": paper["sampler"]
-        | {"steps": SMALL_STEPS, "step_size": 10.0, "max_move": 0.1}
-        | {"buffer": 2_000, "chains": _IMAGE_BATCH, "clamp": True},
-        # 1e-4 does not get far in so few iterations.
-        "optimizer": paper["optimizer"]
-        | {"learning_rate": OWN_RATE, "batch_size": OWN_BATCH}
-        | {"schedule": "cosine", "warmup": 50, "grad_clip": 5.0},
-        # GEN from the start would leave too few iterations for the clusters.
-        "density": {"iterations": density, "learning_rate": 2.5e-3, "inv": 10.0, "prior": 20.0},
-        "swav": {"embedding": SMALL_WIDTH},
-        "training": paper["training"] | {"max_iter": clusters, "check_every": 100},
-    }
-
-
-def small_iterations(method: str) -> tuple[int, int]:
-    """Iterations of a method in the scaled-down presets: of the first stage, and of GEN after it.
-
-    An iteration trains on two batches (an image and a view, or data and samples), EBCLR's on three,
-    that of GEDI with GEN on four, and draws samples in SMALL_STEPS steps where there is GEN.
-    """
-    training, sampling = 3, 2 * SMALL_STEPS
-    if method == "jem":
-        return SMALL_PASSES // (2 * training + sampling), 0
-    if method == "ebclr":
-        return SMALL_PASSES // (3 * training + sampling), 0
-    if method not in OWN:
-        return SMALL_PASSES // (2 * training), 0
-    clusters = 2 * training * OWN_BATCH // _IMAGE_BATCH
-    if method != "gedi":
-        return SMALL_PASSES // clusters, 0
-    density = round(SMALL_DENSITY * SMALL_PASSES)
-    # Its runs look at their start too.
-    joint = clusters + 2 * training + sampling + 2
-    return (SMALL_PASSES - density) // clusters, density // joint
-
-
-def _small_image_methods() -> dict[str, Values]:
-    others = [method for method in METHODS if method != "gedi"]
-    changes: dict[str, Values] = {
-        one: {"training": {"max_iter": small_iterations(one)[0]}} for one in others
-    }
-    for one in set(others).difference(OWN):
-        changes[one]["optimizer"] = {"learning_rate": SMALL_RATE, "batch_size": _IMAGE_BATCH}
-    # JEM, which has no base, keeps the weights that its row was trained with.
-    changes["jem"] |= _PAPER_IMAGE_METHODS["jem"] | {"weights": {"gen": 0.1, "energy": 0.01}}
-    changes["ebclr"]["ebclr"] = {"embedding": SMALL_WIDTH}  # as SwAV's
-    return changes
-
-
-# --- all of them --------------------------------------------------------------------------------
-
-PRESETS: dict[str, Values] = {
-    "default": {},
-    "alike/random": nested(WALKS | _IN_THE_PLANE | {"training.start": "random"}),
-    "alike/start": nested(STARTED | _IN_THE_PLANE | {"training.start": "chosen"}),
-    "paper/toy-literal": _PAPER_TOY_LITERAL,
-    # GEN, INV and PRIOR together from the first iteration, with the fewest departures found under
-    # which they train; docs/results/toy.md has the rows, and the sentence that leaves each open.
-    "paper/toy": _PAPER_TOY_LITERAL
-    | {
-        # No dead units. The paper: "ReLU activation functions", for images LeakyReLU(0.2).
-        "network": _PAPER_TOY_LITERAL["network"] | {"activation": "leaky_relu"},
-        # Chains that hardly move let energies run away; the paper is silent on what bounds them.
-        "weights": _PAPER_TOY_LITERAL["weights"] | {"energy": 0.03},
-        # A rate of 0.001 leaves some runs cut across, 0.003 from the start cuts circles in half.
-        # The paper has one number, and no word on a schedule.
-        "optimizer": _PAPER_TOY_LITERAL["optimizer"] | {"learning_rate": 3e-3, "warmup": 10_000},
-        # A certificate ends the training of GEDI and no gen: at that rate later steps may lose the
-        # clusters again. The paper gives "Iters", and not which state is scored.
-        "training": {"max_iter": 20_000, "on_divergence": "ignore"},
-    },
-    **{f"paper/{data}": _paper_images(data) for data in _IMAGE_SETS},
-    **{f"small/{data}": _small_images(data) for data in _IMAGE_SETS},
-}
-# What each is, in a sentence.
-ABOUT: dict[str, str] = {
-    "default": "The library's own settings.",
-    "alike/random": "GEDI's own settings for points of the plane, for every method: the same "
-    "network, views, batches, rate, length and weights, and no start.",
-    "alike/start": "The same with the start, for methods that can use one: GEDI, its ablations and "
-    "JEM. Others ignore it.",
-    "paper/toy-literal": "The paper's table for synthetic data, value by value. Training always "
-    "runs to the end, also if it diverges.",
-    "paper/toy": "The paper's table for synthetic data with the fewest changes found under which "
-    "its three terms train together: leaky ReLU; a penalty on energies; a learning rate that rises "
-    "to 0.003 in the first half; a certificate ends the training of GEDI and no gen. All methods "
-    "share them.",
-    **{f"paper/{data}": "The paper's table for images, value by value." for data in _IMAGE_SETS},
-    **{
-        f"small/{data}": "Scaled down for 2 cores: a narrower network, few iterations, as many "
-        "clusters as classes, equal compute for all methods."
-        for data in _IMAGE_SETS
-    },
-}
-CHANGES: dict[str, dict[str, Values]] = {
-    "paper/toy": _PAPER_TOY_METHODS,
-    "paper/toy-literal": _PAPER_TOY_METHODS,
-    **{f"paper/{data}": _PAPER_IMAGE_METHODS for data in _IMAGE_SETS},
-    **{f"small/{data}": _small_image_methods() for data in _IMAGE_SETS},
-}
+DEFAULT = Preset("The library's own settings.", {})
 
 
 def preset(name: str, method: str | None = None) -> Values:
-    """The nested settings of a preset, to be changed at will.
-
-    With `method`, those of that method in the experiments: what it changes is in CHANGES.
-    """
-    if name not in PRESETS:
-        raise InputError(f"unknown preset {name!r}{suggestion(name, PRESETS)}")
-    values = deepcopy(PRESETS[name])
+    """A copy of the nested settings of a preset; with `method`, those of that method."""
+    chosen: Preset = PRESETS[name]
+    values = deepcopy(chosen.values)
     if method is None:
         return values
     values["method"] = METHODS.check(method)
-    for section, changed in CHANGES.get(name, {}).get(method, {}).items():
+    for section, changed in chosen.changes.get(method, {}).items():
         values[section] = values.get(section, {}) | changed
     return values

@@ -1,4 +1,5 @@
-"""What can be added from outside: methods, views, samplers, data sets and experiments, by name.
+"""What can be added from outside: methods, views, samplers, data sets, presets and
+experiments, by name.
 
 Each registry knows its built-in entries as "module:attribute" and imports one when it is asked for,
 so that names can be listed and checked without importing torch. `register` adds an entry of your
@@ -15,11 +16,12 @@ from gedilearn.errors import InputError, suggestion
 
 
 def imported(entry: Any) -> Any:
-    """The entry, imported if it is a "module:attribute"."""
+    """The entry, imported if it is a "module:attribute" or a "module:dict:key"."""
     if not isinstance(entry, str):
         return entry
-    module, attribute = entry.split(":")
-    return getattr(import_module(module), attribute)
+    module, attribute, *keys = entry.split(":")
+    found = getattr(import_module(module), attribute)
+    return found[keys[0]] if keys else found
 
 
 class Registry:
@@ -71,13 +73,13 @@ METHODS = Registry(
     deepcluster="gedilearn.settings:DeepCluster",
     ebclr="gedilearn.settings:Ebclr",
 )
-# Functions (settings, data, n_clusters, seed) -> `data.views.Views`.
+# Functions (settings, data, n_clusters, seed) -> `graph.views.Views`.
 VIEWS = Registry(
     "view",
-    walk="gedilearn.data.views:walk_views",
-    noise="gedilearn.data.views:noise_views",
-    grey="gedilearn.data.views:grey",
-    paper="gedilearn.data.views:paper",
+    walk="gedilearn.graph.views:walk_views",
+    noise="gedilearn.graph.views:noise_views",
+    grey="gedilearn.graph.views:grey",
+    paper="gedilearn.graph.views:paper",
 )
 # Functions (`sampling.langevin.Wanted`) -> `sampling.langevin.Sampler`, which draws x~ for GEN.
 SAMPLERS = Registry(
@@ -94,13 +96,26 @@ DATA_SETS = Registry(
     circles="gedilearn.data.toy:circles",
     digits="gedilearn.data.toy:digits",
 )
-# Functions (`experiments.runner.Runner`, options of `gedi reproduce`) -> tables to print.
+# Values of `presets.Preset`: settings under a name.
+_PAPER_SETS = ("svhn", "cifar10", "cifar100")
+PRESETS = Registry(
+    "preset",
+    default="gedilearn.presets:DEFAULT",
+    **{
+        name: f"gedilearn.paper.presets:PRESETS:{name}"
+        for name in (
+            *("alike/random", "alike/start", "paper/toy-literal", "paper/toy"),
+            *(f"{scale}/{data}" for scale in ("paper", "small") for data in _PAPER_SETS),
+        )
+    },
+)
+# Functions (`paper.runner.Runner`, options of `gedi reproduce`) -> tables to print.
 EXPERIMENTS = Registry(
     "experiment",
-    landscape="gedilearn.experiments.landscape:run",
-    toy="gedilearn.experiments.toy:run",
-    labels="gedilearn.experiments.toy:labels",
-    generation="gedilearn.experiments.toy:generation",
-    sensitivity="gedilearn.experiments.sensitivity:run",
-    images="gedilearn.experiments.images:run",
+    landscape="gedilearn.paper.landscape:run",
+    toy="gedilearn.paper.toy:run",
+    labels="gedilearn.paper.toy:labels",
+    generation="gedilearn.paper.toy:generation",
+    sensitivity="gedilearn.paper.sensitivity:run",
+    images="gedilearn.paper.images:run",
 )

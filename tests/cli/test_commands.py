@@ -19,7 +19,7 @@ from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_s
 
 from gedilearn import GEDI
 from gedilearn.cli import data as inputs
-from gedilearn.presets import ABOUT, PRESETS
+from gedilearn.registry import PRESETS
 from gedilearn.settings import IMAGES, known_paths
 from gedilearn.training.run import RunDirectory
 from helpers import run_command as gedi
@@ -172,7 +172,7 @@ def test_settings_come_from_preset_then_set_then_options(points, here):
     gedi("fit", "x.npy", "-k", 3, *SHORT, *sets, *options, "--set", "optimizer.learning_rate=1e-4")
     settings = config_of(here / "gedi-runs/x-1")["settings"]
     assert settings["n_clusters"] == 3
-    assert settings["scaling"] == PRESETS["paper/toy"]["scaling"] == "none"
+    assert settings["scaling"] == PRESETS["paper/toy"].values["scaling"] == "none"
     assert settings["training"]["seed"] == 4
     assert settings["weights"]["prior"] == [[0, 5], [1, 7.5]]
     assert settings["optimizer"]["learning_rate"] == 1e-4
@@ -360,10 +360,10 @@ def test_settings_lists_every_setting_with_default_and_meaning():
 
 def test_settings_lists_the_presets_and_what_each_changes():
     listed = gedi("settings", "--presets").stdout.splitlines()
-    assert listed == [f"{name}: {about}" for name, about in ABOUT.items()]
+    assert listed == [f"{name}: {PRESETS[name].about}" for name in PRESETS]
     rows = json.loads(gedi("settings", "paper/toy", "--json").stdout)
     values = {row["setting"]: row["value"] for row in rows}
-    assert values["weights.inv"] == PRESETS["paper/toy"]["weights"]["inv"]
+    assert values["weights.inv"] == PRESETS["paper/toy"].values["weights"]["inv"]
     assert "did you mean 'paper/toy'" in gedi("settings", "papr/toy", code=2).stderr
 
 

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gedilearn.cli import app
-from gedilearn.experiments import toy
-from gedilearn.experiments.images import load_sets
-from gedilearn.experiments.runner import Cell
-from gedilearn.experiments.table import grouped, label, make, statistic
+from gedilearn.paper import toy
+from gedilearn.paper.images import load_sets
+from gedilearn.paper.runner import Cell
+from gedilearn.paper.table import grouped, label, make, statistic
 from gedilearn.pretrained import EfficientNetLite0
 from gedilearn.registry import EXPERIMENTS
 from helpers import run_command
@@ -24,7 +24,7 @@ def test_images_say_what_was_changed(tmp_path, monkeypatch):
     monkeypatch.setenv("GEDI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(EfficientNetLite0, "package", "no_such_package")
     few = [type(s)(s.name, s.x[:80], s.y[:80], None, "") for s in load_sets("digits")]
-    monkeypatch.setattr("gedilearn.experiments.images.load_sets", lambda data: few)
+    monkeypatch.setattr("gedilearn.paper.images.load_sets", lambda data: few)
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).uniform(0, 16, (30, 1, 8, 8)))
     done = reproduce(
         *("images", "--data", "digits", "--methods", "no-gen", "--out", tmp_path / "out"),

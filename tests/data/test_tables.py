@@ -21,11 +21,11 @@ from sklearn.preprocessing import OneHotEncoder
 import messy
 from gedilearn import GEDI
 from gedilearn.data.arrays import TWO_VALUED
-from gedilearn.data.graph import distance_points
 from gedilearn.data.load import load
 from gedilearn.data.tables import OTHERS, Columns, as_frame, kind_of, typed, written
 from gedilearn.errors import InputError
 from gedilearn.estimator import LeftOut
+from gedilearn.graph.neighbours import distance_points
 from gedilearn.settings import TableOptions as Options
 from gedilearn.starts.choose import choose_start
 from helpers import gedi

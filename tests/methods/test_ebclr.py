@@ -21,7 +21,7 @@ from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.sampling.langevin import Contrast
 from gedilearn.settings import Settings, resolve
-from gedilearn.training.monitor import WIDEST_GAP
+from gedilearn.verdict.monitor import WIDEST_GAP
 from helpers import SEEDED, gedi
 
 TAU, MEMBERS, POINTS, SAMPLES = 0.3, 2, 6, 5

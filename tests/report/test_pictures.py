@@ -19,7 +19,7 @@ from gedilearn.report import pictures
 from gedilearn.report.page import digits
 from gedilearn.report.pictures import HELD, Maps, Thumbnails, bars, percent, training
 from gedilearn.report.run import Curves, Preview
-from gedilearn.training.number import Number, NumberChoice
+from gedilearn.verdict.number import Number, NumberChoice
 
 
 def maps_of(points: np.ndarray, labels: np.ndarray, scaling: str = "none", **more: Any) -> Maps:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_blobs, make_circles, make_moons
 from sklearn.metrics import adjusted_mutual_info_score
 
-from gedilearn.data.graph import neighbour_graph
+from gedilearn.graph.neighbours import neighbour_graph
 from gedilearn.starts import choose
 from gedilearn.starts.choose import (
     METHODS,

@@ -12,7 +12,7 @@ from sklearn.cluster import spectral_clustering
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
 
-from gedilearn.data.graph import neighbour_graph
+from gedilearn.graph.neighbours import neighbour_graph
 from gedilearn.starts.spectral import pivoted_clusters, slow_modes
 
 

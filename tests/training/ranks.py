@@ -29,9 +29,10 @@ from safetensors.torch import save_file
 from torch import Generator, Tensor
 
 from gedilearn import GEDI
-from gedilearn.data import arrays, graph
-from gedilearn.data import walks as landmarks
-from gedilearn.data.views import WalkViews
+from gedilearn.data import arrays
+from gedilearn.graph import neighbours as graph
+from gedilearn.graph import walks as landmarks
+from gedilearn.graph.views import WalkViews
 from gedilearn.ranks import n_ranks, own_share
 from gedilearn.registry import SAMPLERS
 from gedilearn.sampling.langevin import Contrast, LogDensity, value_and_gradient

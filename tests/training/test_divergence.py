@@ -17,7 +17,7 @@ from gedilearn.settings import resolve
 from gedilearn.training import loop
 from gedilearn.training.environment import launch
 from gedilearn.training.loop import begin, step
-from gedilearn.training.monitor import outside
+from gedilearn.verdict.monitor import outside
 from helpers import gedi
 
 X, _ = make_moons(200, noise=0.05, random_state=0)

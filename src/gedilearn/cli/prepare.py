@@ -74,12 +74,13 @@ def settings(
     gedi settings --presets
     gedi settings paper/toy
     """
-    from gedilearn.presets import ABOUT
     from gedilearn.presets import preset as preset_values
+    from gedilearn.registry import PRESETS
     from gedilearn.settings import IMAGES, flat, known_paths, settings_type
 
     if presets:
-        screen.show(ABOUT, *(f"{name}: {about}" for name, about in ABOUT.items()))
+        about = {name: PRESETS[name].about for name in PRESETS}
+        screen.show(about, *(f"{name}: {words}" for name, words in about.items()))
         return
     meanings = known_paths()
     values = flat(preset_values(preset) if preset else settings_type()().model_dump())

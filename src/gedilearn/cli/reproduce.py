@@ -91,7 +91,7 @@ def reproduce(
         from gedilearn.data.load import load
 
         given["ood"] = outside(asked.ood, load)
-    from gedilearn.experiments.runner import Runner
+    from gedilearn.paper.runner import Runner
 
     runner = Runner(out or ROOT / FOLDERS.get(name, name), jobs, screen.message)
     with interruptible("the same command goes on from here"):

@@ -26,8 +26,8 @@ from gedilearn.report import pictures
 from gedilearn.report.pictures import Maps, Picture, Thumbnails, one_line, percent
 from gedilearn.report.run import Run
 from gedilearn.settings import flat, resolve
-from gedilearn.training.monitor import Finding
 from gedilearn.training.run import Config, Summary
+from gedilearn.verdict.monitor import Finding
 
 HERE = Path(__file__).parent
 KINDS = {"typical": "typical", "doubtful": "least certain", "outliers": "unusual"}

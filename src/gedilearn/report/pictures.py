@@ -24,7 +24,7 @@ from gedilearn.evaluation.ood import as_bytes, value_range
 from gedilearn.explanation import Histogram
 from gedilearn.io import printable
 from gedilearn.report.run import Curves, Preview
-from gedilearn.training.number import NumberChoice
+from gedilearn.verdict.number import NumberChoice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gedilearn.data.arrays import pair_counts
-from gedilearn.data.graph import (
+from gedilearn.graph.neighbours import (
     LEAST,
     SHARED,
     Neighbours,
@@ -28,7 +28,7 @@ from gedilearn.data.graph import (
     neighbour_graph,
     own_stream,
 )
-from gedilearn.data.walks import nearest_of
+from gedilearn.graph.walks import nearest_of
 from gedilearn.progress import SILENT, Progress
 from gedilearn.ranks import ONE_AT_A_TIME
 from gedilearn.starts.known import Known

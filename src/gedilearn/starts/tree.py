@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.graph import SHARED, Neighbours, find_neighbours
+from gedilearn.graph.neighbours import SHARED, Neighbours, find_neighbours
 
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[Any]

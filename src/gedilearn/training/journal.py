@@ -29,10 +29,10 @@ from gedilearn.io import (
 )
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Training
-from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.run import RunDirectory, check_format
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState, Tree
+from gedilearn.verdict.monitor import Diagnosis
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

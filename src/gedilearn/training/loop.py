@@ -17,7 +17,6 @@ from gedilearn.density.base import CHECKED, HEALTHY
 from gedilearn.methods.method import share
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
-from gedilearn.training.certificate import REPEATS, Measurement, measure
 from gedilearn.training.environment import (
     Generators,
     launch,
@@ -26,11 +25,12 @@ from gedilearn.training.environment import (
     working,
 )
 from gedilearn.training.journal import Journal
-from gedilearn.training.monitor import divergence
 from gedilearn.training.result import Result, conclude
 from gedilearn.training.run import RunDirectory
 from gedilearn.training.setup import LEAST_SHARE, Setup, density_stage
 from gedilearn.training.state import TrainState, Tree
+from gedilearn.verdict.bound import REPEATS, Measurement, measure
+from gedilearn.verdict.monitor import divergence
 
 # Tolerances within which a certificate is still to be had, however slowly the gap falls.
 NEAR = 50

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.data.views import WalkViews, draws_globally, make_views
 from gedilearn.density.density import Density, Energy
 from gedilearn.density.fit import Findings
 from gedilearn.density.fit import conclude as conclude_density
 from gedilearn.density.samplers import BaseChains
 from gedilearn.errors import InputError
+from gedilearn.graph.views import WalkViews, draws_globally, make_views
 from gedilearn.methods.method import learns_density
 from gedilearn.models.build import build_model, has_foreign_encoder
 from gedilearn.models.energy import (
@@ -35,13 +35,13 @@ from gedilearn.models.energy import (
 from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.settings import Settings
 from gedilearn.starts.choose import kept as kept_in_parts
-from gedilearn.training.certificate import examine, temperature
 from gedilearn.training.environment import check_memory, check_steps, drawing
 from gedilearn.training.journal import Journal
-from gedilearn.training.monitor import Diagnosis
 from gedilearn.training.run import DENSITY, MODEL, Summary, read_density
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState
+from gedilearn.verdict.bound import examine, temperature
+from gedilearn.verdict.monitor import Diagnosis
 
 Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
 ELSEWHERE = 0.001  # the share of points that are no likelier than points from elsewhere

@@ -63,8 +63,8 @@ from gedilearn.io import (
 )
 from gedilearn.models.build import build_model
 from gedilearn.settings import Settings, resolve
-from gedilearn.training.monitor import Diagnosis
-from gedilearn.training.number import NumberChoice
+from gedilearn.verdict.monitor import Diagnosis
+from gedilearn.verdict.number import NumberChoice
 
 RUN_FORMAT = 1
 

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.data.graph import distance_points
-from gedilearn.data.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.density.base import Bases
 from gedilearn.density.fit import fit_bases
+from gedilearn.graph.neighbours import distance_points
+from gedilearn.graph.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.methods.method import Context, Forward, Method, learns_density
 from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
@@ -32,8 +32,8 @@ from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
 from gedilearn.starts.choose import Start, choose_start
 from gedilearn.starts.known import Known
-from gedilearn.starts.prominence import stratified
-from gedilearn.training.evidence import Evidence, evidence_of
+from gedilearn.verdict.dips import stratified
+from gedilearn.verdict.evidence import Evidence, evidence_of
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

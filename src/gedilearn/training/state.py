@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gedilearn.data.views import draw_views
+from gedilearn.graph.views import draw_views
 from gedilearn.methods.method import Batch, Forward, Method
 from gedilearn.methods.priors import Prior, fixed
 from gedilearn.models.energy import EnergyModel

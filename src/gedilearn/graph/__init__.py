@@ -1,0 +1,1 @@
+"""The neighbour graph of vectors: distances, neighbours, random walks, and the views they give."""

@@ -1,0 +1,223 @@
+"""Views x -> x': the distribution T(x'|x) under which predictions must not change.
+
+All views work on data in the network's units, in batches, on the data's device, and draw from the
+generator that they are given. A function of the user's that does not take one draws from torch's
+global generators, which the caller then seeds (`draws_globally`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Generator, Tensor
+
+from gedilearn.data.image_views import grey_views, paper_views
+from gedilearn.errors import InputError
+from gedilearn.graph.neighbours import distance_points
+from gedilearn.graph.walks import Nodes, WalkTables, draw, landmark_tables, redrawn
+from gedilearn.registry import VIEWS
+from gedilearn.settings import Schedule, value_at
+from gedilearn.settings import Views as ViewSettings
+
+
+class Views(Protocol):
+    """Draws one view for each point of a batch of the data set it was made for.
+
+    `annealed` says whether the distribution changes with the training's progress.
+    """
+
+    annealed: bool
+
+    def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
+        """Views of x = data[index], (batch, ...), at `progress` in [0, 1] of the training."""
+        ...
+
+    def certify(self, index: Tensor, x: Tensor, generator: Generator) -> Tensor:
+        """Views under which the certificate is measured: the same from first to last."""
+        return self.draw(index, x, 0.0, generator)
+
+
+# What `registry.VIEWS` holds: (settings, data, n_clusters, seed) -> views of that data.
+MakeViews = Callable[[ViewSettings, Tensor, int, int], Views]
+
+
+class CallableViews(Views):
+    """Any function x -> x' of a batch.
+
+    One with an argument `generator` is given the torch.Generator to draw from. Any other that draws
+    from torch draws from its global generators.
+    """
+
+    annealed = False
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        self.function = function
+        self.takes_generator = _takes_generator(function)
+
+    def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
+        given: dict[str, Any] = {"generator": generator} if self.takes_generator else {}
+        view = self.function(x, **given)
+        if not isinstance(view, Tensor) or view.shape != x.shape:
+            got = tuple(view.shape) if isinstance(view, Tensor) else type(view).__name__
+            raise InputError(
+                f"views: the function must return a tensor of the batch's shape {tuple(x.shape)}, "
+                f"got {got}"
+            )
+        return view.to(x)  # of the batch's type and on its device
+
+
+def _takes_generator(function: Callable[..., Tensor]) -> bool:
+    try:
+        return "generator" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some functions written in C have no signature
+        return False
+
+
+def draws_globally(views: Views) -> bool:
+    """Whether they may draw from torch's global generators: a function that takes no generator."""
+    return isinstance(views, CallableViews) and not views.takes_generator
+
+
+def draw_views(
+    views: Sequence[Views], index: Tensor, x: Tensor, progress: float | None, generator: Generator
+) -> Tensor:
+    """Views of x = data[:, index] by the views of each group: (groups, batch, ...).
+
+    At `progress` of the training, or, with None, those under which the certificate is measured.
+    """
+    drawn = [
+        own.certify(index, mine, generator)
+        if progress is None
+        else own.draw(index, mine, progress, generator)
+        for own, mine in zip(views, x, strict=True)
+    ]
+    return torch.stack(drawn)
+
+
+class NoiseViews(Views):
+    """x' = x + sigma * standard normal noise: the toy views of the paper.
+
+    `sigma` may be a schedule over the training's progress; the certificate is measured under its
+    first value.
+    """
+
+    def __init__(self, sigma: Schedule) -> None:
+        self.sigma = sigma
+        self.annealed = isinstance(sigma, tuple)
+
+    def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
+        return x + value_at(self.sigma, progress) * torch.empty_like(x).normal_(generator=generator)
+
+
+# A walk this long for the first quarter of the training, then halved stage by stage.
+HOLD = 0.25
+
+
+class WalkViews(Views):
+    """x' = the end of a random walk on the nearest-neighbour graph, plus a little noise.
+
+    Near the uniform prediction, INV amplifies every split that survives a walk with correlation
+    above 1/2. Small noise keeps nearly all smooth splits, so the smoothest one wins, right or
+    wrong; a walk so long that only about as many modes as clusters survive leaves the true ones
+    alone. It is then halved until single steps draw the boundary. The certificate is measured under
+    the long walk, where a wrong split cannot hide, and without noise: between points of the data.
+
+    `noise` is the length of the noise vector in units of the end point's distance to its last
+    neighbour: in many dimensions the same noise in every coordinate would carry a view far off the
+    data, where the network can tell views from points and cheat.
+
+    `nodes` are the points of the graph as distances see them, which starts use too.
+    """
+
+    annealed = True
+
+    def __init__(
+        self, data: Tensor, tables: WalkTables, noise: float, nodes: Nodes | None = None
+    ) -> None:
+        self.data = data
+        self.tables = tables
+        self.nodes = nodes
+        self.noise = noise
+        self.spread = (noise * tables.radius / math.sqrt(data.shape[1]))[:, None]
+
+    def steps(self, progress: float) -> int:
+        """The length of walks at `progress`: the longest, then half of it, ..., 1."""
+        if progress < HOLD:
+            return self.tables.longest
+        levels = self.tables.longest.bit_length()
+        stage = int((progress - HOLD) / (1 - HOLD) * levels) + 1
+        return max(self.tables.longest >> stage, 1)
+
+    def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
+        end = draw(self.tables, index, self.steps(progress), generator)
+        noise = torch.empty_like(x).normal_(generator=generator)
+        return self.data[end] + self.spread[end] * noise
+
+    def redrawn(self, seed: int) -> WalkViews:
+        """Views by other walks on the same graph."""
+        return WalkViews(self.data, redrawn(self.tables, seed), self.noise)
+
+    def certify(self, index: Tensor, x: Tensor, generator: Generator) -> Tensor:
+        return self.data[draw(self.tables, index, self.tables.longest, generator)]
+
+
+def walk_views(
+    settings: ViewSettings,
+    data: Tensor,
+    n_clusters: int,
+    seed: int,
+    shared: bool = False,
+) -> Views:
+    """'walk': random walks on the nearest-neighbour graph of vectors; see `make_views`."""
+    if data.dim() != 2:
+        raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
+    points = distance_points(data.cpu().numpy(), seed)
+    options: Any = {"n_neighbors": settings.n_neighbors, "random_state": seed, "shared": shared}
+    tables, nodes = landmark_tables(points, n_clusters, **options)
+    return WalkViews(data, tables.to(data.device), settings.walk_noise, nodes)
+
+
+def noise_views(settings: ViewSettings, data: Tensor, n_clusters: int, seed: int) -> Views:
+    """'noise': Gaussian noise on data of any kind."""
+    return NoiseViews(settings.noise)
+
+
+def _image_views(kind: str) -> MakeViews:
+    def make(settings: ViewSettings, data: Tensor, n_clusters: int, seed: int) -> Views:
+        if data.dim() != 4:
+            raise InputError(
+                f"views.kind={kind!r} needs images (n, c, h, w), got {tuple(data.shape)}"
+            )
+        noise = value_at(settings.noise, 0.0)  # a number, for images
+        if kind == "grey":
+            return CallableViews(grey_views(noise))
+        return CallableViews(paper_views(noise, settings.flip))
+
+    return make
+
+
+grey, paper = map(_image_views, ("grey", "paper"))
+
+
+def make_views(
+    settings: ViewSettings,
+    data: Tensor,
+    n_clusters: int,
+    seed: int,
+    function: Callable[..., Tensor] | None = None,
+    shared: bool = False,
+) -> Views:
+    """The views that the settings ask for, ready for this data set.  data: (n, ...).
+
+    Ranks that make them at the same time may have the work `shared` out among them.
+    """
+    if function is not None:
+        return CallableViews(function)
+    make: MakeViews = VIEWS[settings.kind]
+    if make is walk_views:
+        return walk_views(settings, data, n_clusters, seed, shared)
+    return make(settings, data, n_clusters, seed)

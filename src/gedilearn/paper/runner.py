@@ -1,0 +1,216 @@
+"""The rows of an experiment: made cell by cell, in several processes, and kept in a folder.
+
+A row is one result, named by its (data, method, seed), in plain JSON values. An experiment is a
+function of a `Runner` and of the options of `gedi reproduce` that it takes; it makes rows, and
+returns the tables to print.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gedilearn import __version__
+from gedilearn.errors import InputError, suggestion
+from gedilearn.io import plain, read_json, read_json_lines, reading, write_text
+from gedilearn.paper.table import Row, Table
+from gedilearn.settings import assign, resolve, settings_type
+
+if TYPE_CHECKING:
+    from gedilearn.estimator import GEDI
+
+Key = tuple[str, str, int]
+Options = dict[str, Any]
+Fit = Callable[["Cell", int, Options], list[Row]]
+ROWS, CONFIG = "rows.jsonl", "config.json"
+REMEDY = "restore it, or choose another folder"
+
+
+class Cell(NamedTuple):
+    """The unit of work: one method on one set, with several seeds.
+
+    `rows` are the methods that its rows name, one a seed each, if it is not the method alone.
+    """
+
+    data: str
+    method: str
+    seeds: tuple[int, ...]
+    rows: tuple[str, ...] = ()
+
+    def keys(self) -> list[Key]:
+        names = self.rows or (self.method,)
+        return [(self.data, name, seed) for seed in self.seeds for name in names]
+
+    def without(self, done: Collection[Key]) -> Cell:
+        """The cell with those of its seeds that lack a row."""
+        lacking = dict.fromkeys(seed for *key, seed in self.keys() if (*key, seed) not in done)
+        return self._replace(seeds=tuple(lacking))
+
+
+@dataclass
+class Runner:
+    """Makes the rows of an experiment, and writes its files.
+
+    With one job, cells run where `joblib.parallel_config` of the caller says.
+
+    Attributes
+    ----------
+    out: a folder; rows are appended to its rows.jsonl as they come, and are not made again
+    jobs: processes
+    say: gets lines on the progress
+    """
+
+    out: Path
+    jobs: int = 1
+    say: Callable[[str], None] = lambda line: None
+
+    def within(self, name: str, asked: Row | None = None) -> Runner:
+        """The same for a folder below: rows of different settings are never mixed."""
+        words = "-".join([name, *changed(asked or {})])
+        return replace(self, out=self.out / re.sub(r"[^\w.=-]+", "-", words))
+
+    def rows(
+        self,
+        cells: Sequence[Cell],
+        fit: Fit,
+        n: int,
+        settings: Options | None = None,
+        threads: int | None = None,
+    ) -> list[Row]:
+        """The rows `fit(cell, n, settings)` of every cell, in their order.
+
+        A seed whose rows are all in the folder is not run again. `threads` limits each process.
+        """
+        from joblib import Parallel, delayed
+
+        if not any(cell.keys() for cell in cells):
+            raise InputError("nothing to run: give at least one seed, data set and method")
+        done = _reopen(self.out, _config(n, settings))
+        keys = [key for cell in cells for key in cell.keys()]  # noqa: SIM118
+        missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
+        calls = [delayed(_rows_of)(fit, cell, n, settings or {}, threads) for cell in missing]
+        jobs = None if self.jobs == 1 else min(self.jobs, len(calls)) or 1
+        # In any order: a slow cell must not hold back the rows of others.
+        for rows in Parallel(jobs, return_as="generator_unordered", batch_size=1)(calls):
+            for row in rows:
+                if key_of(row) not in done:
+                    done[key_of(row)] = row
+                    self._keep(row, sum(key not in done for key in keys))
+        return [done[key] for key in keys]
+
+    def _keep(self, row: Row, left: int) -> None:
+        with open(self.out / ROWS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        self.say(f"{row['data']}, {row['method']}, seed {row['seed']} ({left} to go)")
+
+    def finish(
+        self, name: str, rows: Sequence[Row], tables: Callable[[Sequence[Row]], list[Table]]
+    ) -> list[Table]:
+        """The tables of the rows, which are written to the folder."""
+        with reading(self.out / ROWS, REMEDY):  # rows of an earlier run may be damaged
+            made = tables(rows)
+        text = "\n".join(f"{table.title}\n\n{table.markdown()}" for table in made)
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_text(self.out / f"{name}.md", text)
+        self.say(f"written: {self.out / name}.md")
+        return made
+
+
+def _rows_of(fit: Fit, cell: Cell, n: int, settings: Options, threads: int | None) -> list[Row]:
+    """The rows of a cell in plain values; warnings are dropped, the verdict is in the rows."""
+    import lightning_fabric  # noqa: F401 # not while a clock runs
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+
+    with threadpool_limits(threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [dict(plain(row)) for row in fit(cell, n, settings)]
+
+
+def key_of(row: Row) -> Key:
+    return row["data"], row["method"], row["seed"]
+
+
+# --- options of several experiments -------------------------------------------------------------
+
+
+def chosen(kind: str, asked: Collection[str] | None, known: Collection[str]) -> list[str]:
+    """The names asked for, in the order of the known ones; None stands for all."""
+    for name in asked or ():
+        if name not in known:
+            raise InputError(f"unknown {kind} {name!r}{suggestion(name, known)}")
+    return [name for name in known if asked is None or name in asked]
+
+
+def changed(asked: Row) -> list[str]:
+    """The difference of a run from its preset, for names of folders and titles."""
+    changes = (asked.get("changes") or {}).items()
+    return [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in changes]
+
+
+def with_changes(values: Options, shape: tuple[int, ...], asked: Row) -> Options:
+    """Nested settings with the changes that are asked for; bad ones are refused at once.
+
+    shape: of the data, vectors or images
+    """
+    for path, value in (asked.get("changes") or {}).items():
+        assign(values, path, value)
+    resolve(values, shape)
+    return values
+
+
+def seeded(values: Options, seed: int) -> Options:
+    return values | {"training": values.get("training", {}) | {"seed": seed}}
+
+
+def outcome(model: GEDI) -> Row:
+    """The end of a training, without labels: the part of a row that all experiments share."""
+    return {
+        "gap": model.certificate_gap_,
+        "certified": bool(model.converged_),
+        "verdict": model.verdict_,
+        "modes": list(model.diagnosis_.failure_modes),
+        "stopped": model.stopped_,
+        "recoveries": model.n_recoveries_,
+        "iterations": model.n_iter_,
+    }
+
+
+# --- the folder ---------------------------------------------------------------------------------
+
+
+def _config(n: int, settings: Options | None) -> Options:
+    """Facts that all rows of one folder have in common."""
+    packages = ("torch", "scikit-learn", "numpy")
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    return {
+        "n": n,
+        "settings": settings or {},
+        "defaults": json.loads(settings_type()().model_dump_json()),
+        "versions": {"gedi-learn": __version__} | versions,
+    }
+
+
+def _reopen(out: Path, config: Options) -> dict[Key, Row]:
+    """The rows in `out` so far; a folder of other settings or versions is refused, not mixed."""
+    rows, file = out / ROWS, out / CONFIG
+    out.mkdir(parents=True, exist_ok=True)
+    if file.exists():
+        found = read_json(file, REMEDY)
+        with reading(file, REMEDY):
+            other = [name for name in config if found[name] != json.loads(json.dumps(config[name]))]
+        if other:
+            raise InputError(f"{out} holds rows with other {other[0]}: choose another folder")
+    elif rows.exists():
+        raise InputError(f"{out} holds rows but no {CONFIG}: choose another folder")
+    write_text(file, json.dumps(config, indent=2) + "\n")
+    with reading(rows, REMEDY):
+        kept = {key_of(row): row for row in read_json_lines(rows)}
+    # A line that a crash cut short would spoil the next one.
+    write_text(rows, "".join(json.dumps(row) + "\n" for row in kept.values()))
+    return kept

@@ -1,0 +1,120 @@
+"""The paper's heat maps over the weights of INV and PRIOR: NMI and gap, with a weight of GEN of 1.
+
+All points of the grid train side by side on one draw of the data: they are members of one training
+whose weights are multiplied member by member. One such training is the unit of work.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gedilearn import panels
+from gedilearn.paper import table
+from gedilearn.paper.runner import Cell, Options, Runner, chosen, seeded
+from gedilearn.paper.table import Group, Row, Table, grouped
+from gedilearn.paper.toy import N_POINTS, SETS, scored, title, values_of
+from gedilearn.settings import resolve
+from gedilearn.together import fit_together
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WEIGHTS = (0, 10, 20, 30, 40, 50)
+# The weights themselves are the members' factors; a point is one network, not the best of several.
+UNIT = {f"{part}.{name}": 1.0 for part in ("weights", "density") for name in ("inv", "prior")}
+BASE = UNIT | {"weights.gen": 1.0, "training.n_init": 1}
+MEASURES: dict[str, tuple[str, int, Callable[[Sequence[float]], float]]] = {
+    "nmi": ("Mean NMI", 2, statistics.fmean),
+    "gap": ("Median gap", 4, statistics.median),
+}
+
+
+def run(
+    runner: Runner,
+    seeds: Sequence[int] = range(5),
+    data: Sequence[str] | None = None,
+    preset: str = "default",
+    changes: Options | None = None,
+    *,
+    weights: Sequence[float] = WEIGHTS,
+    n: int = N_POINTS,
+) -> list[Table]:
+    """The paper's heat maps: NMI and gap for weights of INV and PRIOR of 0 to 50 each."""
+    points = tuple(point_name(inv, prior) for inv, prior in product(weights, repeat=2))
+    names = chosen("data set", data, SETS)
+    cells = [Cell(name, "grid", (seed,), points) for seed in seeds for name in names]
+    asked = {"preset": preset, "changes": changes or None}
+    gedi = values_of("gedi", asked | {"changes": BASE | (changes or {})})
+    settings = {"asked": asked, "weights": list(weights), "gedi": gedi}
+    runner = runner.within(preset, asked).within("sensitivity")
+    rows = runner.rows(cells, fit, n, settings, threads=1)
+    made = runner.finish("sensitivity", rows, tables)
+    figure(rows, runner.out / "sensitivity.png")
+    return made
+
+
+def point_name(inv: float, prior: float) -> str:
+    return f"inv={inv:g} prior={prior:g}"
+
+
+def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
+    """All points of the grid for each seed."""
+    grid = list(product(settings["weights"], repeat=2))
+    inv, prior = np.array(grid, dtype=np.float64).T
+    rows = []
+    for seed in cell.seeds:
+        own = resolve(seeded(settings["gedi"], seed), (n, 2))
+        models = fit_together([SETS[cell.data](n, seed).x], own, {"inv": inv, "prior": prior})
+        for (a, b), model in zip(grid, models, strict=True):
+            row = {"data": cell.data, "method": point_name(a, b), "seed": seed}
+            row |= {"inv": a, "prior": b, **settings["asked"]}
+            rows.append(row | scored(cell.data, seed, model, n, len(grid)))
+    return rows
+
+
+def tables(rows: Group) -> list[Table]:
+    """For each measure a line for each (data, weight of INV), a column for each weight of PRIOR."""
+    made = []
+    for name, (words, digits, of) in MEASURES.items():
+        cell, lines = table.statistic(name, digits, of), []
+        for group in grouped(rows, data=(), inv=()):
+            line = {"data": group[0]["data"], "INV": f"{group[0]['inv']:g}"}
+            line["seeds"] = table.seeds(group)
+            for part in grouped(group, prior=()):
+                line[f"PRIOR {part[0]['prior']:g}"] = cell(part)
+            lines.append(line)
+        made.append(Table(f"{words}: {title(rows)}", lines))
+    return made
+
+
+def heat_map(axes: Axes, rows: Group, name: str) -> None:
+    """One measure over the weights."""
+    words, digits, of = MEASURES[name]
+    lines = [grouped(line, prior=()) for line in grouped(rows, inv=())]
+    shown = np.array([[of([float(r[name]) for r in group]) for group in line] for line in lines])
+    colours, most = ("viridis", 1) if name == "nmi" else ("viridis_r", None)
+    axes.imshow(shown, cmap=colours, vmin=0, vmax=most, origin="lower", alpha=0.5)
+    for (i, j), value in np.ndenumerate(shown):
+        axes.text(j, i, f"{value:.{digits}f}", ha="center", va="center", fontsize=9)
+    axes.set_xticks(range(len(lines[0])), [f"{group[0]['prior']:g}" for group in lines[0]])
+    axes.set_yticks(range(len(lines)), [f"{line[0][0]['inv']:g}" for line in lines])
+    head = f"{rows[0]['data']}: {words}"
+    panels.label_axes(axes, head, "weight of PRIOR", "weight of INV")
+
+
+def figure(rows: Group, path: Path) -> Path:
+    """Heat maps of the NMI, yellow where it is perfect, and of the gap, yellow where it is 0."""
+    by_set = grouped(rows, data=())
+    words = f"Weights of INV and PRIOR: {title(rows)}; seeds: {table.seeds(rows)}"
+    fig = panels.new_figure(10.5, 4.3 * len(by_set) + 0.4, words)
+    grid = fig.subplots(len(by_set), 2, squeeze=False)
+    for of_set, line in zip(by_set, grid, strict=True):
+        for axes, name in zip(line, MEASURES, strict=True):
+            heat_map(axes, of_set, name)
+    return panels.save(fig, path)

@@ -1,0 +1,301 @@
+"""The synthetic half of the paper: moons and circles, every method, several seeds.
+
+`run` makes its table of NMI, `labels` and `generation` its pictures of predicted clusters and of
+samples. The unit of work is one method on one set. Where no guard acts on divergence, its seeds,
+each with its own draw of the data, train side by side. Every seed is one row, scored on fresh
+points of the same source. Models are kept, and shared by table and pictures.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gedilearn import panels
+from gedilearn.data import toy as sets
+from gedilearn.data.dataset import Dataset
+from gedilearn.errors import InputError
+from gedilearn.estimator import GEDI
+from gedilearn.evaluation.clustering import classes_of_clusters, clustering_scores, nmi
+from gedilearn.paper import table
+from gedilearn.paper.runner import (
+    Cell,
+    Options,
+    Runner,
+    changed,
+    chosen,
+    outcome,
+    seeded,
+    with_changes,
+)
+from gedilearn.paper.table import Group, Row, Table
+from gedilearn.presets import preset as preset_values
+from gedilearn.settings import resolve
+from gedilearn.together import fit_together
+from gedilearn.training.run import RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+N_POINTS = 1000
+FRESH = 1_000_000  # added to the seed of the points that are scored
+SETS: dict[str, Callable[[int, int], Dataset]] = {
+    "moons": lambda n, seed: sets.moons(n, noise=0.05, random_state=seed),
+    "circles": lambda n, seed: sets.circles(n, noise=0.05, factor=0.5, random_state=seed),
+}
+KMEANS = "barlow k-means"  # Barlow Twins with clusters by k-means, not by the largest coordinate
+NAMES = {
+    "jem": "JEM", "barlow": "Barlow", KMEANS: "Barlow k-means", "swav": "SwAV",
+    "no-unif": "no unif", "no-inv": "no inv", "no-gen": "no gen", "gedi": "GEDI",
+    "dino": "DINO", "deepcluster": "DeepCluster", "ebclr": "EBCLR",
+}  # fmt: skip
+METHODS = tuple(NAMES)[:8]  # the others are not in the paper's table: run when asked for
+PICTURED = tuple(method for method in METHODS if method != KMEANS)
+PRESETS = (  # others are for images
+    *("default", "alike/random", "alike/start"),
+    *("paper/toy", "paper/toy-literal"),
+)
+TOGETHER = 10
+FALSE = 0.95  # a certificate with a lower NMI is a false one
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def run(
+    runner: Runner,
+    seeds: Sequence[int] = range(5),
+    data: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    preset: str = "default",
+    changes: Options | None = None,
+    *,
+    n: int = N_POINTS,
+) -> list[Table]:
+    """The paper's NMI on moons and circles: every method, several seeds."""
+    asked = {"preset": preset, "changes": changes or None}
+    values = {method: values_of(method, asked) for method in NAMES}
+    guard = resolve(values["gedi"], (n, 2)).training.on_divergence
+    # A guard would put all back, or stop all, for the divergence of one.
+    together = TOGETHER if guard == "ignore" else 1
+    names = chosen("data set", data, SETS)
+    trained = chosen("method", METHODS if methods is None else methods, NAMES)
+    cells = [  # in an order that gives every method some rows early
+        Cell(name, method, tuple(seeds[i : i + together]))
+        for i in range(0, len(seeds), together)
+        for name in names
+        for method in trained
+    ]
+    settings = {"asked": asked, "together": together, "methods": values}
+    runner = runner.within(preset, asked)
+    rows = runner.rows(cells, partial(fit, folder=runner.out), n, settings, threads=1)
+    return runner.finish("toy", rows, tables)
+
+
+def values_of(method: str, asked: Row) -> Options:
+    """The nested settings of a method, with the changes that are asked for."""
+    (preset,) = chosen("preset", (asked["preset"],), PRESETS)
+    values = preset_values(preset, "barlow" if method == KMEANS else method)
+    if method == KMEANS:
+        values["barlow"] = values.get("barlow", {}) | {"assign": "kmeans"}
+    return with_changes(values, (N_POINTS, 2), asked)
+
+
+def fit(cell: Cell, n: int, settings: Options, folder: Path) -> list[Row]:
+    """Train the seeds of a cell together, and score each."""
+    fitted = train(cell, n, settings["methods"][cell.method], folder)
+    shared = settings["asked"] | {"together": len(fitted)}
+    return [
+        {"data": cell.data, "method": cell.method, "seed": seed, **shared}
+        | scored(cell.data, seed, model, n, len(fitted))
+        for seed, model in zip(cell.seeds, fitted, strict=True)
+    ]
+
+
+def train(cell: Cell, n: int, values: Options, folder: Path) -> list[GEDI]:
+    """The fitted model of every seed of a cell, kept in the folder."""
+    points = [SETS[cell.data](n, seed).x for seed in cell.seeds]
+    fitted = fit_together(points, resolve(seeded(values, cell.seeds[0]), (n, 2)))
+    for seed, model in zip(cell.seeds, fitted, strict=True):
+        path = model_file(folder, cell.data, cell.method, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        model.save(path, overwrite=True)
+    return fitted
+
+
+def model_file(folder: Path, data: str, method: str, seed: int) -> Path:
+    name = method.replace(" ", "-")
+    return RunDirectory(folder.absolute() / "models" / data / name / f"seed-{seed}").model
+
+
+def scored(data: str, seed: int, model: GEDI, n: int, trained: int) -> Row:
+    """The scores on fresh points of a model, one of those `trained` together."""
+    fresh = SETS[data](n, seed + FRESH)
+    assert fresh.y is not None
+    scores = clustering_scores(fresh.y, model.predict(fresh.x))
+    found = {name: scores[name] for name in ("nmi", "ami", "accuracy")}
+    return found | outcome(model) | {"seconds": round(model.seconds_ / trained, 3)}
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def title(rows: Group) -> str:
+    """The settings of the rows in words."""
+    return ", ".join([f"preset {rows[0]['preset']}", *changed(rows[0])])
+
+
+def paper(group: Group) -> str:
+    """Mean and deviation of the paper's NMI over five runs."""
+    found = table.PAPER["toy"][group[0]["data"]].get(group[0]["method"])
+    return f"{found[0]:.2f} ± {found[1]:.2f}" if found else ""
+
+
+def ours(group: Group) -> str:
+    """The deviation is that of the seeds themselves, not an estimate for others."""
+    found = table.values(group, "nmi")
+    return f"{statistics.fmean(found):.2f} ± {statistics.pstdev(found):.2f}"
+
+
+COLUMNS: dict[str, table.Text] = {
+    "data": table.label("data"),
+    "method": table.label("method", NAMES),
+    "seeds": table.seeds,
+    "paper": paper,
+    "ours": ours,
+    "why": partial(table.findings, false_below=FALSE),
+    "AMI": table.statistic("ami", 2, statistics.fmean),
+    "gap": table.statistic("gap", 4),
+    "seconds": table.statistic("seconds", 1, statistics.fmean),
+}
+
+
+def each(name: str) -> table.Text:
+    """The NMI of every seed on a set."""
+
+    def cell(group: Group) -> str:
+        found = sorted((row for row in group if row["data"] == name), key=lambda row: row["seed"])
+        return " ".join(f"{row['nmi']:.2f}" for row in found)
+
+    return cell
+
+
+# Of rows with different changes of one preset.
+TRIED: dict[str, table.Text] = {
+    "changes": table.label("words"),
+    "method": table.label("method", NAMES),
+    "seeds": table.seeds,
+} | {name: each(name) for name in SETS}
+
+
+def tables(rows: Group) -> list[Table]:
+    """A line for each (data, method) over its seeds.
+
+    Of rows with different changes a line for each (changes, method), with the NMI of every seed.
+    """
+    tried = [row | {"words": ", ".join(changed(row))} for row in rows]
+    if len({row["words"] for row in tried}) > 1:
+        groups = table.grouped(tried, words=(), method=NAMES)
+        return [table.make(f"NMI of every seed: preset {rows[0]['preset']}", TRIED, groups)]
+    groups = table.grouped(rows, data=SETS, method=NAMES)
+    return [table.make(f"NMI on fresh points: {title(rows)}", COLUMNS, groups, ("why",))]
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+N_SAMPLES = 500
+LEAST_STEPS = 500
+
+
+def picture(
+    kind: str,
+    runner: Runner,
+    data: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    preset: str = "default",
+    changes: Options | None = None,
+    seed: int = 0,
+    steps: int | None = None,
+    *,
+    n: int = N_POINTS,
+) -> list[Table]:
+    """A row of panels for each set: real points, then every method, with the same axes.
+
+    Models are read from the folder of the run, or trained and kept there. `steps` are those of
+    generated points; None takes as many as let a chain diffuse over about one unit of the data,
+    500 at least: the paper's steps are so small that fewer would stay where they started.
+    """
+    names = chosen("data set", data, SETS)
+    trained = chosen("method", PICTURED if methods is None else methods, NAMES)
+    if not names or not trained:
+        raise InputError("nothing to draw: give at least one data set and method")
+    asked = {"preset": preset, "changes": changes or None}
+    values = {method: values_of(method, asked) for method in trained}
+    runner = runner.within(preset, asked)
+    models = {(d, m): kept_model(runner, d, m, seed, n, values[m]) for d in names for m in trained}
+    taken = steps or max(LEAST_STEPS, *map(steps_for, models.values()))
+    head = "Predicted clusters" if kind == "labels" else f"Samples after {taken} Langevin steps"
+    head = f"{head}, seed {seed}: {title([asked])}"
+    size = max(1.55 * (len(trained) + 1) + 0.5, 6.0), 2.0 * len(names) + 0.6
+    fig = panels.new_figure(*size, head)
+    grid = fig.subplots(len(names), len(trained) + 1, squeeze=False)
+    for name, line in zip(names, grid, strict=True):
+        real = SETS[name](n, seed + FRESH)
+        assert real.y is not None
+        everywhere = SETS[name](N_POINTS, FRESH).x
+        shown = slice(n if kind == "labels" else N_SAMPLES)
+        scatter(line[0], everywhere, "real points", real.x[shown], real.y[shown])
+        line[0].set_ylabel(name, fontsize=11)
+        for axes, method in zip(line[1:], trained, strict=True):
+            predicted = models[name, method].predict(real.x)
+            classes = classes_of_clusters(real.y, predicted, 2)
+            if kind == "labels":
+                head = f"{NAMES[method]}\nNMI {nmi(real.y, predicted):.2f}"
+                scatter(axes, everywhere, head, real.x, classes[predicted])
+            else:
+                found = models[name, method].sample(N_SAMPLES, steps=taken, random_state=seed)
+                scatter(axes, everywhere, NAMES[method], found[0], classes[found[1]])
+    file = panels.save(fig, runner.out / f"{kind}.png")
+    runner.say(f"written: {file}")
+    return []
+
+
+labels, generation = partial(picture, "labels"), partial(picture, "generation")
+
+
+def steps_for(model: GEDI) -> int:
+    return math.ceil(1 / model.settings_.sampler.step_size)
+
+
+def kept_model(runner: Runner, data: str, method: str, seed: int, n: int, values: Options) -> GEDI:
+    """The model of the run, if one with these settings is there; trained otherwise."""
+    file = model_file(runner.out, data, method, seed)
+    if file.exists():
+        model = GEDI.load(file)
+        # Seeds that train together have one seed between them for all but the data.
+        same = resolve(seeded(values, model.settings_.training.seed), (n, 2))
+        if model.settings_ == same and len(model.labels_) == n:
+            return model
+    runner.say(f"training {NAMES[method]} on {data}")
+    return train(Cell(data, method, (seed,)), n, values, runner.out)[0]
+
+
+def scatter(
+    axes: Axes, everywhere: np.ndarray, title: str, points: np.ndarray, classes: np.ndarray
+) -> None:
+    """The points in a box around all data; the number of those outside is in the title."""
+    low, high = everywhere.min(0), everywhere.max(0)
+    low, high = low - 0.15 * (high - low), high + 0.15 * (high - low)
+    seen = np.asarray(((points >= low) & (points <= high)).all(1))  # never so for NaN
+    for k in range(2):
+        x, y = points[seen & (classes == k)].T
+        axes.scatter(x, y, s=5, color=panels.colour(k), lw=0)
+    outside = f"\n{len(seen) - int(seen.sum())} outside" if not seen.all() else ""
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+    axes.set_box_aspect(1)
+    axes.set_title(title if "\n" in title else f"{title}{outside}", fontsize=10)

@@ -1,0 +1,1 @@
+"""How far to trust a result: the bound gap, the evidence, the failure modes, the grade."""

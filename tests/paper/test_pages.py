@@ -1,0 +1,114 @@
+"""The pages of docs/results: their tables are those of the rows, their pictures are there."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gedilearn.errors import InputError
+from gedilearn.paper.runner import Cell, Runner
+
+DOCS = Path(__file__).parents[2] / "docs"
+if not DOCS.exists():
+    pytest.skip("the documentation is not part of this installation", allow_module_level=True)
+PAGES = sorted((DOCS / "results").glob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def script():
+    """docs/make_results.py, which is not part of the library."""
+    found = importlib.util.spec_from_file_location("make_results", DOCS / "make_results.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.stem)
+def test_the_tables_of_a_page_are_those_that_its_rows_give(script, file):
+    """After a change of rows or columns: `make results`."""
+    assert script.page(file) == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.stem)
+def test_every_picture_that_a_page_shows_is_there(file):
+    for picture in re.findall(r"\]\(([^)]+\.png)\)", file.read_text(encoding="utf-8")):
+        assert (file.parent / picture).exists(), f"{file.name} shows {picture}"
+
+
+def test_a_page_shows_the_papers_numbers_beside_ours():
+    toy, images = ((DOCS / "results" / f"{name}.md").read_text() for name in ("toy", "images"))
+    assert "| circles | GEDI | 5 | 1.00 ± 0.01 | 1.00 ± 0.00 |" in toy
+    assert "| 0.269 (0.263 to 0.285) | 0.41 (0.31) | 0.45 |" in images  # CIFAR-10, GEDI
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("words", "with, commas\nand lines", 'a "quote"', "inf"),
+        *(None, True, 0, -3, 0.1, 1e-12),
+        *([], ["cluster collapse", 2.5, None], {"svhn": {"n": 3, "log_density": "inf"}}),
+    ],
+)
+def test_a_value_is_read_back_from_csv_as_it_was(script, value, tmp_path):
+    rows = [{"data": "moons", "value": value}, {"data": "rings", "value": 1}]
+    (tmp_path / "a.csv").write_text(script.rows_as_csv(rows), newline="")
+    assert script.read_rows(tmp_path / "a.csv") == rows
+
+
+def count(cell, n, settings):
+    return [
+        {"data": cell.data, "method": "no-gen", "seed": seed, "preset": "paper/toy", **SCORES}
+        for seed in cell.seeds
+    ]
+
+
+SCORES = {"score": 1 / 3, "seconds": 60.0}
+
+
+def test_collected_rows_keep_the_folders_of_runs_and_six_digits(script, tmp_path):
+    cells = [Cell("moons", "no-gen", (0, 1, 2))]
+    Runner(tmp_path / "out" / "default").rows(cells, count, 5)
+    (place,) = script.collect("toy", tmp_path / "out", tmp_path)
+    assert place == tmp_path / "rows" / "toy" / "default"
+    assert [r["score"] for r in script.read_rows(Path(f"{place}.csv"))] == [0.333333] * 3
+    assert json.loads(Path(f"{place}.json").read_text())["n"] == 5
+    assert script.made(place).startswith("3 rows; seeds 0, 1, 2; 5 points")
+    assert "earlier code" not in script.made(place)
+    # Other rows of the same name come beside these, the same ones in their place.
+    Runner(tmp_path / "more").rows([Cell("moons", "no-gen", (2, 3))], count, 5)
+    script.join("toy/default", tmp_path / "more", tmp_path)
+    assert script.made(place).startswith("4 rows; seeds 0, 1, 2, 3; 5 points")
+
+
+def test_rows_of_other_code_are_named(script, tmp_path):
+    Runner(tmp_path / "out" / "default").rows([Cell("moons", "no-gen", (0,))], count, 5)
+    (place,) = script.collect("toy", tmp_path / "out", tmp_path)
+    file = Path(f"{place}.json")
+    kept = json.loads(file.read_text())
+    assert script.check(tmp_path) == []
+    kept["fits"]["no-gen"][0][0] *= 1.01
+    file.write_text(json.dumps(kept))
+    assert script.check(tmp_path) == ["toy/default: no-gen"]
+    file.write_text(json.dumps(kept | {"fits": {}}))
+    assert script.check(tmp_path) == ["toy/default: no-gen"]
+    # Without fits rows are of earlier code: the page says so.
+    del kept["fits"]
+    file.write_text(json.dumps(kept))
+    assert script.check(tmp_path) == []
+    assert "of earlier code" in script.made(place)
+
+
+@pytest.mark.slow
+def test_no_page_shows_rows_of_other_code_without_saying_so(script):
+    """After a change of results: make the rows again, or delete "fits" beside them."""
+    assert script.check() == []
+
+
+def test_a_folder_without_rows_is_not_collected(script, tmp_path):
+    with pytest.raises(InputError, match="holds no rows"):
+        script.collect("toy", tmp_path / "nothing", tmp_path / "results")
+    assert not (tmp_path / "results").exists()

@@ -1,0 +1,179 @@
+"""The number of clusters by itself: what starts of every number say, and the fit that follows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, make_blobs, make_moons
+from sklearn.metrics.cluster import contingency_matrix
+
+from gedilearn import GEDI
+from gedilearn.errors import InputError
+from gedilearn.graph.neighbours import distance_points
+from gedilearn.report.page import write_report
+from gedilearn.starts.choose import choose_start
+from gedilearn.verdict.dips import separation
+from gedilearn.verdict.number import Number, NumberChoice, best_number, choose_number
+
+CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
+BLOBS = make_blobs(240, centers=CORNERS, cluster_std=0.5, random_state=0)[0]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> GEDI:
+    return GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS)
+
+
+def test_separated_blobs_are_counted_and_the_evidence_is_that_of_a_fit_with_the_number(
+    fitted: GEDI,
+) -> None:
+    given = GEDI(4, random_state=0, w_gen=0.0).fit(BLOBS)
+    assert fitted.n_clusters_ == 4 and fitted.grade_ == given.grade_ == "certified"
+    np.testing.assert_array_equal(fitted.labels_, given.labels_)
+    assert fitted.choice_ is not None
+    number = fitted.choice_["numbers"][2]
+    assert given.diagnosis_.evidence is not None
+    assert number["stability"] == given.stability_
+    assert number["apart"] == given.diagnosis_.evidence.groups() == 4
+    assert number["reason"] == "apart" and fitted.choice_["words"] in fitted.verdict_
+    assert fitted.settings_.training.tries == 9 == fitted.diagnosis_.tries
+
+
+def test_curves_are_counted_and_a_file_keeps_the_choice(tmp_path: Path) -> None:
+    x = make_moons(300, noise=0.05, random_state=1)[0]
+    asked = {"training.max_clusters": 4}
+    model = GEDI("auto", random_state=0, w_gen=0.0, run_dir=tmp_path / "run", settings=asked).fit(x)
+    assert model.n_clusters_ == 2 and model.choice_ is not None
+    assert [n["n_clusters"] for n in model.choice_["numbers"]] == [2, 3, 4]
+    loaded = GEDI.load(tmp_path / "run" / "model.safetensors")
+    assert loaded.choice_ == model.choice_ and loaded.verdict_ == model.verdict_
+    assert GEDI.resume(tmp_path / "run", x).choice_ == model.choice_
+    summary = tmp_path / "run" / "summary.json"
+    told = json.loads(summary.read_text())
+    told["choice"]["n_clusters"] = 9
+    summary.write_text(json.dumps(told))
+    with pytest.raises(InputError, match=r"summary\.json"):
+        write_report(tmp_path / "run")
+
+
+def test_one_cloud_gets_no_number_with_confidence() -> None:
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=(300, 3))
+        model = GEDI("auto", random_state=seed, w_gen=0.0).fit(x)
+        assert model.grade_ in ("doubtful", "no structure found")
+
+
+def test_where_no_number_stands_out_the_grade_is_doubtful_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS).choice_
+    assert told is not None
+    silent = [Number(**(number | {"reason": None})) for number in told["numbers"]]
+    monkeypatch.setattr(
+        "gedilearn.estimator.choose_number", lambda *_: NumberChoice(4, tuple(silent))
+    )
+    model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS)
+    assert model.grade_ == "doubtful" and model.certificate_gap_ < model.settings_.training.tol
+    assert "no number stands out; the steadiest is 4" in model.verdict_
+
+
+def test_images_are_refused_and_few_points_try_fewer_numbers() -> None:
+    with pytest.raises(InputError, match=r"n_clusters='auto' needs vectors \(n, d\)"):
+        GEDI("auto").fit(np.zeros((20, 1, 8, 8)) + np.arange(20.0)[:, None, None, None])
+    model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS[::12])
+    assert model.choice_ is not None and len(model.choice_["numbers"]) == 3
+
+
+def numbered(**reasons: str) -> NumberChoice:
+    """Numbers 2 to 5, all as stable, with these reasons: 'both' is stable, and 1 nat apart."""
+    found = []
+    for k in range(2, 6):
+        why = reasons.get(f"k{k}")
+        splits = ((1,) * k,) * (k - 1) * (k > 2)
+        apart, why = (k if why in ("apart", "both") else 1), "stable" if why == "both" else why
+        found.append(Number(k, 0.5, apart, 0.1, "tree", why, splits))
+    return NumberChoice(best_number(found), tuple(found))
+
+
+@pytest.mark.parametrize(
+    ("reasons", "best"),
+    [
+        ({}, 5),
+        ({"k2": "stable", "k4": "stable"}, 4),
+        ({"k3": "apart", "k5": "stable"}, 3),  # a stable number may cut what is one
+        ({"k2": "apart", "k3": "both", "k5": "stable"}, 3),
+        ({"k2": "both", "k4": "stable"}, 4),  # nothing is apart beyond chance
+    ],
+)
+def test_the_largest_number_that_is_apart_goes_first(reasons: dict[str, str], best: int) -> None:
+    assert numbered(**reasons).n_clusters == best
+
+
+def test_the_words_name_the_reason_and_other_numbers() -> None:
+    assert numbered().words == "of 2 to 5 clusters no number stands out; the steadiest is 5"
+    told = numbered(k2="stable", k5="stable").words
+    assert told.startswith(
+        "of 2 to 5 clusters 5 is the largest number that parts of the data agree"
+    )
+    told = numbered(k2="stable", k4="apart").words
+    assert told == "of 2 to 5 clusters 4 is the largest number that is apart; 2 would do as well"
+
+
+def test_evidence_that_does_not_fit_the_numbers_is_refused() -> None:
+    good = numbered(k3="apart")
+    for numbers, k in ((good.numbers[1:], 3), (good.numbers, 6), ((), 2)):
+        with pytest.raises(ValueError, match="clusters"):
+            NumberChoice(k, numbers)
+    with pytest.raises(ValueError, match="not the evidence for 3 clusters"):
+        NumberChoice(2, (good.numbers[0], replace(good.numbers[1], splits=((1, 2),))))
+
+
+def test_the_evidence_for_every_number_is_that_of_a_fit_with_it() -> None:
+    x = load_iris().data
+    model = GEDI("auto", random_state=0, w_gen=0.0, max_iter=60).fit(x)
+    assert model.choice_ is not None
+    points, same = distance_points(model.scaling_.apply(x), 0), []
+    for told in model.choice_["numbers"][:4]:
+        k = told["n_clusters"]
+        start = choose_start(points, k, 0)
+        given = GEDI(k, random_state=0, w_gen=0.0, max_iter=60).fit(x).diagnosis_.evidence
+        assert given is not None and given.method == told["method"] == start.method
+        assert given.start_stability == pytest.approx(told["stability"]) == start.stability
+        apart = separation(points, start.labels, k)
+        assert told["cut"] == pytest.approx(apart.cut.mean())
+        if given.agreement == 1:  # the network has the start's labels, and so the same evidence
+            same.append(k)
+            assert told["apart"] == given.groups()
+            assert told["cut"] == pytest.approx(np.mean(given.cut))
+        assert sum(map(sum, told["splits"])) == (len(x) if k > 2 else 0)
+    assert same
+    splits = np.array(model.choice_["numbers"][1]["splits"])
+    two, three = (choose_start(points, k, 0).labels for k in (2, 3))
+    np.testing.assert_array_equal(splits, contingency_matrix(two, three))
+
+
+def test_two_groups_of_iris_are_chosen_and_three_are_named() -> None:
+    model = GEDI("auto", random_state=0, w_gen=0.0).fit(load_iris().data)
+    assert model.n_clusters_ == 2 and model.choice_ is not None
+    assert model.verdict_.endswith(
+        "2 is the largest number that is apart; 3 may do too: parts of the data agree on it to 0.98"
+    )
+
+
+def test_proportions_say_how_many_clusters_there_are() -> None:
+    given = {"random_state": 0, "w_gen": 0.0, "max_iter": 30, "prior": (0.25,) * 4}
+    for n_clusters in ("auto", None):
+        model = GEDI(n_clusters, **given).fit(BLOBS)
+        assert model.n_clusters_ == 4 and model.choice_ is None
+    with pytest.raises(InputError, match="prior has 4 entries for n_clusters=3"):
+        GEDI(3, **given).fit(BLOBS)
+
+
+def test_a_large_set_is_looked_at_in_part() -> None:
+    rng = np.random.default_rng(0)
+    x = CORNERS[rng.integers(4, size=6_000)] + 0.3 * rng.normal(size=(6_000, 2))
+    assert choose_number(x.astype(np.float32), 5, 0).n_clusters == 4
