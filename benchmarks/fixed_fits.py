@@ -175,7 +175,7 @@ def described(model: GEDI, x: np.ndarray) -> dict[str, Any]:
     samples = model.sample(5, steps=5, random_state=0)[0]
     return {
         "labels": digest(model.labels_),
-        "gap": model.certificate_gap_.hex(),
+        "gap": model.bound_gap_.hex(),
         "density": digest(density),
         "samples": digest(samples),
         "diagnosis": digest(np.array([f.value for f in model.diagnose(x).findings])),
@@ -195,7 +195,7 @@ def run_all() -> dict[str, Any]:
         models = models if isinstance(models, list) else [models]
         x = USED_ON.get(name, MOONS)
         results[name] = [described(model, x) for model in models]
-        print(f"{name}: gap {models[0].certificate_gap_:.4f}, {models[0].stopped_}", flush=True)
+        print(f"{name}: gap {models[0].bound_gap_:.4f}, {models[0].stopped_}", flush=True)
     return results
 
 
@@ -244,7 +244,7 @@ def numbers_like(place: str, rows: list[Row]) -> dict[str, list[list[float]]]:
 def numbers(model: GEDI, x: np.ndarray) -> list[float]:
     """Numbers that do not depend on the order of the clusters."""
     means = [
-        model.certificate_gap_,
+        model.bound_gap_,
         model.predict_proba(x).max(1).mean(),
         model.score_samples(x).mean(),
         np.abs(model.sample(20, steps=5, random_state=0)[0]).mean(),

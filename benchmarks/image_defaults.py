@@ -55,7 +55,7 @@ def fitted(
     measuring = {"n_samples": samples, "probe": "none", "certificate": False}
     found = evaluation.evaluate(model, train, test, **measuring)
     distance = found["frechet"].get("distance", nan)
-    return found["clustering"]["ami"], model.certificate_gap_, distance, model.seconds_
+    return found["clustering"]["ami"], model.bound_gap_, distance, model.seconds_
 
 
 if __name__ == "__main__":

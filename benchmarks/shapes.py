@@ -217,7 +217,7 @@ def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
     labels = model.predict(scored.x) if predicts else _labels(model)
     scores = _scores(shape, scored, labels)
     own = isinstance(model, GEDI)
-    certified = bool(model.converged_) if own else None
+    certified = bool(model.certified_) if own else None
     row = {
         "data": cell.data,
         "method": method,
@@ -225,7 +225,7 @@ def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
         "scored": "training" if scored is train else "fresh",
         **scores,
         "found": len(np.unique(labels)),
-        "gap": model.certificate_gap_ if own else None,
+        "gap": model.bound_gap_ if own else None,
         "certified": certified,
         "false_certificate": certified and (shape.structureless or scores["ami"] < SOLVED),
         "grade": getattr(model, "grade_", None),

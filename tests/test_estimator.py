@@ -75,7 +75,7 @@ def test_a_tensor_that_numpy_cannot_hold_is_refused(X) -> None:
 
 def test_moons_are_certified_and_right_on_fresh_data(moons_model: GEDI) -> None:
     X, y = make_moons(1000, noise=0.05, random_state=1)
-    assert moons_model.converged_ and moons_model.certificate_gap_ < 0.002
+    assert moons_model.certified_ and moons_model.bound_gap_ < 0.002
     assert moons_model.verdict_.startswith("certified") and moons_model.stopped_ == "certified"
     assert normalized_mutual_info_score(y, moons_model.predict(X)) > 0.95
 
@@ -160,15 +160,15 @@ def test_the_best_of_several_initialisations_has_the_smallest_gap(tmp_path: Path
     model = gedi(n_clusters=2, n_init=4, run_dir=tmp_path / "run", **settings).fit(X)
     rows = [json.loads(s) for s in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(len(row["gap"]) == 4 for row in rows)
-    assert model.certificate_gap_ == min(min(row["gap"]) for row in rows)
+    assert model.bound_gap_ == min(min(row["gap"]) for row in rows)
 
 
 def test_an_uneven_split_cannot_be_certified_under_a_uniform_prior() -> None:
     X, _ = make_blobs([400, 100], centers=[[0, 0], [6, 6]], cluster_std=0.5, random_state=0)
     model = GEDI(n_clusters=2, random_state=0, prior="uniform", w_gen=0.0).fit(X)
-    assert not model.converged_ and model.stopped_ == "budget"
+    assert not model.certified_ and model.stopped_ == "budget"
     least = -np.log(0.8 * 0.2) / 2 - np.log(2)  # the divergence from uniform to 80/20
-    assert model.certificate_gap_ > least - 0.01
+    assert model.bound_gap_ > least - 0.01
     assert "because the prior does not fit" in model.verdict_
 
 
@@ -176,7 +176,7 @@ def test_an_uneven_split_cannot_be_certified_under_a_uniform_prior() -> None:
 def test_an_uneven_split_is_certified_under_a_given_or_estimated_prior(prior) -> None:
     X, y = make_blobs([400, 100], centers=[[0, 0], [6, 6]], cluster_std=0.5, random_state=0)
     model = GEDI(n_clusters=2, random_state=0, prior=prior, w_gen=0.0).fit(X)
-    assert model.converged_ and adjusted_rand_score(y, model.labels_) > 0.99
+    assert model.certified_ and adjusted_rand_score(y, model.labels_) > 0.99
     assert sorted(model.prior_) == pytest.approx([0.2, 0.8], abs=0.02)
     assert model.diagnose(X).gap < 0.01
 
@@ -330,7 +330,7 @@ def test_a_saved_model_comes_back_with_all_it_knew(
     np.testing.assert_array_equal(
         loaded.sample(5, random_state=0)[0], moons_model.sample(5, random_state=0)[0]
     )
-    for name in ("labels_", "certificate_gap_", "converged_", "verdict_", "n_iter_"):
+    for name in ("labels_", "bound_gap_", "certified_", "verdict_", "n_iter_"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(moons_model, name))
     assert loaded.settings_ == moons_model.settings_
     with pytest.raises(InputError, match="exists already"):

@@ -23,7 +23,7 @@ from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.models.energy import EnergyModel
 from gedilearn.registry import METHODS, SAMPLERS, VIEWS, Registry
-from gedilearn.sampling.langevin import Contrast, LogDensity, Wanted
+from gedilearn.sampling.langevin import LogDensity, SampleBatch, SamplerContext
 from gedilearn.settings import MethodSettings, known_paths
 from helpers import gedi
 
@@ -98,7 +98,7 @@ def test_a_view(added: list[Any]) -> None:
     added.append((VIEWS, "mirrored"))
     model = gedi(views="mirrored", **SHORT).fit(X)
     assert model.settings_.views.kind == "mirrored"
-    assert np.isfinite(model.certificate_gap_)
+    assert np.isfinite(model.bound_gap_)
     with pytest.raises(InputError, match="unknown view 'mirored'"):
         GEDI(views="mirored").fit(X)
 
@@ -113,12 +113,12 @@ class UniformSampler:
     positions = None
     weighted = False
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: SamplerContext) -> None:
         self.box, self.n_members = wanted.box, wanted.n_members
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> SampleBatch:
         type(self).drawn += 1
-        return Contrast(self.box.uniform(self.n_members, batch, generator=generator))
+        return SampleBatch(self.box.uniform(self.n_members, batch, generator=generator))
 
     def state(self) -> dict[str, Any]:
         return {}

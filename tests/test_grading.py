@@ -135,7 +135,7 @@ def test_the_evidence_is_about_the_labels_that_are_given():
     moved = np.random.default_rng(1).random(400) < 0.1
     found = grade(BLOBS, np.where(moved, (K + 1) % 4, K), random_state=0)
     model, evidence = found.model, found.model.diagnosis_.evidence
-    assert (model.predict(BLOBS) == K).all() and model.certificate_gap_ < 0.01
+    assert (model.predict(BLOBS) == K).all() and model.bound_gap_ < 0.01
     assert (model.labels_ != K).sum() == moved.sum()
     assert evidence.agreement == pytest.approx(1 - moved.mean()) and evidence.groups() < 4
 

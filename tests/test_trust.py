@@ -32,7 +32,7 @@ def test_trust_is_belief_in_the_cluster_times_the_probability(model: GEDI) -> No
     own = model.predict_proba(X)[np.arange(len(X)), model.labels_]
     np.testing.assert_allclose(sure, own, rtol=1e-6)
     assert model.trust_.shape == (300,) and model.trust_.min() >= 0 and model.trust_.max() <= 1
-    evidence, gap = model.diagnosis_.evidence, model.certificate_gap_
+    evidence, gap = model.diagnosis_.evidence, model.bound_gap_
     most = np.array([evidence.belief(k, gap) for k in range(2)])[model.labels_]
     assert (believed <= most + 1e-12).all() and (believed == most).mean() > 0.5
     assert model.stability_ == evidence.stability
@@ -59,7 +59,7 @@ def test_the_table_of_clusters_has_sizes_and_the_means_of_its_points(model: GEDI
     json.dumps(rows)
     summary = model.summary()
     assert summary["grade"] == model.grade_ and summary["stability"] == model.stability_
-    assert summary["trust"] == model.diagnosis_.evidence.trust(model.certificate_gap_)
+    assert summary["trust"] == model.diagnosis_.evidence.trust(model.bound_gap_)
 
 
 def test_outliers_are_the_least_likely_training_points(model: GEDI) -> None:
@@ -120,7 +120,7 @@ def test_a_file_keeps_temperature_levels_trust_and_grade(model: GEDI, tmp_path: 
 def test_without_a_start_there_is_no_evidence_and_the_bound_decides() -> None:
     fitted = GEDI(2, random_state=0, w_gen=0.0, views="noise", max_iter=20).fit(X)
     assert fitted.diagnosis_.evidence is fitted.stability_ is fitted.trust_ is None
-    assert fitted.grade_ == ("certified" if fitted.certificate_gap_ < 0.002 else "doubtful")
+    assert fitted.grade_ == ("certified" if fitted.bound_gap_ < 0.002 else "doubtful")
     assert "was not measured" in fitted.verdict_
     assert fitted.result_.temperature == 1 and fitted.summary()["trust"] is None
     assert [set(row) for row in fitted.summary()["clusters"]] == [{"cluster", "size", "share"}] * 2

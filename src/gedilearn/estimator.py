@@ -145,14 +145,14 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Number of clusters.
     choice_ : dict or None
         With 'auto': the evidence for each number, and the reason for the choice in words.
-    names_, classes_known_ : list of str
+    names_, class_names_ : list of str
         Names of the clusters: of known classes, which come first, else their numbers; the former.
     disputed_ : ndarray of int
         The rows whose known class the network does not give them: look at these labels.
-    certificate_gap_ : float
+    bound_gap_ : float
         Distance in nats to the optimum of Proposition 1, measured on the training data without
         labels. 0 is reached only by confident, invariant clusterings in the prior's proportions.
-    converged_ : bool
+    certified_ : bool
         Whether the clustering is certified.
     grade_ : {'certified', 'supported', 'doubtful', 'no structure found'}
         How far to trust it, in a word (docs/trust.md).
@@ -406,7 +406,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         disputed: np.ndarray | None = None,
     ) -> None:
         """Become the model that training gave."""
-        self.classes_known_ = list(classes)
+        self.class_names_ = list(classes)
         self.names_ = [name_of(k, classes) for k in range(result.settings.n_clusters)]
         self.disputed_ = np.zeros(0, np.int64) if disputed is None else disputed
         self.result_ = result
@@ -418,8 +418,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.box_ = result.box
         self.point_shape_ = tuple(result.box.low.shape)
         self.diagnosis_ = result.diagnosis
-        self.certificate_gap_ = result.diagnosis.gap
-        self.converged_ = result.diagnosis.certified
+        self.bound_gap_ = result.diagnosis.gap
+        self.certified_ = result.diagnosis.certified
         self.grade_ = result.diagnosis.grade
         evidence = result.diagnosis.evidence
         self.stability_ = None if evidence is None else evidence.stability
@@ -522,10 +522,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         sizes = np.bincount(self.labels_, minlength=n_clusters).tolist()
         counts = {"n_samples": len(self.labels_), "n_clusters": n_clusters, "cluster_sizes": sizes}
         rows = self.result_.clusters(self.labels_)
-        if self.classes_known_:
+        if self.class_names_:
             rows = [row | {"name": name} for row, name in zip(rows, self.names_, strict=True)]
         more = {"choice": self.choice_, "clusters": rows}
-        labelled = {"classes": self.classes_known_, "disputed": len(self.disputed_)}
+        labelled = {"classes": self.class_names_, "disputed": len(self.disputed_)}
         return counts | self.result_.summary() | more | labelled
 
     # --- saving ------------------------------------------------------------------------------

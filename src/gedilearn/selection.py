@@ -98,14 +98,14 @@ def _by_gaps(
     for k in range(2, most + 1):
         progress.step(k - 2, most - 1)
         fits = [GEDI(k, random_state=seed, **arguments).fit(X) for seed in seeds]
-        models[k] = min(fits, key=lambda model: model.certificate_gap_)
+        models[k] = min(fits, key=lambda model: model.bound_gap_)
         rows.append(_row(models[k], ari(*(model.labels_ for model in fits))))
     best, words = rank(rows, models[2].settings_.training.tol)
     return Choice(best["n_clusters"], bool(best["reason"]), words, rows, models[best["n_clusters"]])
 
 
 def _row(best: GEDI, agreed: float) -> Row:
-    k, gap, tol = best.n_clusters_, best.certificate_gap_, best.settings_.training.tol
+    k, gap, tol = best.n_clusters_, best.bound_gap_, best.settings_.training.tol
     unused = k - int(best.diagnosis_["clusters in use"].value)
     nearly = unused == 0 and gap < NEARLY * tol
     # An undecided prediction has the gap log k, so the first part is 1 for it at any k.

@@ -13,7 +13,7 @@ from torch import Tensor
 from gedilearn.density.base import Bases
 from gedilearn.density.fit import fit_bases
 from gedilearn.registry import SAMPLERS
-from gedilearn.sampling.langevin import Box, Wanted
+from gedilearn.sampling.langevin import Box, SamplerContext
 from gedilearn.settings import resolve
 from helpers import seeded
 
@@ -30,7 +30,7 @@ def bases() -> Bases:
 def made(kind: str, bases: Bases, members: int = 4) -> Any:
     settings = resolve({"sampler": {"buffer": 300, "steps": 5}}, (60, 2)).sampler
     box = Box.around(bases.data.flatten(0, 1))
-    return SAMPLERS[kind](Wanted(settings, box, members, 20, seeded(), bases=bases))
+    return SAMPLERS[kind](SamplerContext(settings, box, members, 20, seeded(), bases=bases))
 
 
 def pulled(x: Tensor) -> Tensor:

@@ -74,5 +74,5 @@ def test_a_fit_of_many_points_finds_what_one_of_few_finds(few_nodes: None) -> No
     x, label = points(1500)
     model = GEDI(4, w_gen=0, random_state=0).fit(x)
     assert adjusted_mutual_info_score(label, model.labels_) > 0.99
-    assert model.trust_.shape == (1500,) and model.certificate_gap_ < 0.05
+    assert model.trust_.shape == (1500,) and model.bound_gap_ < 0.05
     assert model.diagnose(x).gap < 0.05

@@ -19,7 +19,7 @@ from gedilearn.methods.ebclr import EBCLR
 from gedilearn.methods.method import Batch
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
-from gedilearn.sampling.langevin import Contrast
+from gedilearn.sampling.langevin import SampleBatch
 from gedilearn.settings import Settings, resolve
 from gedilearn.verdict.monitor import WIDEST_GAP
 from helpers import SEEDED, gedi
@@ -36,11 +36,11 @@ class Given:
 
     def draw(
         self, log_density: Callable[[Tensor], Tensor], batch: int, generator: Generator
-    ) -> Contrast:
+    ) -> SampleBatch:
         assert batch == self.positions.shape[1]
         self.log_density = log_density
         self.seen = log_density(self.positions)
-        return Contrast(self.positions)
+        return SampleBatch(self.positions)
 
 
 def stated(**options: object) -> Settings:

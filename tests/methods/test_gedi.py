@@ -12,7 +12,7 @@ from gedilearn.methods.method import Batch
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel, Output
-from gedilearn.sampling.langevin import Box, Contrast, Kernel, LogDensity, ReplayBuffer
+from gedilearn.sampling.langevin import Box, Kernel, LogDensity, ReplayBuffer, SampleBatch
 from gedilearn.settings import Weights, resolve
 from helpers import SEEDED
 
@@ -63,9 +63,9 @@ class Weighted:
 
     def __init__(self, smoothness: float = 0.0) -> None:
         samples, data = torch.randn(2, 12, 2), torch.randn(2, 9, 2)
-        self.contrast = Contrast(samples, torch.randn(2, 12), data, smoothness)
+        self.contrast = SampleBatch(samples, torch.randn(2, 12), data, smoothness)
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> SampleBatch:
         return self.contrast
 
 
@@ -93,7 +93,7 @@ def test_smoothness_adds_the_squared_slope_at_the_rows() -> None:
         torch.manual_seed(1)
         own = Weighted(smoothness)
         kept = (None if part is None else part.double() for part in own.contrast[:3])
-        own.contrast = Contrast(*kept, smoothness)
+        own.contrast = SampleBatch(*kept, smoothness)
         method.sampler = own  # type: ignore[assignment]
         found.append(method.terms(model, model, batch)["gen"])
     data, steps = own.contrast.data, 1e-5 * torch.eye(2, dtype=torch.float64)

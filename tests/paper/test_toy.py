@@ -120,7 +120,7 @@ def test_a_row_scores_the_kept_model_on_fresh_points(rows, out, data):
         row = find(rows, data, method, 1)
         assert row["nmi"] == pytest.approx(normalized_mutual_info_score(y, model.predict(x)))
         assert np.array_equal(model.predict(train), model.labels_)
-        assert row["gap"] == pytest.approx(model.certificate_gap_)
+        assert row["gap"] == pytest.approx(model.bound_gap_)
 
 
 def test_barlow_with_k_means_is_the_same_training_with_other_clusters(out, rows):

@@ -35,7 +35,7 @@ from gedilearn.graph import walks as landmarks
 from gedilearn.graph.views import WalkViews
 from gedilearn.ranks import n_ranks, own_share
 from gedilearn.registry import SAMPLERS
-from gedilearn.sampling.langevin import Contrast, LogDensity, value_and_gradient
+from gedilearn.sampling.langevin import LogDensity, SampleBatch, value_and_gradient
 from gedilearn.settings import resolve
 from gedilearn.training import loop
 from gedilearn.training.environment import launch
@@ -94,10 +94,10 @@ class Climbing:
         own = own_share(torch.randn(n_chains * n_ranks(), 3, generator=generator))
         self.positions = own.expand(n_members, -1, -1).clone()
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> SampleBatch:
         assert batch == self.positions.shape[1]
         slope = value_and_gradient(log_density, self.positions)[1]
-        return Contrast(self.positions + 0.05 * slope)
+        return SampleBatch(self.positions + 0.05 * slope)
 
 
 SAMPLERS.register("climbing", lambda wanted: Climbing(wanted.n_members, wanted.n_samples))

@@ -93,7 +93,7 @@ def test_where_no_state_is_finite_the_one_before_training_is_kept(answer: str) -
     wild = {"optimizer.learning_rate": 1e30, "training.on_divergence": answer}
     with pytest.warns(RuntimeWarning, match="diverged"):
         model = gedi(**WILD | wild).fit(X)
-    assert model.stopped_ == "diverged" and model.n_iter_ == 10 and not model.converged_
+    assert model.stopped_ == "diverged" and model.n_iter_ == 10 and not model.certified_
     assert np.isfinite(model.predict_proba(X)).all()
 
 

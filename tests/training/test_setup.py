@@ -71,7 +71,7 @@ def test_a_certificate_is_not_given_up_for_the_density() -> None:
     # INV and PRIOR without weight cannot hold the clusters while GEN trains.
     careless = {"density.inv": 0.0, "density.prior": 0.0, "density.learning_rate": 0.05, **NO_BASE}
     model = gedi(2, random_state=0, **careless, **{"density.iterations": 100}).fit(X)
-    assert model.converged_ and model.stopped_ == "certified"
+    assert model.certified_ and model.stopped_ == "certified"
 
 
 def test_the_learning_rate_warms_up_and_falls_along_a_cosine() -> None:
@@ -102,7 +102,7 @@ def test_baselines_train_to_the_end_unless_told_to_stop_at_the_certificate(
     assert model.settings_.training.early_stopping is stops
     assert (model.n_iter_ < 300) == stops
     # In all cases the bound is reached: what differs is when training ends.
-    assert model.certificate_gap_ < model.settings_.training.tol
+    assert model.bound_gap_ < model.settings_.training.tol
 
 
 @pytest.mark.parametrize(

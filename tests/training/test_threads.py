@@ -65,7 +65,7 @@ def fit(kind: str, seed: int, **changes: Any) -> GEDI:
 
 def told(model: GEDI, x: np.ndarray) -> Told:
     samples = model.sample(5, steps=3, random_state=1)[0]
-    gaps = model.certificate_gap_, model.diagnose(x).gap
+    gaps = model.bound_gap_, model.diagnose(x).gap
     return model.labels_.tolist(), model.predict_proba(x).tolist(), samples.tolist(), gaps
 
 

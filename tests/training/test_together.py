@@ -131,15 +131,15 @@ def test_a_small_gap_does_not_hide_a_later_divergence(monkeypatch: pytest.Monkey
     }
     with pytest.warns(RuntimeWarning, match="all is lost"):
         model = gedi(**easy, random_state=0).fit(SETS[0])
-    assert model.certificate_gap_ < 10 and model.stopped_ == "diverged"
-    assert not model.converged_ and "divergence" in model.diagnosis_.failure_modes
+    assert model.bound_gap_ < 10 and model.stopped_ == "diverged"
+    assert not model.certified_ and "divergence" in model.diagnosis_.failure_modes
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_fits_and_comes_back_from_its_file(method: str, tmp_path: Path) -> None:
     short = {"max_iter": 20, "training.check_every": 20, "density.iterations": 5, **NO_BASE}
     model = gedi(method=method, **short, random_state=0).fit(SETS[0])
-    assert model.labels_.shape == (120,) and np.isfinite(model.certificate_gap_)
+    assert model.labels_.shape == (120,) and np.isfinite(model.bound_gap_)
     model.save(tmp_path / "model.safetensors")
     loaded = GEDI.load(tmp_path / "model.safetensors")
     assert loaded.method == method
@@ -158,7 +158,7 @@ def test_barlow_with_k_means_comes_back_with_the_same_clusters(tmp_path: Path) -
     run = tmp_path / "run"
     model = gedi(method="barlow", **options, **short, run_dir=run).fit(SETS[0])
     assert len(np.unique(model.labels_)) == 2
-    assert model.converged_ == (model.stopped_ == "certified")
+    assert model.certified_ == (model.stopped_ == "certified")
     loaded = GEDI.load(run / "model.safetensors")
     again = GEDI.resume(run, SETS[0])  # k-means is not built in a second time
     for other in (loaded, again):
@@ -226,7 +226,7 @@ def test_a_crash_and_a_resume_end_in_the_same_weights(
     expected = straight.model_.state_dict()
     for name, value in resumed.model_.state_dict().items():
         assert torch.equal(value, expected[name]), name
-    assert resumed.certificate_gap_ == straight.certificate_gap_
+    assert resumed.bound_gap_ == straight.bound_gap_
 
 
 def test_initialisations_compete_for_their_own_result_alone() -> None:

@@ -77,7 +77,7 @@ def test_where_no_number_stands_out_the_grade_is_doubtful_at_most(
         "gedilearn.estimator.choose_number", lambda *_: NumberChoice(4, tuple(silent))
     )
     model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS)
-    assert model.grade_ == "doubtful" and model.certificate_gap_ < model.settings_.training.tol
+    assert model.grade_ == "doubtful" and model.bound_gap_ < model.settings_.training.tol
     assert "no number stands out; the steadiest is 4" in model.verdict_
 
 

@@ -343,7 +343,7 @@ def found(
         least = np.sort(unlikely)[::-1][int(outliers * len(labels))]
         cluster = np.where(unlikely > least, -1, labels)
     columns = {"cluster": cluster}
-    if model.classes_known_:
+    if model.class_names_:
         columns["name"] = names[cluster]  # none of outliers
     if labels is not None and len(model.disputed_):
         columns["suggested"] = names[model.predict(x)]

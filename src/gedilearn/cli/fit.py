@@ -260,7 +260,7 @@ def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
     sizes = [str(size) for size in content["cluster_sizes"]]
     rows = [("sizes", ", ".join(sizes[:MOST_TOLD]) + ", ..." * (len(sizes) > MOST_TOLD))]
     rows += [(name, short(content[name])) for name in SHOWN if name in content]
-    if model.classes_known_:
+    if model.class_names_:
         heads = ("cluster", "size", "trust", "place")
         found = [[row.get(k) for k in ("name", *heads[1:])] for row in content["clusters"]]
         shown = [[text if isinstance(text, str) else short(text) for text in row] for row in found]

@@ -21,7 +21,7 @@ from torch import Generator, Tensor
 from gedilearn.density.amortised import SMOOTHNESS, Amortised
 from gedilearn.density.base import Bases
 from gedilearn.density.density import Density
-from gedilearn.sampling.langevin import Contrast, LogDensity, Wanted, move
+from gedilearn.sampling.langevin import LogDensity, SampleBatch, SamplerContext, move
 
 EACH = 2  # proposals for each row
 FIRST_LENGTH = 0.3  # of a step, in coordinates of deviation about 1
@@ -33,7 +33,7 @@ class OnBaseSampler:
     positions: Tensor | None = None
     weighted = False
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: SamplerContext) -> None:
         self.bases: Bases = wanted.bases
         each = wanted.n_members // len(self.bases.bases)
         self.groups = [member // each for member in range(wanted.n_members)]
@@ -45,11 +45,11 @@ class OnBaseSampler:
             return drawn.expand(len(self.groups), *drawn.shape[1:])
         return drawn[self.groups]
 
-    def contrast(self, ends: list[Tensor], generator: Generator, **more: float) -> Contrast:
+    def contrast(self, ends: list[Tensor], generator: Generator, **more: float) -> SampleBatch:
         """As many rows beside the coordinates (batch, d) that each member has drawn."""
         points = [self.density(k).inside(y) for k, y in enumerate(ends)]
         data = self.of_members(self.bases.rows(len(ends[0]), generator))
-        return Contrast(torch.stack(points).to(data), None, data, **more)
+        return SampleBatch(torch.stack(points).to(data), None, data, **more)
 
     def density(self, member: int) -> Density:
         return self.bases.bases[self.groups[member]].density
@@ -81,16 +81,16 @@ class Proposals(OnBaseSampler):
 
     weighted = True
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: SamplerContext) -> None:
         super().__init__(wanted)
         self.points, self.log_ratio = self.bases.pool
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> SampleBatch:
         n, device = EACH * batch, self.points.device
         index = torch.randint(self.points.shape[1], (n,), generator=generator, device=device)
         proposed = self.points[:, index], self.log_ratio[:, index]
         points, ratio, data = map(self.of_members, (*proposed, self.bases.rows(batch, generator)))
-        return Contrast(points, ratio, data)
+        return SampleBatch(points, ratio, data)
 
     def select(self, members: Sequence[int]) -> None:
         super().select(members)
@@ -100,12 +100,12 @@ class Proposals(OnBaseSampler):
 class BaseChains(OnBaseSampler):
     """Ends of short runs from the base, each time anew; the lengths of steps are remembered."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: SamplerContext) -> None:
         super().__init__(wanted)
         self.steps = wanted.settings.steps
         self.memory = [FIRST_LENGTH] * wanted.n_members
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> SampleBatch:
         ends = []
         for k, length in enumerate(self.memory):
             tilted, y = self.tilted(k, log_density), self.density(k).q.sample(batch, generator)
@@ -117,13 +117,13 @@ class BaseChains(OnBaseSampler):
 class AmortisedDraws(OnBaseSampler):
     """The points of generators that are trained beside the model (`amortised.py`)."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: SamplerContext) -> None:
         super().__init__(wanted)
         d, device = len(self.density(0).coordinates.used), wanted.generator.device
         makers = Generator().manual_seed(wanted.generator.initial_seed())
         self.memory = [Amortised(d, makers, device) for _ in range(wanted.n_members)]
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> SampleBatch:
         drawn = [
             own.draw(self.tilted(k, log_density), batch, generator)
             for k, own in enumerate(self.memory)

@@ -16,7 +16,7 @@ from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.ranks import ONE_AT_A_TIME, n_ranks
 from gedilearn.registry import SAMPLERS
-from gedilearn.sampling.langevin import Box, Sampler, Wanted
+from gedilearn.sampling.langevin import Box, Sampler, SamplerContext
 from gedilearn.settings import Settings, Weights
 
 Forward = Callable[[Tensor], Output]
@@ -132,7 +132,7 @@ def make_sampler(context: Context) -> tuple[Sampler, int]:
     if context.bases is None:  # compared with the batch
         n_samples = min(context.batch_size, n_samples)
     n_samples = max(n_samples // n_ranks(), 1)
-    wanted = Wanted(
+    wanted = SamplerContext(
         settings,
         context.box,
         context.n_members,

@@ -171,8 +171,8 @@ def seeded(values: Options, seed: int) -> Options:
 def outcome(model: GEDI) -> Row:
     """The end of a training, without labels: the part of a row that all experiments share."""
     return {
-        "gap": model.certificate_gap_,
-        "certified": bool(model.converged_),
+        "gap": model.bound_gap_,
+        "certified": bool(model.certified_),
         "verdict": model.verdict_,
         "modes": list(model.diagnosis_.failure_modes),
         "stopped": model.stopped_,

@@ -24,7 +24,7 @@ Initial = Callable[..., Tensor]
 # --- what draws x~ for GEN ------------------------------------------------------------------------
 
 
-class Contrast(NamedTuple):
+class SampleBatch(NamedTuple):
     """What GEN compares."""
 
     samples: Tensor  # (members, m, *point): x~
@@ -37,13 +37,13 @@ class Contrast(NamedTuple):
 class Sampler(Protocol):
     """What draws x~ for GEN, from the generator that it is given.
 
-    `registry.SAMPLERS` holds functions that make one from a `Wanted`.
+    `registry.SAMPLERS` holds functions that make one from a `SamplerContext`.
     """
 
     positions: Tensor | None  # (members, size, *point): where chains are that may get lost, if any
     weighted: bool  # whether its samples are proposals with weights
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> SampleBatch:
         """About `batch` samples of each member, of log-densities (members, batch)."""
         ...
 
@@ -60,7 +60,7 @@ class Sampler(Protocol):
         ...
 
 
-class Wanted(NamedTuple):
+class SamplerContext(NamedTuple):
     """What a sampler is made from."""
 
     settings: SamplerSettings
@@ -240,12 +240,12 @@ class ReplayBuffer:
         self.kernel, self.steps = kernel, steps
         self.positions = initial(n_members, size, generator=generator)  # (members, size, *point)
 
-    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> Contrast:
+    def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> SampleBatch:
         """Samples (members, batch, *point); the buffer goes on from them."""
         start, slots = self.begin(batch, generator)
         samples = run(start, log_density, self.kernel, self.steps, generator)
         self.store(slots, samples)
-        return Contrast(samples)
+        return SampleBatch(samples)
 
     def begin(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Starting positions (members, batch, *point) and the slots (members, batch) they hold.
@@ -299,7 +299,7 @@ def _stretches(size: int, batch: int, device: torch.device) -> tuple[Tensor, Ten
     return cuts[:-1], cuts.diff()
 
 
-def replay_buffer(wanted: Wanted) -> ReplayBuffer:
+def replay_buffer(wanted: SamplerContext) -> ReplayBuffer:
     """This rank's share of the chains of the settings, all fresh."""
     settings, box = wanted.settings, wanted.box
     size = max(settings.buffer // n_ranks(), wanted.n_samples)

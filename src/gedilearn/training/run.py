@@ -202,7 +202,7 @@ def _is_until(row: dict[str, Any], iteration: int) -> bool:
 # What the config of a run says: its settings, and where its data came from.
 
 
-class Described(BaseModel):
+class DataSource(BaseModel):
     """The data of a run; a program that fits an array has nothing to say of its source."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -237,7 +237,7 @@ class Fit(BaseModel):
 class Config(Fit):
     """What `config.yaml` holds."""
 
-    data: Described
+    data: DataSource
     choice: NumberChoice | None = None
 
     @property
