@@ -1,11 +1,12 @@
 """Labels: a few that are known, and all that were made elsewhere.
 
-    python benchmarks/labels.py known --seeds 10
+    python benchmarks/labels.py classes --seeds 10
     python benchmarks/labels.py grade --seeds 1
 
-known: accuracy on the rows without a label, with 1, 5 and 20 labels a class, beside scikit-learn's
-    LabelSpreading (both kernels) and SelfTrainingClassifier of a random forest, on standardised
-    columns; with a tenth of 20 labels a class wrong, the share of wrong and of right ones disputed.
+classes: accuracy on the rows without a label, with 1, 5 and 20 labels a class, compared with
+    scikit-learn's LabelSpreading (both kernels) and SelfTrainingClassifier of a random forest, on
+    standardised columns. With a tenth of 20 labels a class wrong, the share of wrong labels and of
+    right labels that are disputed.
 grade: `gedilearn.grade` of labels by other methods, of true labels and of shuffled ones, on the
     sets of `shapes.py`: does trust follow AMI, is anything wrong certified, and do shuffled rows
     lose trust?
@@ -49,14 +50,14 @@ JUDGED = [name for name in RIVALS if not name.startswith("spectral")]
 # --- a few labels ---------------------------------------------------------------------------------
 
 
-def ours(x: np.ndarray, known: np.ndarray, seed: int) -> np.ndarray:
-    return GEDI(w_gen=0, random_state=seed).fit(x, known=known).labels_
+def ours(x: np.ndarray, given: np.ndarray, seed: int) -> np.ndarray:
+    return GEDI(w_gen=0, random_state=seed).fit(x, classes=given).labels_
 
 
 def others(model: Any) -> Callable[[np.ndarray, np.ndarray, int], np.ndarray]:
-    def labels(x: np.ndarray, known: np.ndarray, seed: int) -> np.ndarray:
+    def labels(x: np.ndarray, given: np.ndarray, seed: int) -> np.ndarray:
         x = StandardScaler().fit_transform(x)
-        return np.asarray(model(seed).fit(x, known).predict(x))
+        return np.asarray(model(seed).fit(x, given).predict(x))
 
     return labels
 
@@ -71,27 +72,27 @@ LEARNERS = {
 }
 
 
-def known_rows(seed: int) -> Iterator[Row]:
+def class_rows(seed: int) -> Iterator[Row]:
     moons = make_moons(500, noise=0.2, random_state=seed)
     sets = {"noisy moons": moons} | {name: load(return_X_y=True) for name, load in TABLES.items()}
     for name, (x, y) in sets.items():
         for each in EACH:
-            known = some_labels(y, each, seed)
+            given = some_labels(y, each, seed)
             for learner, labels in LEARNERS.items():
-                found = labels(x, known, seed)
-                right = float((found == y)[known < 0].mean())
+                found = labels(x, given, seed)
+                right = float((found == y)[given < 0].mean())
                 yield {"data": name, "each": each, "method": learner, "accuracy": right}
-        known = some_labels(y, EACH[-1], seed)
-        rng, k, rows = np.random.default_rng(seed), int(y.max()) + 1, np.flatnonzero(known >= 0)
+        given = some_labels(y, EACH[-1], seed)
+        rng, k, rows = np.random.default_rng(seed), int(y.max()) + 1, np.flatnonzero(given >= 0)
         wrong = rng.choice(rows, round(WRONG * len(rows)), replace=False)
-        known[wrong] = (known[wrong] + rng.integers(1, k, len(wrong))) % k
-        model = GEDI(w_gen=0, random_state=seed).fit(x, known=known)
+        given[wrong] = (given[wrong] + rng.integers(1, k, len(wrong))) % k
+        model = GEDI(w_gen=0, random_state=seed).fit(x, classes=given)
         disputed = np.isin(rows, model.disputed_)
         yield {
             "data": name,
             "each": "20, a tenth wrong",
             "method": "GEDI",
-            "accuracy": float((model.labels_ == y)[known < 0].mean()),
+            "accuracy": float((model.labels_ == y)[given < 0].mean()),
             "wrong disputed": float(disputed[np.isin(rows, wrong)].mean()),
             "right disputed": float(disputed[~np.isin(rows, wrong)].mean()),
         }
@@ -99,14 +100,14 @@ def known_rows(seed: int) -> Iterator[Row]:
 
 def some_labels(y: np.ndarray, each: int, seed: int) -> np.ndarray:
     """So many labels of each class, -1 elsewhere."""
-    rng, known = np.random.default_rng([seed, each]), np.full(len(y), -1)
+    rng, given = np.random.default_rng([seed, each]), np.full(len(y), -1)
     for k in range(int(y.max()) + 1):
         rows = rng.choice(np.flatnonzero(y == k), each, replace=False)
-        known[rows] = k
-    return known
+        given[rows] = k
+    return given
 
 
-def known_tables(rows: list[Row]) -> None:
+def class_tables(rows: list[Row]) -> None:
     groups = dict.fromkeys((row["data"], row["each"]) for row in rows)
     print("| data | labels a class | " + " | ".join(LEARNERS) + " |")
     print("| --- | ---: " + "| ---: " * len(LEARNERS) + "|")
@@ -167,7 +168,7 @@ def grade_tables(rows: list[Row]) -> None:
     print(f"Rank correlation of trust with AMI: {rank:.3f} on {len(rows)} clusterings.")
 
 
-FAMILIES = {"known": (known_rows, known_tables), "grade": (grade_rows, grade_tables)}
+FAMILIES = {"classes": (class_rows, class_tables), "grade": (grade_rows, grade_tables)}
 
 
 def main() -> None:

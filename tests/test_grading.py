@@ -1,4 +1,4 @@
-"""`fit(known=...)` and `grade`: labels of some rows, and labels made elsewhere."""
+"""`fit(classes=...)` and `grade`: labels of some rows, and labels made elsewhere."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def few(y: np.ndarray, each: int = 3) -> np.ndarray:
     return known
 
 
-# --- known ----------------------------------------------------------------------------------------
+# --- classes --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def named() -> GEDI:
     known = np.where(few(K, 10) < 0, None, NAMES[K])
     known[1] = "gold" if K[1] else "iron"  # wrong
-    return GEDI(random_state=0, w_gen=0).fit(BLOBS, known=known)
+    return GEDI(random_state=0, w_gen=0).fit(BLOBS, classes=known)
 
 
 def test_clusters_are_the_classes_and_a_wrong_label_is_disputed(named):
@@ -60,26 +60,26 @@ def test_the_term_of_known_rows_moves_a_network_without_a_start():
     """From a random start, by noise views: the classes have their own numbers by the term alone."""
     how = {"training.start": "random", "views.kind": "noise", "training.max_iter": 300}
     for swapped in (Y, 1 - Y):
-        model = gedi(random_state=0, w_gen=0, **how, **{"weights.known": 5.0})
-        assert (model.fit(MOONS, known=swapped).labels_ == swapped).mean() > 0.8
+        model = gedi(random_state=0, w_gen=0, **how, **{"weights.classes": 5.0})
+        assert (model.fit(MOONS, classes=swapped).labels_ == swapped).mean() > 0.8
 
 
 def test_images_learn_known_classes():
     rng = np.random.default_rng(0)
     images, y = rng.random((120, 1, 8, 8)).astype(np.float32), np.arange(120) % 2
     images[:, 0, :4] += y[:, None, None]
-    model = GEDI(random_state=0, w_gen=0, max_iter=60).fit(images, known=few(y, 20))
+    model = GEDI(random_state=0, w_gen=0, max_iter=60).fit(images, classes=few(y, 20))
     assert (model.labels_ == y).mean() > 0.9
 
 
 def test_a_run_with_known_classes_goes_on_only_with_them(tmp_path):
     known = few(Y)
-    model = GEDI(random_state=0, w_gen=0, run_dir=tmp_path / "run").fit(MOONS, known=known)
-    with pytest.raises(InputError, match="known: give it again"):
+    model = GEDI(random_state=0, w_gen=0, run_dir=tmp_path / "run").fit(MOONS, classes=known)
+    with pytest.raises(InputError, match="classes: give it again"):
         GEDI.resume(tmp_path / "run", MOONS)
     with pytest.raises(InputError, match="other labels"):
-        GEDI.resume(tmp_path / "run", MOONS, known=np.roll(known, 1))
-    again = GEDI.resume(tmp_path / "run", MOONS, known=known)
+        GEDI.resume(tmp_path / "run", MOONS, classes=np.roll(known, 1))
+    again = GEDI.resume(tmp_path / "run", MOONS, classes=known)
     assert (again.labels_ == model.labels_).all() and again.names_ == model.names_
 
 
@@ -93,13 +93,13 @@ def test_a_run_with_known_classes_goes_on_only_with_them(tmp_path):
 )
 def test_what_known_classes_cannot_go_with_is_one_line(arguments, says):
     with pytest.raises(InputError, match=says):
-        GEDI(**arguments).fit(BLOBS, known=K)
+        GEDI(**arguments).fit(BLOBS, classes=K)
 
 
 def test_one_known_class_has_others_beside_it():
     y = (K == 2).astype(int)
     known = np.where((y == 1) & (np.arange(400) < 100), "lead", None)
-    model = GEDI(4, random_state=0, w_gen=0).fit(BLOBS, known=known)
+    model = GEDI(4, random_state=0, w_gen=0).fit(BLOBS, classes=known)
     assert model.names_ == ["lead", "cluster 1", "cluster 2", "cluster 3"]
     assert ((model.labels_ == 0) == (K == 2)).all() and len(set(model.labels_)) == 4
 
@@ -109,7 +109,7 @@ def test_one_known_class_has_others_beside_it():
 
 def test_right_labels_are_certified_and_others_are_not():
     right = grade(MOONS, Y, random_state=0)
-    assert right.grade == "certified" and right.trust > 0.95 and not len(right.elsewhere_)
+    assert right.grade == "certified" and right.trust > 0.95 and not len(right.disputed_)
     halves = KMeans(2, n_init=3, random_state=0).fit_predict(MOONS)
     wrong = grade(MOONS, halves, random_state=0)
     assert wrong.grade in ("doubtful", "no structure found") and wrong.trust < right.trust - 0.2
@@ -125,7 +125,7 @@ def test_shuffled_rows_lose_trust_and_are_named():
         np.isnan(found.trust_[:5]).all() and found.suggested_[:5].tolist() == NAMES[K[:5]].tolist()
     )
     assert roc_auc_score(moved[5:], -found.trust_[5:]) > 0.95
-    assert found.elsewhere_.tolist() == (np.flatnonzero(moved[5:]) + 5).tolist()
+    assert found.disputed_.tolist() == (np.flatnonzero(moved[5:]) + 5).tolist()
     assert found.grade == "doubtful" and "disputes" in found.verdict
     assert [row["name"] for row in found.clusters] == NAMES.tolist()
 
@@ -144,7 +144,7 @@ def test_the_evidence_is_about_the_labels_that_are_given():
     ("labels", "says"),
     [(np.zeros(400), "give two clusters or more"), (Y[:9], "for 400 rows")],
 )
-def test_labels_that_cannot_be_judged_are_one_line(labels, says):
+def test_labels_that_cannot_be_graded_are_one_line(labels, says):
     with pytest.raises(InputError, match=says):
         grade(MOONS, labels)
 

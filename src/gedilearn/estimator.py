@@ -41,7 +41,7 @@ from gedilearn.settings import (
     is_images,
     resolve,
 )
-from gedilearn.starts.known import Known, name_of
+from gedilearn.starts.classes import Classes, name_of
 from gedilearn.training.environment import check_machine, check_memory
 from gedilearn.training.loop import train
 from gedilearn.training.result import Result, Score
@@ -146,9 +146,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     choice_ : dict or None
         With 'auto': the evidence for each number, and the reason for the choice in words.
     names_, class_names_ : list of str
-        Names of the clusters: of known classes, which come first, else their numbers; the former.
+        Names of the clusters: known classes first, then numbers. The names of the known classes.
     disputed_ : ndarray of int
-        The rows whose known class the network does not give them: look at these labels.
+        The rows to which the network gives another class than the known one.
     bound_gap_ : float
         Distance in nats to the optimum of Proposition 1, measured on the training data without
         labels. 0 is reached only by confident, invariant clusterings in the prior's proportions.
@@ -204,7 +204,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     columns_: Columns | None = None
     choice_: dict[str, Any] | None = None
-    known_: Known | None = None
+    classes_: Classes | None = None
     feature_names_in_: np.ndarray
     point_shape_: tuple[int, ...]
     scaling_: Scaling
@@ -249,29 +249,29 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     # --- fitting -----------------------------------------------------------------------------
 
-    def fit(self: Self, X: Any, y: Any = None, *, known: Any = None) -> Self:
+    def fit(self: Self, X: Any, y: Any = None, *, classes: Any = None) -> Self:
         """Cluster `X`: (n_samples, n_features), or images (n_samples, channels, height, width).
 
         Arrays, tensors and data frames will do, these with dates, categories and missing cells
         too; `y` is ignored. With `run_dir`, the folder must be new or empty and receives the run;
         continue an interrupted one with `GEDI.resume`.
 
-        `known`, (n_samples,), are the classes of rows that have one, numbers or text, and -1, None
-        or NaN for all others. Clusters are then the classes, in sorted order, and further ones if
-        `n_clusters` is larger than their number, which is the default.
+        `classes`, (n_samples,), are the known classes of some rows, as numbers or text. All other
+        rows have -1, None or NaN. The first clusters are then the classes, in sorted order. With a
+        larger `n_clusters`, further clusters follow.
         """
-        return self.fit_run(X, self.run_dir, known=known)
+        return self.fit_run(X, self.run_dir, classes=classes)
 
     @classmethod
     def resume(
-        cls: type[Self], run_dir: str | Path, X: Any, *, known: Any = None, **others: Any
+        cls: type[Self], run_dir: str | Path, X: Any, *, classes: Any = None, **others: Any
     ) -> Self:
         """Continue an interrupted fit of the same `X`; a finished one is read back.
 
         Known classes, an encoder, or views given as a function, must be given again.
         """
         config, progress = read_config(run_dir), others.pop("progress", None)
-        given = others | ({} if known is None else {"known": known, "labels": known})
+        given = others | ({} if classes is None else {"classes": classes, "labels": classes})
         for name in config.objects:
             if name not in given:
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
@@ -281,9 +281,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         data = model.validate(X, reset=True)
         if (config.data.shape, config.data.fingerprint) != (data.shape, fingerprint(data)):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
-        if known is not None:
-            model.known_ = Known.of(known, len(data), config.judged)
-            if fingerprint(model.known_.labels) != config.data.labels:
+        if classes is not None:
+            model.classes_ = Classes.of(classes, len(data), config.graded)
+            if fingerprint(model.classes_.labels) != config.data.labels:
                 raise InputError(f"{run_dir} was fitted with other labels than these")
         run = RunDirectory(run_dir)
         check_machine(settings, data.shape[1:])
@@ -297,16 +297,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         source: dict[str, Any] | None = None,
         progress: Progress | None = None,
         columns: Columns | None = None,
-        known: Any = None,
-        judged: bool = False,
+        classes: Any = None,
+        graded: bool = False,
     ) -> Self:
         """Fit into a run directory, whose config keeps where the data came from: `source`.
 
         columns: how those of a table are encoded, where that was found out already
-        judged: whether the verdict is to be about the known classes, not about the network's
+        graded: whether the verdict is about these classes, not about those of the network
         """
         data = self.validate(X, reset=True, columns=columns)
-        self.known_ = None if known is None else Known.of(known, len(data), judged)
+        self.classes_ = None if classes is None else Classes.of(classes, len(data), graded)
         settings = self.resolve(data.shape, self._of_classes())
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
@@ -322,16 +322,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             "data": (source or {"source": None})
             | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
         }
-        if self.known_ is not None:
-            config["data"]["labels"] = fingerprint(self.known_.labels)
+        if self.classes_ is not None:
+            config["data"]["labels"] = fingerprint(self.classes_.labels)
         with RunDirectory.create(run_dir, config) as directory:
             return self._train(data, settings, directory, progress)
 
     def _of_classes(self) -> dict[str, Any]:
         """The settings that known classes change: there is a cluster for each."""
-        if self.known_ is None:
+        if self.classes_ is None:
             return {}
-        values, classes = self._values(), len(self.known_.classes)
+        values, classes = self._values(), len(self.classes_.values)
         if self.n_clusters == AUTO:
             raise InputError("n_clusters='auto' with known classes: leave it out, or give a number")
         asked = values.get("n_clusters")
@@ -343,9 +343,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _labelled(self) -> list[str]:
         """What of the labels must be given again to `resume`."""
-        if self.known_ is None:
+        if self.classes_ is None:
             return []
-        return ["labels" if self.known_.judged else "known"]
+        return ["labels" if self.classes_.graded else "classes"]
 
     def _choose(self, data: np.ndarray, settings: Settings, progress: Progress) -> Settings:
         """The settings with the number of clusters for which most speaks."""
@@ -369,7 +369,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         scaling = self.scaling(data, settings.scaling)
         x = torch.from_numpy(scaling.apply(data))
         own = {"view_function" if k == "views" else k: v for k, v in self.objects().items()}
-        own |= {"known": self.known_}
+        own |= {"classes": self.classes_}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
             (result,) = train(x, settings, run=directory, progress=progress, **own)
             if self.choice_ is not None:
@@ -387,15 +387,15 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return self
 
     def _held(self, result: Result) -> tuple[Result, np.ndarray, Sequence[str], np.ndarray]:
-        """A result held against known classes; the labels, the classes, the disputed rows."""
-        labels, known = result.training_labels, self.known_
-        if known is None:
+        """A result compared with known classes; the labels, the classes, the disputed rows."""
+        labels, classes = result.training_labels, self.classes_
+        if classes is None:
             return result, labels, (), np.zeros(0, np.int64)
-        disputed = known.rows[labels[known.rows] != known.labels[known.rows]]
+        disputed = classes.rows[labels[classes.rows] != classes.labels[classes.rows]]
         if len(disputed):
-            words = f"the network disputes {len(disputed)} of {len(known.rows)} labels"
+            words = f"the network disputes {len(disputed)} of {len(classes.rows)} labels"
             result = replace(result, verdict=f"{result.verdict}; {words}")
-        return result, known.labels if known.judged else labels, known.names, disputed
+        return result, classes.labels if classes.graded else labels, classes.names, disputed
 
     def adopt(
         self,

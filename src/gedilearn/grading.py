@@ -1,8 +1,8 @@
-"""A verdict on clusters that were made elsewhere: by another method, or by hand.
+"""A verdict on clusters from elsewhere: from another method, or made by hand.
 
-A network learns the labels, and is then held against INV, PRIOR and the bound of Proposition 1; the
-labels themselves are held against the density between them, and against the clusters that parts of
-the data have. It is the verdict of a fit (docs/trust.md), on labels that are given.
+A network learns the labels. INV, PRIOR and the bound of Proposition 1 then show how well it can.
+The density between the clusters and the clusters of subsamples show whether the data supports the
+labels. The verdict is that of a fit (docs/trust.md), on the given labels.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from sklearn.utils import _safe_indexing
 
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.starts.known import UNKNOWN, Known
+from gedilearn.starts.classes import UNLABELLED, Classes
 
 
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """How far to trust labels that were given.
+    """How far to trust the given labels.
 
     grade: 'certified', 'supported', 'doubtful' or 'no structure found'.
     trust: in the labels as a whole, 0 to 1.
-    verdict: the result in one sentence.
-    clusters: for each cluster its name, size, trust, and what it touches.
-    trust_: (n,) for each row, how far to believe in its label; NaN for rows without one.
-    suggested_: (n,) the label that the network gives each row, also those without one.
-    elsewhere_: the rows whose label is another; look at these.
+    verdict: the grade, its reason and the next step.
+    clusters: for each cluster its name, size, trust, and the clusters that it touches.
+    trust_: (n,) for each row, the trust in its label; NaN for rows without one.
+    suggested_: (n,) the label that the network gives each row, also rows without one.
+    disputed_: the rows to which the network gives another label. Look at these first.
     model: the network that learnt the labels; it labels new rows.
     """
 
@@ -40,7 +40,7 @@ class Graded:
     clusters: list[dict[str, Any]]
     trust_: np.ndarray
     suggested_: np.ndarray
-    elsewhere_: np.ndarray
+    disputed_: np.ndarray
     model: GEDI
 
 
@@ -52,10 +52,10 @@ def grade(
     run_dir: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Graded:
-    """Judge `labels`, (n_samples,), of the rows of `X`; -1, None and NaN are no cluster.
+    """Grade `labels`, (n_samples,), of the rows of `X`; -1, None and NaN are no cluster.
 
-    `X` are vectors or a table, as in `GEDI.fit`. `run_dir` and `settings` are those of `GEDI`; the
-    density is left out, unless ``{'weights.gen': ...}`` asks for it.
+    `X` are vectors or a table, as in `GEDI.fit`. `run_dir` and `settings` are those of `GEDI`. No
+    density is learnt, unless ``{'weights.gen': ...}`` asks for one.
 
     >>> from sklearn.datasets import make_moons
     >>> from gedilearn import grade
@@ -63,28 +63,31 @@ def grade(
     >>> grade(X, y, random_state=0).grade
     'certified'
     """
-    known = Known.of(labels, len(X), judged=True)
-    inside = labelled_rows(known)
+    classes = Classes.of(labels, len(X), graded=True)
+    rows = labelled_rows(classes)
+    given = classes.values[classes.labels[rows]]
     model = GEDI(random_state=random_state, settings={"weights.gen": 0.0, **(settings or {})})
-    model.fit_run(_safe_indexing(X, inside), run_dir, known=known.values(inside), judged=True)
-    return graded(model, X, known)
+    model.fit_run(_safe_indexing(X, rows), run_dir, classes=given, graded=True)
+    return graded(model, X, classes)
 
 
-def labelled_rows(known: Known) -> np.ndarray:
+def labelled_rows(classes: Classes) -> np.ndarray:
     """The rows with a label, checked."""
-    if len(known.classes) < 2:
-        raise InputError(f"labels: all rows are in {known.classes[0]!r}; give two clusters or more")
-    return known.rows
+    if len(classes.values) < 2:
+        raise InputError(
+            f"labels: all rows are in {classes.values[0]!r}; give two clusters or more"
+        )
+    return classes.rows
 
 
-def graded(model: GEDI, X: Any, known: Known) -> Graded:
-    """What a model that has learnt the labels says of them; `X` are all rows."""
+def graded(model: GEDI, X: Any, classes: Classes) -> Graded:
+    """The grade of labels that a model has learnt; `X` are all rows."""
     if model.trust_ is None:
         raise InputError(
-            "labels are judged for vectors; gedilearn.features turns images into vectors"
+            "labels are graded for vectors; gedilearn.features turns images into vectors"
         )
-    trust = np.full(len(known.labels), np.nan)
-    trust[known.rows] = model.trust_
+    trust = np.full(len(classes.labels), np.nan)
+    trust[classes.rows] = model.trust_
     found = model.predict(X)
     summary = model.summary()
     return Graded(
@@ -93,7 +96,7 @@ def graded(model: GEDI, X: Any, known: Known) -> Graded:
         verdict=model.verdict_,
         clusters=summary["clusters"],
         trust_=trust,
-        suggested_=known.classes[found],
-        elsewhere_=np.flatnonzero((known.labels != UNKNOWN) & (found != known.labels)),
+        suggested_=classes.values[found],
+        disputed_=np.flatnonzero((classes.labels != UNLABELLED) & (found != classes.labels)),
         model=model,
     )

@@ -81,7 +81,7 @@ VIEWS = Registry(
     grey="gedilearn.graph.views:grey",
     paper="gedilearn.graph.views:paper",
 )
-# Functions (`sampling.langevin.SamplerContext`) -> `sampling.langevin.Sampler`, which draws x~ for GEN.
+# Functions (`sampling.langevin.SamplerContext`) -> `Sampler` there, which draws x~ for GEN.
 SAMPLERS = Registry(
     "sampler",
     langevin="gedilearn.sampling.langevin:replay_buffer",

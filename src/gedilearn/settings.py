@@ -215,8 +215,8 @@ class Weights(Section):
     start: Schedule = 5.0
     """Weight of the cross-entropy with the labels of the start, where there is one (not in the
     paper). It does not fall: where clusters are thin or overlap, INV alone loses them."""
-    known: Schedule = 1.0
-    """Weight of -log p(y|x) of the points whose class y is known, if there are any."""
+    classes: Schedule = 1.0
+    """Weight of -log p(y|x) of the points whose class y is known."""
     energy: Schedule = 0.01
     """Weight of the mean squared log-density of data and samples, which keeps energies from
     drifting (not in the paper; 0 turns it off)."""

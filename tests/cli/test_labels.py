@@ -1,4 +1,4 @@
-"""`gedi grade` and `--known-column`, on a table."""
+"""`gedi grade` and `--class-column`, on a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def table(tmp_path, monkeypatch):
 
 
 def test_known_cells_name_the_clusters(table):
-    command = ("fit", "table.csv", "--known-column", "segment", "--drop", "cluster")
+    command = ("fit", "table.csv", "--class-column", "segment", "--drop", "cluster")
     said = gedi(*command, "--out", "run", "--set", "weights.gen=0")
     assert "certified" in said.stdout and "gold" in said.stdout
     rows = pd.read_csv("run/labels.csv")
@@ -68,7 +68,7 @@ def test_labels_of_a_file_of_arrays_are_judged(tmp_path, monkeypatch):
 
 def test_a_killed_run_with_labels_goes_on(table, monkeypatch):
     """The labels are read again from the table."""
-    command = ("fit", "table.csv", "--known-column", "segment", "--drop", "cluster", "--seed", "0")
+    command = ("fit", "table.csv", "--class-column", "segment", "--drop", "cluster", "--seed", "0")
     how = ("--set", "weights.gen=0", "--set", "training.checkpoint_every=0")
     gedi(*command, *how, "--out", "whole")
     from gedilearn.training import loop
@@ -90,7 +90,7 @@ def interrupted(*_):
     [
         (("grade", "table.csv"), "--label-column"),
         (("grade", "table.csv", "--label-column", "nothing"), "no column 'nothing'"),
-        (("fit", "table.csv", "--known-column", "segment", "-k", "2"), "3 known classes"),
+        (("fit", "table.csv", "--class-column", "segment", "-k", "2"), "3 known classes"),
     ],
 )
 def test_bad_labels_are_one_line_and_leave_nothing(table, command, says, tmp_path):

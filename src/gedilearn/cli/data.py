@@ -119,13 +119,13 @@ class FitOptions(FileOptions):
         return super().how() | {"size": sides}
 
     def settings(
-        self, kinds: Mapping[str, str] | None = None, known: str | None = None
+        self, kinds: Mapping[str, str] | None = None, classes: str | None = None
     ) -> dict[str, Any]:
         """The settings that the options stand for, by dotted name; `kinds` are those of --set.
 
-        known: a column that holds labels, and is no feature
+        classes: a column that holds labels, and is no feature
         """
-        found = dict.fromkeys([*_names(self.drop), *([known] if known else [])], "drop")
+        found = dict.fromkeys([*_names(self.drop), *([classes] if classes else [])], "drop")
         found |= dict.fromkeys(_names(self.categorical), "category")
         found |= dict.fromkeys(_names(self.numeric), "number")
         found |= {self.id_column: "id"} if self.id_column else {}
@@ -258,15 +258,15 @@ def read_source(
     return read(source, screen, **how)
 
 
-def labelled(data: Dataset, column: str | None, judged: bool = False) -> tuple[Dataset, Any]:
+def labelled(data: Dataset, column: str | None, graded: bool = False) -> tuple[Dataset, Any]:
     """The labels in a column of a table, or those that come with arrays and folders.
 
-    If they are `judged`, rows without a label are left out.
+    If they are `graded`, rows without a label are left out.
     """
     import numpy as np
 
     from gedilearn.grading import labelled_rows
-    from gedilearn.starts.known import Known
+    from gedilearn.starts.classes import Classes
 
     labels: Any = data.y
     if column is not None:
@@ -274,9 +274,9 @@ def labelled(data: Dataset, column: str | None, judged: bool = False) -> tuple[D
         labels = data.frame[column].to_numpy(object)
     if labels is None:
         raise InputError(f"{data.source}: no labels; name their column with --label-column")
-    if not judged:
+    if not graded:
         return data, labels
-    rows = labelled_rows(Known.of(labels, len(data.x), judged))
+    rows = labelled_rows(Classes.of(labels, len(data.x), graded))
     whole = isinstance(data.x, np.ndarray)
     x = data.x[rows] if whole else data.x.iloc[rows].reset_index(drop=True)
     frame = None if data.frame is None else data.frame.iloc[rows].reset_index(drop=True)

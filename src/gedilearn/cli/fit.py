@@ -58,7 +58,7 @@ def fit(
         str | None,
         Option(metavar="NAME", help="The column with true labels, to compare the clusters with."),
     ] = None,
-    known_column: Annotated[
+    class_column: Annotated[
         str | None,
         Option(
             metavar="NAME",
@@ -83,7 +83,7 @@ def fit(
     gedi fit customers.csv
     gedi fit moons --clusters 2
     gedi fit iris.csv -k 3 --label-column species --out runs/iris
-    gedi fit customers.csv --known-column segment
+    gedi fit customers.csv --class-column segment
     gedi fit customers.csv -k 4 --drop notes --categorical zip --id-column customer
     gedi fit customers.csv --outliers 0.02
     gedi fit kunden.csv -k 4 --separator semicolon --decimal comma
@@ -95,7 +95,7 @@ def fit(
         raise InputError(f"--set n_clusters={changed['n_clusters']}: use --clusters")
     given = {"method": method, "training.seed": seed, "n_clusters": clusters}
     changed |= {name: value for name, value in given.items() if value is not None}
-    labels = {"label_column": label_column, "known_column": known_column}
+    labels = {"label_column": label_column, "class_column": class_column}
     _fit(data, out, preset, changed, labels, reading, screen, outliers=outliers)
 
 
@@ -123,7 +123,7 @@ def grade(
     gedi report gedi-runs/customers-1 --open
     """
     changed = {"weights.gen": 0.0, "training.seed": seed or 0} | inputs.changes(set_)
-    _fit(data, out, "default", changed, {"known_column": label_column}, reading, screen, True)
+    _fit(data, out, "default", changed, {"class_column": label_column}, reading, screen, True)
 
 
 def _fit(
@@ -134,14 +134,14 @@ def _fit(
     labels: dict[str, str | None],
     reading: inputs.FitOptions,
     screen: Screen,
-    judged: bool = False,
+    graded: bool = False,
     outliers: float | None = None,
 ) -> None:
     """Fit with settings that are `changed`, and print the result."""
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import AUTO, assign, checked, flat, resolve
 
-    column = labels.pop("known_column")
+    column = labels.pop("class_column")
     changed |= reading.settings(changed.get("table.kinds"), column)
     values = preset_values(preset, changed.get("method"))
     for name, value in changed.items():
@@ -157,17 +157,17 @@ def _fit(
         from gedilearn.training.run import RunDirectory
 
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
-        known = None
-        if column is not None or judged:
-            rows, known = inputs.labelled(rows, column, judged)
+        classes = None
+        if column is not None or graded:
+            rows, classes = inputs.labelled(rows, column, graded)
         if "n_clusters" in values or not isinstance(settings.prior, str):
             model = GEDI.from_settings(settings)
         else:
-            number = AUTO if known is None else None
+            number = AUTO if classes is None else None
             model = GEDI(number, random_state=settings.training.seed, settings=flat(values))
         processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
         described = inputs.describe(data, how, rows, typed is not None)
-        described["known_column"] = column
+        described["class_column"] = column
         if outliers is not None:
             if not learns_density(settings):
                 raise InputError(
@@ -178,7 +178,7 @@ def _fit(
             inputs.run_folder(out, rows.name, processes) as run,
             interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),
         ):
-            model.fit_run(rows.x, run, described, progress, typed, known, judged)
+            model.fit_run(rows.x, run, described, progress, typed, classes, graded)
             _write_labels(model, rows, run, progress, screen)
     _show(model, rows.y, run, screen)
 
@@ -213,11 +213,11 @@ def resume(
     with screen.progress() as progress:
         progress.phase("reading the data again")
         rows = inputs.read_source(run, config, data, "give it with --data DATA", screen)
-        known = None
+        classes = None
         if config.labelled:
-            rows, known = inputs.labelled(rows, config.data.known_column, config.judged)
+            rows, classes = inputs.labelled(rows, config.data.class_column, config.graded)
         with interruptible(f"continue with {inputs.resume_command(run)}"):
-            model = GEDI.resume(run, rows.x, known=known, progress=progress)
+            model = GEDI.resume(run, rows.x, classes=classes, progress=progress)
             _write_labels(model, rows, run, progress, screen)
     _show(model, rows.y, run, screen)
 

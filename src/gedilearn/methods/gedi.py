@@ -21,8 +21,8 @@ from gedilearn.ranks import gather, n_ranks, rank_mean
 from gedilearn.sampling.langevin import LogDensity, Sampler
 from gedilearn.settings import Weights, value_at
 
-# Points of known classes in an iteration.
-KNOWN = 64
+# Points with a known class in an iteration.
+LABELLED = 64
 
 
 class GEDI(Method):
@@ -31,8 +31,8 @@ class GEDI(Method):
     `prior` gives p(y). `sampler` draws x~, `n_samples` in each iteration, None for one a point; it
     is needed only while GEN has weight, and `seen` brings its points to the size of the data.
     `factors`, (members,) each, multiply the weights of terms member by member: the points of a
-    sweep. `start`, (members, n), are the labels of the clusters that training begins with. `known`
-    are points (m, *point) with their classes (m,): the supervised half of p(x, y), Eq. 6.
+    sweep. `start`, (members, n), are the labels of the initial clustering. `classes` are points
+    (m, *point) with their classes (m,): the supervised half of p(x, y), Eq. 6.
     """
 
     remembered = ("learning",)
@@ -46,7 +46,7 @@ class GEDI(Method):
         factors: dict[str, Tensor] | None = None,
         start: Tensor | None = None,
         seen: Callable[[Tensor], Tensor] | None = None,
-        known: tuple[Tensor, Tensor] | None = None,
+        classes: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         self.weights = weights
         self.prior = prior
@@ -55,25 +55,25 @@ class GEDI(Method):
         self.factors = factors or {}
         self.start = start if weights.start else None
         self.seen = seen or (lambda x: x)
-        self.known = known if weights.known and known is not None and len(known[1]) else None
+        self.classes = classes if weights.classes and classes and len(classes[1]) else None
 
     @classmethod
     def make(cls, context: Context) -> GEDI:
         sampler, n_samples = make_sampler(context) if context.weights.gen else (None, None)
         given = (context.weights, context.prior, sampler, n_samples, context.factors)
-        return cls(*given, context.start, context.seen, context.known)
+        return cls(*given, context.start, context.seen, context.classes)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         """One forward pass over x, x', x~ and the data that x~ is compared with."""
         parts = {"x": share(batch.x, model)}
         if self.weights.inv:
             parts["view"] = share(batch.view, model)
-        classes = None
-        if self.known is not None:
-            points, names = self.known
-            size = (min(len(names), KNOWN),)
-            at = torch.randint(len(names), size, generator=batch.generator, device=names.device)
-            parts["known"], classes = share(points[at][None], model), names[at]
+        labels = None
+        if self.classes is not None:
+            points, classes = self.classes
+            size = (min(len(classes), LABELLED),)
+            at = torch.randint(len(classes), size, generator=batch.generator, device=classes.device)
+            parts["classes"], labels = share(points[at][None], model), classes[at]
         drawn = None
         if self.sampler is not None and (self.learning is None or self.learning.any()):
             number = self.n_samples or parts["x"].shape[1]
@@ -93,9 +93,9 @@ class GEDI(Method):
             named["prior"] = terms.prior(x, target)
         if self.start is not None and value_at(self.weights.start, batch.progress):
             named["start"] = terms.start(x, gather(self.start[:, batch.index]))
-        if classes is not None:
-            labels = gather(classes.expand(model.n_members, -1))
-            named["known"] = terms.start(readings["known"], labels)
+        if labels is not None:
+            labels = gather(labels.expand(model.n_members, -1))
+            named["classes"] = terms.start(readings["classes"], labels)
         if drawn is not None:
             data, samples = readings.get("data", x), readings["samples"]
             weights = None if drawn.log_weights is None else gather(drawn.log_weights)

@@ -39,7 +39,7 @@ class Context:
     damping: float = 1.0  # below 1 after a divergence: multiplies the step of chains
     bases: Bases | None = None  # of the groups of the data, where GEN is learnt on a base
     seen: Callable[[Tensor], Tensor] | None = None  # of samples: images averaged down as data are
-    known: tuple[Tensor, Tensor] | None = None  # points (m, *point) and their classes (m,)
+    classes: tuple[Tensor, Tensor] | None = None  # points (m, *point), their classes (m,)
 
 
 @dataclass(frozen=True, eq=False)

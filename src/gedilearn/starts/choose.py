@@ -31,7 +31,7 @@ from gedilearn.graph.neighbours import (
 from gedilearn.graph.walks import nearest_of
 from gedilearn.progress import SILENT, Progress
 from gedilearn.ranks import ONE_AT_A_TIME
-from gedilearn.starts.known import Known
+from gedilearn.starts.classes import Classes
 from gedilearn.starts.spectral import FLAT, pivoted_clusters, slow_modes
 from gedilearn.starts.tree import GINI, cut, merged, spanning_tree
 
@@ -62,7 +62,7 @@ LEAST_CUT, LEAST_DOUBT, WEIGHT = 0.002, 0.02, 0.25
 class Start:
     """A clustering of the points, and what speaks for it.
 
-    labels: (n,) in 0..n_clusters-1; corrected by classes that are known of some points.
+    labels: (n,) in 0..n_clusters-1; corrected by the known classes of some points.
     cut: the share of a cluster's links, by weight, that leave it, on average.
     stability: the mean adjusted mutual information with the same method's clusterings of parts of
         the data; 1 is complete agreement.
@@ -113,7 +113,7 @@ def choose_start(
     random_state: int = 0,
     progress: Progress = SILENT,
     known: Neighbours | None = None,
-    classes: Known | None = None,
+    classes: Classes | None = None,
 ) -> Start:
     """The best start for points x (n, d), as distances see them.
 
@@ -147,7 +147,7 @@ def best_start(
     n_clusters: int,
     random_state: int,
     progress: Progress = SILENT,
-    classes: Known | None = None,
+    classes: Classes | None = None,
 ) -> Start:
     """The best start for the first of the parts."""
     whole, *others = parts
@@ -175,7 +175,7 @@ def best_start(
     best = replace(best, rivals=rivals)
     if classes is None:
         return best
-    return replace(best, labels=classes.held(best.labels, graph, n_clusters))
+    return replace(best, labels=classes.corrected(best.labels, graph, n_clusters))
 
 
 def _examined(start: Start, method: Method, parts: list[Part], random_state: int) -> Start:

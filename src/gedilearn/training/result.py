@@ -350,7 +350,7 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
     if start is None or evidence is None:
         return result
 
-    judged = setup.judged(result.training_labels)
+    judged = setup.graded(result.training_labels)
 
     def sure(logits: Tensor, rows: slice) -> Tensor:
         p = result.calibrated(logits.cpu(), points[rows].cpu())

@@ -209,7 +209,7 @@ class DataSource(BaseModel):
 
     source: str | None = None  # a path, or the name of a set
     label_column: str | None = None
-    known_column: str | None = None  # of labels that were learnt or judged
+    class_column: str | None = None  # of labels that were learnt or graded
     labels: str | None = None  # the fingerprint of these
     columns: list[str] | None = None
     table: list[str] | None = None  # all columns of one that is encoded, see data.tables
@@ -241,14 +241,14 @@ class Config(Fit):
     choice: NumberChoice | None = None
 
     @property
-    def judged(self) -> bool:
-        """Whether the run judges labels that were given."""
+    def graded(self) -> bool:
+        """Whether the run grades labels."""
         return "labels" in self.objects
 
     @property
     def labelled(self) -> bool:
-        """Whether labels were given to it."""
-        return self.judged or "known" in self.objects
+        """Whether the run learns labels."""
+        return self.graded or "classes" in self.objects
 
 
 def read_config(path: str | Path) -> Config:
@@ -318,7 +318,7 @@ class Summary(BaseModel):
     density: Findings | None = None
     clusters: list[dict[str, float | str | list[int] | None]] = []
     choice: NumberChoice | None = None
-    classes: list[str] = []  # that were known of some points; the first clusters are these
+    classes: list[str] = []  # names of known classes, which the first clusters have
 
 
 class Header(Fit):

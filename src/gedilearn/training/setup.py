@@ -31,7 +31,7 @@ from gedilearn.registry import imported
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
 from gedilearn.starts.choose import Start, choose_start
-from gedilearn.starts.known import Known
+from gedilearn.starts.classes import Classes
 from gedilearn.verdict.dips import stratified
 from gedilearn.verdict.evidence import Evidence, evidence_of
 
@@ -182,7 +182,7 @@ class Setup:
     factors: dict[str, Tensor] | None = None
     starts: Sequence[Start] | None = None  # one a group
     whole: Tensor | None = None  # images as they are, where `data` holds them averaged down
-    known: Known | None = None  # classes of some points
+    classes: Classes | None = None  # of some points
 
     @classmethod
     def make(
@@ -195,7 +195,7 @@ class Setup:
         view_function: Callable[..., Tensor] | None = None,
         n_results: int | None = None,
         factors: dict[str, Tensor] | None = None,
-        known: Known | None = None,
+        classes: Classes | None = None,
         progress: Progress = SILENT,
     ) -> Setup:
         """From data (n, ...), or, with `n_results`, (groups, n, ...)."""
@@ -218,9 +218,9 @@ class Setup:
         if settings.training.start == "chosen" and view_function is None:
             progress.phase("starts")
             both = zip(data, views, strict=True)
-            starts = [_start(x, own, clusters, seed, progress, known) for x, own in both]
+            starts = [_start(x, own, clusters, seed, progress, classes) for x, own in both]
         results = n_results or 1
-        own = (encoder, factors, starts, whole, known)
+        own = (encoder, factors, starts, whole, classes)
         made = cls(settings, fabric, data, views, box, results, *own)
         if first_stage(settings).weights.gen and made.learns_on_base:
             progress.phase("base")
@@ -294,9 +294,9 @@ class Setup:
         """
         return self.settings.training.tol * (0.5 if isinstance(self.views[0], WalkViews) else 1.0)
 
-    def judged(self, found: np.ndarray) -> np.ndarray:
+    def graded(self, found: np.ndarray) -> np.ndarray:
         """The labels that a verdict is about: those that the network has found, or given ones."""
-        return self.known.labels if self.known is not None and self.known.judged else found
+        return self.classes.labels if self.classes is not None and self.classes.graded else found
 
     def evidence(
         self, result: int, found: np.ndarray, progress: Progress = SILENT
@@ -306,17 +306,17 @@ class Setup:
         if start is None or clusters == 1:
             return None
         progress.phase("evidence")
-        seed, labels = self.settings.training.seed, self.judged(found)
+        seed, labels = self.settings.training.seed, self.graded(found)
         rows = stratified(labels, seed)
         x = distance_points(self.seen_by([result])[0][0][rows].cpu().numpy(), seed)
         beside = start.labels if labels is found else found
         return evidence_of(x, rows, labels, start, clusters, beside)
 
-    def learnt(self) -> tuple[Tensor, Tensor] | None:
-        """The points (m, *point) whose classes (m,) are known and not contradicted by the start."""
-        if self.known is None:
+    def labelled(self) -> tuple[Tensor, Tensor] | None:
+        """The points (m, *point) whose classes (m,) are known and agree with the start."""
+        if self.classes is None:
             return None
-        rows, labels = self.known.rows, self.known.labels
+        rows, labels = self.classes.rows, self.classes.labels
         if self.starts is not None:
             rows = rows[self.starts[0].labels[rows] == labels[rows]]
         at = torch.from_numpy(rows).to(self.data.device)
@@ -388,7 +388,7 @@ class Setup:
             damping=damping.factor,
             bases=self.bases_of(results) if weights.gen else None,
             seen=None if self.whole is None else _averaged_down,
-            known=self.learnt(),
+            classes=self.labelled(),
         )
         made: Method = imported(settings.own.method).make(context)
         return made
@@ -406,15 +406,15 @@ def _start(
     n_clusters: int,
     seed: int,
     progress: Progress,
-    known: Known | None = None,
+    classes: Classes | None = None,
 ) -> Start:
     """The clusters that training begins with; points of a large set have those of their nodes."""
     if not isinstance(views, WalkViews) or views.nodes is None:
         points = distance_points(data.cpu().numpy(), seed)
-        return choose_start(points, n_clusters, seed, progress, classes=known)
+        return choose_start(points, n_clusters, seed, progress, classes=classes)
     points, neighbours = views.nodes
     node = None if views.tables.node is None else views.tables.node.cpu().numpy()
-    if known is not None and node is not None:
-        known = known.for_nodes(node, len(points))
-    start = choose_start(points, n_clusters, seed, progress, neighbours, known)
+    if classes is not None and node is not None:
+        classes = classes.for_nodes(node, len(points))
+    start = choose_start(points, n_clusters, seed, progress, neighbours, classes)
     return start if node is None else start.for_points(node)
