@@ -36,6 +36,7 @@ bench: $(VENV)/.develop
 	$(BIN)/python benchmarks/toy_step.py
 	$(BIN)/python benchmarks/sampling_memory.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/small_fit.py
 
 bench-growth: $(VENV)/.develop
 	$(BIN)/python benchmarks/graph_growth.py
