@@ -18,7 +18,7 @@ figure, axes = plt.subplots(10, 11, figsize=(6.6, 6.6), layout="constrained")
 for ax in axes.flat:
     ax.axis("off")
 for profile, line in zip(model.explain(X).clusters, axes, strict=True):
-    rows = [*profile.typical[:5], None, *profile.doubtful[:5]]
+    rows = [*profile.typical[:5], None, *profile.uncertain[:5]]
     for ax, row in zip(line, rows, strict=False):
         if row is not None:
             ax.imshow(X[row.row].reshape(8, 8), cmap="Greys")

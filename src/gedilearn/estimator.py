@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape, of_tensor
 from gedilearn.data.dataset import fingerprint
-from gedilearn.data.tables import Columns, Meaning, as_frame, frame_of_rows, numbers
+from gedilearn.data.tables import Columns, as_frame, frame_of_rows, numbers
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
 from gedilearn.io import RESTORE, is_first_process, reading
@@ -33,6 +33,7 @@ from gedilearn.progress import SILENT, Progress, shown
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import (
     AUTO,
+    Kind,
     Schedule,
     Settings,
     assign,
@@ -379,7 +380,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             if directory is not None and is_first_process():
                 progress.phase("profile")
                 self.save(directory.model, overwrite=True)
-                named = self.encoded_names(), self.meanings()
+                named = self.encoded_names(), self.encoded_kinds()
                 keep(directory, result, scaling, data, labels, *named)
                 directory.write_summary(self.summary())
         if self.stopped_ == "diverged":
@@ -506,13 +507,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return self.result_.diagnose(x, self.objects().get("views"))
 
     def explain(self, X: Any, names: Sequence[str] | None = None) -> Explanation:
-        """Why each cluster is one: what sets it apart, its typical, doubtful and unusual rows.
+        """What defines each cluster, and its typical, uncertain and unusual rows.
 
         Columns go by `names`, or by those seen in `fit`, or by their number. `str` gives it in
         words, `to_json` in plain values.
         """
         self.prepare(X)  # which checks it
-        named = (self.encoded_names() if names is None else names), self.meanings()
+        named = (self.encoded_names() if names is None else names), self.encoded_kinds()
         return explain_result(self.result_, self.scaling_, self.validate(X), *named)
 
     def summary(self) -> dict[str, Any]:
@@ -667,9 +668,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         """Those of the columns that the network sees: of a category, one for each level."""
         return self.columns_.names if self.columns_ else self.feature_names()
 
-    def meanings(self) -> dict[int, Meaning]:
-        """Which of the columns that the network sees are shares, dates or times of day."""
-        return self.columns_.meanings if self.columns_ else {}
+    def encoded_kinds(self) -> list[Kind] | None:
+        """Those of the columns that the network sees; None where all are numbers."""
+        return self.columns_.kinds if self.columns_ else None
 
     def prepare(self, X: Any) -> Tensor:
         """New data in the network's units, checked."""

@@ -1,15 +1,15 @@
-"""Why a cluster is one: the columns that set it apart, its typical, doubtful and unusual rows.
+"""What defines each cluster: the columns in which it differs, its typical, uncertain, unusual rows.
 
 `explain` makes an `Explanation` of a model's outputs for each row; a run keeps it in profile.json,
-beside a preview of the rows.
+with a preview of the rows in preview.safetensors.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,39 +17,36 @@ from pydantic import FiniteFloat, TypeAdapter
 
 from gedilearn.data.arrays import Scaling, evenly_spaced, listing
 from gedilearn.errors import InputError
-from gedilearn.io import RESTORE, read_json, reading, write_json, write_tensors
+from gedilearn.io import RESTORE, digits, read_json, reading, write_json, write_tensors
+from gedilearn.settings import Kind
 from gedilearn.training.result import Result
 from gedilearn.training.run import RunDirectory, read_config
 
-# Shares are the means of columns of 0 and 1; dates are days since 1970, times hours since midnight.
-Kind = Literal["number", "share", "date", "time"]
-Names = Sequence[str] | None  # of columns; None: their numbers
-Meanings = Mapping[int, Kind] | None  # of columns by place, where their values do not show it
+if TYPE_CHECKING:
+    import pandas as pd
 
-MOST_NAMED = 5  # columns of a cluster
-WORTH = 0.5  # the effect from which a column is named; Cohen calls it medium,
-GREAT = 2.0  # and that from which it is "much" higher or lower
-SUFFICIENT = 0.9  # adjusted mutual information with the clusters
-MOST_TRIED = 50  # columns, and
-MOST_SEARCHED = 5_000  # rows, in the search for a column that alone reproduces the clusters
+Names = Sequence[str] | None  # of columns; None: their numbers
+Kinds = Sequence[Kind] | None  # of columns; None: numbers, or shares where all are 0 or 1
+
+MOST_COLUMNS = 5  # named for each cluster
+MEDIUM_EFFECT, LARGE_EFFECT = 0.5, 2.0  # Cohen's d from which a column is named; "much" higher
+SUFFICIENT_AMI = 0.9  # adjusted mutual information of the clusters and one column alone
+MOST_TRIED, MOST_SEARCHED = 50, 5_000  # columns and rows of the search for such a column
 ROUNDING = 1e-10
 MOST_ROWS = 5  # named of each kind, for each cluster; also values of a row
 MOST_OUTLIERS = 10  # of all rows
 MOST_NEIGHBOURS = 3
-LEAST_CONFUSED = 0.001  # the mean probability from which another cluster is a neighbour
-LEAST_SECOND = 0.005  # the probability from which another cluster of a row is named
-BINS = 30
-FAR = 6.0  # log p(x) this many interquartile ranges below the median is in the first bin
-UNLEARNT = (
-    "The density was not learnt (weights.gen=0, or a method without GEN): no row is called "
-    "unusual, and typical rows are those with the highest probability of their cluster."
+LEAST_MEAN = 0.001  # the mean probability from which another cluster is named as similar
+LEAST_SECOND = 0.005  # the probability from which a row's second cluster is named
+NO_DENSITY = (
+    "The density was not learnt, so no row is called unusual. Typical rows are those with the "
+    "highest probability of their cluster."
 )
-ALONE = (
+SINGLE_COLUMN = (
     "The column {} alone reproduces the clusters (AMI {:.2f}): a few thresholds on it give the "
     "same groups. Check that it is not a row number, a date or a known answer."
 )
-MOST_PREVIEWED = 5_000  # rows,
-LEAST_PREVIEWED = 100  # fewer where they are large
+MOST_PREVIEWED, LEAST_PREVIEWED = 5_000, 100  # rows; the fewer, the larger they are
 MOST_BYTES = 64_000_000
 
 
@@ -64,9 +61,11 @@ def minute(hours: float) -> str:
 
 
 # How values of each kind are written, and the words for more and for less.
-KINDS: dict[Kind, tuple[Callable[[float], str], str, str]] = {
-    "number": ("{:,.5g}".format, "higher", "lower"),
-    "share": ("{:.0%}".format, "more often", "less often"),
+SHARE = "{:.0%}".format, "more often", "less often"
+FORMATS: dict[Kind, tuple[Callable[[float], str], str, str]] = {
+    "number": (digits, "higher", "lower"),
+    "boolean": SHARE,
+    "category": SHARE,
     "date": (day, "later", "earlier"),
     "time": (minute, "later", "earlier"),
 }
@@ -85,33 +84,34 @@ class Difference:
     @property
     def words(self) -> str:
         """'higher income', 'much later joined', 'never smoker'."""
-        if self.kind == "share" and min(abs(self.mean), abs(1 - self.mean)) < ROUNDING:
+        if FORMATS[self.kind] is SHARE and min(abs(self.mean), abs(1 - self.mean)) < ROUNDING:
             return f"{'always' if self.mean > 0.5 else 'never'} {self.column}"
-        _, more, less = KINDS[self.kind]
-        much = "much " if abs(self.effect) >= GREAT else ""
+        _, more, less = FORMATS[self.kind]
+        much = "much " if abs(self.effect) >= LARGE_EFFECT else ""
         return f"{much}{more if self.effect > 0 else less} {self.column}"
 
-    def shown(self, mean: float) -> str:
+    def written(self, mean: float) -> str:
         """A mean of the column as people write it: a share in percent, a date as a day."""
-        return KINDS[self.kind][0](mean)
+        return FORMATS[self.kind][0](mean)
 
     def __str__(self) -> str:
-        mean = self.shown(self.mean) if self.kind == "share" else f"mean {self.shown(self.mean)}"
-        overlap = f"effect {self.effect:+.2f}" if math.isfinite(self.effect) else "no overlap"
-        return f"{self.column}: {mean}, others {self.shown(self.others)}; {overlap}"
+        mean = "" if FORMATS[self.kind] is SHARE else "mean "
+        effect = f"effect {self.effect:+.2f}" if math.isfinite(self.effect) else "no overlap"
+        means = f"{mean}{self.written(self.mean)}, others {self.written(self.others)}"
+        return f"{self.column}: {means}; {effect}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the data, counted from 0, and what the model says of it."""
+    """A row of the data, counted from 0, with the model's outputs."""
 
     row: int
     cluster: int
     probability: float  # of its cluster
-    second: int | None  # the next likely cluster, if its probability is worth a word
-    log_density: float | None  # None if it was not learnt
-    values: dict[str, FiniteFloat]  # of the columns that say most of its cluster
-    trust: float | None = None  # of a row of the fit, where training began with clusters
+    second: int | None  # the next likely cluster, from `LEAST_SECOND` on
+    values: dict[str, FiniteFloat]  # of the columns that differ most in its cluster
+    log_density: float | None = None  # None if it was not learnt
+    trust: float | None = None  # of a row of the fit, where training had an initial clustering
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,13 @@ class Profile:
     cluster: int
     size: int
     share: float  # of all rows
-    probability: float  # the mean that its rows are of it
-    words: str  # 'higher income, lower age'; of images nothing
-    differences: tuple[Difference, ...]  # the columns that set it apart, the strongest first
+    probability: float  # the mean over its rows
+    words: str  # 'higher income, lower age'; empty for images
+    differences: tuple[Difference, ...]  # the columns with the largest effects, the largest first
     typical: tuple[Row, ...]  # highest log p(x) + log p(y|x): next to the mode of p(x|y)
-    doubtful: tuple[Row, ...]  # lowest p(y|x)
+    uncertain: tuple[Row, ...]  # lowest p(y|x)
     outliers: tuple[Row, ...]  # lowest log p(x); none if it was not learnt
-    # The clusters that its rows are taken for, with their mean probabilities, the nearest first.
+    # Other clusters with the mean probability that its rows give them, the most probable first.
     neighbours: dict[int, float]
 
     def __str__(self) -> str:
@@ -137,67 +137,41 @@ class Profile:
         lines += [self.words] if self.words else []
         lines += [f"  {difference}" for difference in self.differences]
         parts = {
-            "typical": [str(r.row) for r in self.typical],
-            "least certain": [
+            "typical rows": [str(r.row) for r in self.typical],
+            "uncertain rows": [
                 f"{r.row}" if r.second is None else f"{r.row} ({r.probability:.2f}, or {r.second})"
-                for r in self.doubtful
+                for r in self.uncertain
             ],
-            "unusual": [str(r.row) for r in self.outliers],
-            "taken for": [f"cluster {k} ({p:.3f})" for k, p in self.neighbours.items()],
+            "unusual rows": [str(r.row) for r in self.outliers],
+            "most similar": [f"cluster {k} ({p:.3f})" for k, p in self.neighbours.items()],
         }
         lines += [f"{name}: {', '.join(words)}" for name, words in parts.items() if words]
         return "\n  ".join(lines)
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """Values counted in bins of equal width; those below the first bin are counted in it."""
-
-    low: FiniteFloat = 0.0
-    high: FiniteFloat = 1.0
-    counts: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, values: np.ndarray | None, low: float = 0.0, high: float = 1.0) -> Histogram:
-        """Of finite values; empty if there are none."""
-        if values is None or not np.isfinite(values).any():
-            return cls()
-        values = values[np.isfinite(values)].clip(low, high)
-        counts, edges = np.histogram(values, BINS, (low, high))
-        return cls(float(edges[0]), float(edges[-1]), tuple(counts.tolist()))
-
-    def share_from(self, value: float) -> float:
-        """The share of the rows in the bins from `value` on, where these go from 0 to 1."""
-        first = round(value * len(self.counts))
-        return sum(self.counts[first:]) / max(sum(self.counts), 1)
-
-
-@dataclass(frozen=True)
 class Explanation:
-    """What a model says of data, cluster by cluster; `str` gives it in words."""
+    """What defines each cluster; `str` gives it in words."""
 
     n_samples: int
-    columns: tuple[str, ...]  # by name; of images none
+    columns: tuple[str, ...]  # by name; empty for images
     clusters: tuple[Profile, ...]
     outliers: tuple[Row, ...]  # of all rows
     warnings: tuple[str, ...]
-    probabilities: Histogram  # of each row's cluster
-    log_densities: Histogram
-    trusts: Histogram = Histogram()
-    kinds: dict[str, Kind] = field(default_factory=dict)  # of columns that are no plain numbers
+    kinds: dict[str, Kind] = field(default_factory=dict)  # of columns that are not plain numbers
 
     @property
     def rows(self) -> list[int]:
         """All rows that are named, each once, in their order."""
         named = {row.row for row in self.outliers}
         for profile in self.clusters:
-            named |= {r.row for r in (*profile.typical, *profile.doubtful, *profile.outliers)}
+            named |= {r.row for r in (*profile.typical, *profile.uncertain, *profile.outliers)}
         return sorted(named)
 
-    def written(self, column: str) -> Callable[[float], str] | None:
+    def format_of(self, column: str) -> Callable[[float], str] | None:
         """How values of a column are written, if they are dates or times of day."""
         kind = self.kinds.get(column, "number")
-        return KINDS[kind][0] if kind in ("date", "time") else None
+        return FORMATS[kind][0] if kind in ("date", "time") else None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -205,12 +179,12 @@ class Explanation:
     @staticmethod
     def from_json(content: Any) -> Explanation:
         """The value that `to_json` gave; anything else is a ValueError."""
-        found = TypeAdapter(Explanation).validate_python(content)
-        numbers = [profile.cluster for profile in found.clusters]
-        n = sum(profile.size for profile in found.clusters)
-        if numbers != list(range(len(numbers))) or n != found.n_samples:
+        read = TypeAdapter(Explanation).validate_python(content)
+        numbers = [profile.cluster for profile in read.clusters]
+        n = sum(profile.size for profile in read.clusters)
+        if numbers != list(range(len(numbers))) or n != read.n_samples:
             raise ValueError("its clusters and rows do not belong together")
-        return found
+        return read
 
     def __str__(self) -> str:
         head = f"{self.n_samples} rows in {len(self.clusters)} clusters"
@@ -224,44 +198,71 @@ def explain(
     probabilities: np.ndarray,
     log_density: np.ndarray | None,
     trust: np.ndarray | None = None,
-    meanings: Meanings = None,
+    kinds: Kinds = None,
 ) -> Explanation:
-    """Profiles of the clusters of x: (n, d) in the data's units, or images (n, c, h, w).
+    """What defines each cluster of x: (n, d) in the data's units, or images (n, c, h, w).
 
     labels: (n,); probabilities: p(y|x), (n, clusters)
     log_density: (n,); None if it was not learnt: then no rows are unusual
     trust: (n,), how far to trust the cluster of each row, where that is known
     """
-    c, meanings, columns = probabilities.shape[1], meanings or {}, _columns(x, names)
+    import pandas as pd
+
+    (n, c), columns = probabilities.shape, _columns(x, names)
+    kinds = kinds or ["number"] * len(columns)
+    kinds = ["boolean" if k == "number" and _is_binary(x[:, j]) else k for j, k in enumerate(kinds)]
     differences: list[tuple[Difference, ...]] = [()] * c
-    warnings = [] if log_density is not None else [UNLEARNT]
+    warnings = [] if log_density is not None else [NO_DENSITY]
     if columns and c > 1:
         scaling = Scaling.fit(x)
         compared = compare(x, scaling.scale, labels, c)
-        kinds: list[Kind] = [
-            meanings.get(j, "share" if np.isin(x[:, j], (0, 1)).all() else "number")
-            for j in range(len(columns))
-        ]
         each = zip(*compared, strict=True)
-        differences = [_worth_naming(columns, *numbers, kinds) for numbers in each]
-        strongest = np.argsort(-np.abs(compared[0]).max(0), kind="stable")
-        some = evenly_spaced(len(x), MOST_SEARCHED)
-        alone = sufficient_columns(scaling.apply(x[some]), labels[some], strongest[:MOST_TRIED])
-        warnings += [ALONE.format(columns[j], ami) for j, ami in list(alone.items())[:MOST_ROWS]]
-    if empty := [k for k in range(c) if not (labels == k).any()]:
+        differences = [_largest_differences(columns, kinds, *numbers) for numbers in each]
+        largest = np.argsort(-np.abs(compared[0]).max(0), kind="stable")[:MOST_TRIED]
+        some = evenly_spaced(n, MOST_SEARCHED)
+        alone = sufficient_columns(scaling.apply(x[some]), labels[some], largest)
+        warnings += [SINGLE_COLUMN.format(columns[j], ami) for j, ami in alone.items()]
+    rows = _frame(labels, probabilities, log_density, trust)
+    means = pd.DataFrame(probabilities).groupby(labels).mean().reindex(range(c))
+    clusters = []
+    for k in range(c):
+        own, mean = rows[labels == k], means.loc[k]
+        shown = [difference.column for difference in differences[k]]
+        near = mean.drop(k).nlargest(MOST_NEIGHBOURS)
+        words = ", ".join(difference.words for difference in differences[k])
+        if not words and len(own) and columns and c > 1:
+            words = "no single column differs much from the rest"
+        typical, uncertain, outliers = (
+            _lowest(own, name, x, columns, shown)
+            for name in ("atypicality", "probability", "log_density")
+        )
+        clusters.append(
+            Profile(
+                cluster=k,
+                size=len(own),
+                share=len(own) / n,
+                probability=float(mean[k]),
+                words=words,
+                differences=differences[k],
+                typical=typical,
+                uncertain=uncertain,
+                outliers=outliers,
+                neighbours={int(j): float(p) for j, p in near.items() if p >= LEAST_MEAN},
+            )
+        )
+    if empty := [profile.cluster for profile in clusters if not profile.size]:
         warnings.append(f"Clusters without rows: {listing(empty)}.")
-    rows = _Rows(x, columns, labels, probabilities, log_density, trust)
     return Explanation(
-        n_samples=len(labels),
+        n_samples=n,
         columns=columns,
-        kinds={columns[j]: kind for j, kind in meanings.items()},
-        clusters=tuple(rows.profile(k, own) for k, own in enumerate(differences)),
-        outliers=rows.lowest(log_density, np.arange(len(labels)), most=MOST_OUTLIERS),
+        clusters=tuple(clusters),
+        outliers=_lowest(rows, "log_density", x, columns, most=MOST_OUTLIERS),
         warnings=tuple(warnings),
-        probabilities=Histogram.of(rows.own),
-        log_densities=_log_densities(log_density),
-        trusts=Histogram.of(trust),
+        kinds={name: kind for name, kind in zip(columns, kinds, strict=True) if kind != "number"},
     )
+
+
+# --- columns --------------------------------------------------------------------------------------
 
 
 def _columns(x: np.ndarray, names: Names) -> tuple[str, ...]:
@@ -274,16 +275,8 @@ def _columns(x: np.ndarray, names: Names) -> tuple[str, ...]:
     return columns
 
 
-def _log_densities(values: np.ndarray | None) -> Histogram:
-    """From the largest value down to those far below the median."""
-    finite = np.zeros(0) if values is None else values[np.isfinite(values)]
-    if not len(finite):
-        return Histogram()
-    q1, median, q3 = np.quantile(finite, (0.25, 0.5, 0.75))
-    return Histogram.of(finite, max(finite.min(), median - FAR * (q3 - q1)), finite.max())
-
-
-# --- columns --------------------------------------------------------------------------------------
+def _is_binary(column: np.ndarray) -> bool:
+    return bool(np.isin(column, (0, 1)).all())
 
 
 def compare(
@@ -297,26 +290,28 @@ def compare(
     total = np.stack([x[labels == k].sum(0, dtype=np.float64) for k in range(n_clusters)])
     with np.errstate(divide="ignore", invalid="ignore"):
         mean, others = total / size, (total.sum(0) - total) / (n - size)
-        apart = (mean - others) / scale
+        distance = (mean - others) / scale
         # The variance that is left within the cluster and within the rest, as a share of all.
-        within = 1 - size * (n - size) * (apart / n) ** 2
+        within = 1 - size * (n - size) * (distance / n) ** 2
         within = np.where(within > ROUNDING, within, 0.0) * n / max(n - 2, 1)
-        effect = apart / np.sqrt(within)
+        effect = distance / np.sqrt(within)
     return np.where(np.isnan(effect), 0.0, effect), mean, others
 
 
-def _worth_naming(
+def _largest_differences(
     columns: Sequence[str],
+    kinds: Sequence[Kind],
     effects: np.ndarray,
     means: np.ndarray,
     others: np.ndarray,
-    kinds: Sequence[Kind],
 ) -> tuple[Difference, ...]:
-    """The columns that set a cluster apart, the strongest first; arrays: (columns,)."""
-    numbers = (effects.tolist(), means.tolist(), others.tolist())
-    found = [Difference(*each) for each in zip(columns, *numbers, kinds, strict=True)]
-    named = [difference for difference in found if abs(difference.effect) >= WORTH]
-    return tuple(sorted(named, key=lambda difference: -abs(difference.effect))[:MOST_NAMED])
+    """Of one cluster, the largest effect first; arrays: (columns,)."""
+    largest = np.argsort(-np.abs(effects), kind="stable")[:MOST_COLUMNS]
+    return tuple(
+        Difference(columns[j], float(effects[j]), float(means[j]), float(others[j]), kinds[j])
+        for j in largest
+        if abs(effects[j]) >= MEDIUM_EFFECT
+    )
 
 
 def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: np.ndarray) -> dict[int, float]:
@@ -334,97 +329,68 @@ def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: np.ndarray) -> 
     agreement = {}
     for j in tried.tolist():
         tree, column = DecisionTreeClassifier(max_leaf_nodes=2 * used, random_state=0), z[:, [j]]
-        found = tree.fit(column, labels).predict(column)
-        agreement[j] = float(adjusted_mutual_info_score(labels, found))
-    best = sorted(agreement, key=lambda j: -agreement[j])
-    return {j: agreement[j] for j in best if agreement[j] >= SUFFICIENT}
+        predicted = tree.fit(column, labels).predict(column)
+        agreement[j] = float(adjusted_mutual_info_score(labels, predicted))
+    best = sorted(agreement, key=lambda j: -agreement[j])[:MOST_COLUMNS]
+    return {j: agreement[j] for j in best if agreement[j] >= SUFFICIENT_AMI}
 
 
 # --- rows -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """The rows of the data and what a model says of them, each (n, ...)."""
+def _frame(
+    labels: np.ndarray,
+    p: np.ndarray,
+    log_density: np.ndarray | None,
+    trust: np.ndarray | None,
+) -> pd.DataFrame:
+    """The outputs of the model, row by row; p: (n, clusters)."""
+    import pandas as pd
 
-    x: np.ndarray
-    columns: tuple[str, ...]
-    labels: np.ndarray
-    p: np.ndarray
-    log_density: np.ndarray | None
-    trust: np.ndarray | None
+    at, others = np.arange(len(p)), p.copy()
+    others[at, labels] = -1
+    second = np.where(others.max(1) >= LEAST_SECOND, others.argmax(1).astype(object), None)
+    outputs = {"row": at, "cluster": labels, "probability": p[at, labels], "second": second}
+    outputs |= {"log_density": log_density, "trust": trust}
+    frame = pd.DataFrame({name: each for name, each in outputs.items() if each is not None})
+    with np.errstate(divide="ignore"):
+        log_p = np.log(frame["probability"].astype(np.float64))
+    return frame.assign(atypicality=-log_p - frame.get("log_density", 0.0))
 
-    @property
-    def own(self) -> np.ndarray:
-        """The probability of each row's cluster."""
-        return np.take_along_axis(self.p, self.labels[:, None], axis=1)[:, 0]
 
-    def profile(self, k: int, differences: tuple[Difference, ...]) -> Profile:
-        inside, own = np.flatnonzero(self.labels == k), self.own
-        density = 0 if self.log_density is None else self.log_density
-        with np.errstate(divide="ignore", invalid="ignore"):
-            typicality = np.log(own.astype(np.float64)) + density
-            mean = self.p[inside].sum(0, dtype=np.float64) / len(inside)
-        words = ", ".join(d.words for d in differences)
-        if not words and len(inside) and self.columns and len(mean) > 1:
-            words = "no single column sets it apart from the rest"
-        shown, near = [d.column for d in differences], _others(mean, k, LEAST_CONFUSED)
-        return Profile(
-            cluster=k,
-            size=len(inside),
-            share=len(inside) / len(self.p),
-            probability=float(mean[k]),
-            words=words,
-            differences=differences,
-            typical=self.lowest(-typicality, inside, shown),
-            doubtful=self.lowest(own, inside, shown),
-            outliers=self.lowest(self.log_density, inside, shown),
-            neighbours={j: float(mean[j]) for j in near[:MOST_NEIGHBOURS]},
+def _lowest(
+    rows: pd.DataFrame,
+    by: str,
+    x: np.ndarray,
+    columns: Sequence[str],
+    shown: Sequence[str] = (),
+    most: int = MOST_ROWS,
+) -> tuple[Row, ...]:
+    """The rows with the lowest values, if there are any; of equal ones the first.
+
+    Their own values are of the columns `shown`, then of the first ones.
+    """
+    if by not in rows:
+        return ()
+    names = list(dict.fromkeys([*shown, *columns[:MOST_ROWS]]))[:MOST_ROWS]
+    lowest = rows.sort_values(by, kind="stable").head(most).drop(columns="atypicality")
+    return tuple(
+        Row(
+            **outputs,
+            values={name: float(x[outputs["row"], columns.index(name)]) for name in names},
         )
-
-    def lowest(
-        self,
-        values: np.ndarray | None,
-        among: np.ndarray,
-        shown: Sequence[str] = (),
-        most: int = MOST_ROWS,
-    ) -> tuple[Row, ...]:
-        """The rows among some with the lowest values, if there are any; of equals, the first."""
-        if values is None:
-            return ()
-        order = among[np.argsort(values[among], kind="stable")[:most]]
-        # The columns that set a cluster apart, and then the first ones.
-        names = list(dict.fromkeys([*shown, *self.columns[:MOST_ROWS]]))[:MOST_ROWS]
-        return tuple(self._row(int(i), names) for i in order)
-
-    def _row(self, i: int, names: Sequence[str]) -> Row:
-        cluster, p = int(self.labels[i]), self.p[i]
-        others = _others(p, cluster, LEAST_SECOND)
-        return Row(
-            row=i,
-            cluster=cluster,
-            probability=float(p[cluster]),
-            second=others[0] if others else None,
-            log_density=None if self.log_density is None else float(self.log_density[i]),
-            values={name: float(self.x[i, self.columns.index(name)]) for name in names},
-            trust=None if self.trust is None else float(self.trust[i]),
-        )
-
-
-def _others(p: np.ndarray, own: int, least: float) -> list[int]:
-    """The other clusters of a probability from `least` on, the likeliest first; p: (clusters,)."""
-    order = np.argsort(-p, kind="stable").tolist()
-    return [k for k in order if k != own and p[k] >= least]
+        for outputs in lowest.to_dict("records")
+    )
 
 
 # --- of a fitted result, and in a run directory ---------------------------------------------------
 
 
 def explain_result(
-    result: Result, scaling: Scaling, x: np.ndarray, names: Names, meanings: Meanings = None
+    result: Result, scaling: Scaling, x: np.ndarray, names: Names, kinds: Kinds = None
 ) -> Explanation:
     """The clusters of x, in the data's units, by a fitted result."""
-    return explain(x, names, **_outputs(result, scaling, x), meanings=meanings)
+    return explain(x, names, **_outputs(result, scaling, x), kinds=kinds)
 
 
 def keep(
@@ -434,22 +400,22 @@ def keep(
     x: np.ndarray,
     labels: np.ndarray,
     names: Names,
-    meanings: Meanings = None,
+    kinds: Kinds = None,
 ) -> None:
     """Write the profiles of the clusters, and a preview: rows of the data with their outputs.
 
-    These are evenly spaced ones, and all that the profiles name.
+    These rows are evenly spaced ones, and all that the profiles name.
     """
     names = read_config(directory.path).data.columns if names is None else names
     outputs = _outputs(result, scaling, x) | {"labels": labels}
     outputs["trust"] = None if result.trust is None else result.trust.prod(1).numpy()
-    found = explain(x, names, **outputs, meanings=meanings)
-    write_json(directory.profile, found.to_json(), None)
+    explanation = explain(x, names, **outputs, kinds=kinds)
+    write_json(directory.profile, explanation.to_json(), None)
 
     kind = x.dtype if x.dtype == np.uint8 else np.dtype(np.float64)
     each = x[:1].size * kind.itemsize + 4 * result.model.n_features
     most = min(MOST_PREVIEWED, max(LEAST_PREVIEWED, MOST_BYTES // each))
-    rows = np.union1d(evenly_spaced(len(x), most), np.array(found.rows, int)).astype(np.int64)
+    rows = np.union1d(evenly_spaced(len(x), most), np.array(explanation.rows, int)).astype(np.int64)
     preview = {
         "rows": rows,
         "points": x[rows].astype(kind),

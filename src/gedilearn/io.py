@@ -286,6 +286,17 @@ def plain(value: Any) -> Any:
     return value
 
 
+def digits(value: float | None, most: int = 4) -> str:
+    """At most so many digits of a number, but all before the point; '' for None."""
+    if value is None:
+        return ""
+    if not math.isfinite(value):
+        return "not finite"
+    size = abs(float(f"{value:.{most}g}"))
+    is_whole = value == round(value) or size >= 10**most
+    return f"{value:,.0f}" if is_whole and size < 1e9 else f"{value:.{most}g}"
+
+
 def printable(text: str) -> str:
     """Without what a terminal would obey, or no letter can show: names may hold any."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

@@ -468,9 +468,8 @@ def test_points_become_rows_again_and_json_gives_the_same_points():
     np.testing.assert_allclose(back["height"], frame["height"])
     again = Columns.from_json(columns.to_json())
     assert again.all == columns.all and again.lines() == columns.lines()
-    assert columns.meanings == {2: "date", 3: "share", 4: "time"} | dict.fromkeys(
-        range(5, columns.width), "share"
-    )
+    encoded = ["number", "number", "date", "boolean", "time", "category"]
+    assert columns.kinds[:6] == encoded and set(columns.kinds[6:]) <= {"category", "boolean"}
 
 
 def test_damaged_json_is_refused():

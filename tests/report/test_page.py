@@ -245,7 +245,7 @@ def test_a_card_says_what_the_profile_says(run: Path) -> None:
     for cluster in profile["clusters"]:
         words = cluster["words"][:1].upper() + cluster["words"][1:]
         assert f'id="cluster-{cluster["cluster"]}"' in html and words in parsed.text
-        for kind, name in (("typical", "typical"), ("doubtful", "least certain")):
+        for kind, name in (("typical", "typical"), ("uncertain", "uncertain")):
             for row in cluster[kind]:
                 assert any(line[:2] == [name, str(row["row"])] for line in parsed.rows)
 
@@ -254,18 +254,17 @@ def test_trust_stands_beside_the_probability_where_a_run_has_it(run: Path) -> No
     file, preview = run / "profile.json", run / "preview.safetensors"
     profile, tensors = json.loads(file.read_text()), load_file(preview)
     cluster = profile["clusters"][0]
-    cluster["doubtful"][0]["trust"] = 0.12345
-    for row in (*cluster["typical"], *cluster["doubtful"][1:], *cluster["outliers"]):
+    cluster["uncertain"][0]["trust"] = 0.12345
+    for row in (*cluster["typical"], *cluster["uncertain"][1:], *cluster["outliers"]):
         row["trust"] = 0.75
-    profile["trusts"] = {"counts": [15, 45]}
     file.write_text(json.dumps(profile))
     n = len(tensors["labels"])
     save_file(tensors | {"trust": torch.linspace(0, 1, n, dtype=torch.float64)}, preview)
     html = write_report(run).read_text()
-    parsed, row = Parsed(html), cluster["doubtful"][0]["row"]
-    line = next(r for r in parsed.rows if r[:2] == ["least certain", str(row)])
+    parsed, row = Parsed(html), cluster["uncertain"][0]["row"]
+    line = next(r for r in parsed.rows if r[:2] == ["uncertain", str(row)])
     assert line[4] == "0.123"
-    assert "25% of the rows are below 0.5" in parsed.text
+    assert "50% of the rows are below 0.5" in parsed.text
     points = re.search(r'id="points">(.*?)</script>', html, re.S)
     told = json.loads(points[1])
     expected = tensors["rows"].double() / (n - 1)

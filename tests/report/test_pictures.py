@@ -14,10 +14,9 @@ import pytest
 from PIL import Image
 from sklearn.decomposition import PCA
 
-from gedilearn.explanation import Histogram
+from gedilearn.io import digits
 from gedilearn.report import pictures
-from gedilearn.report.page import digits
-from gedilearn.report.pictures import HELD, Maps, Thumbnails, bars, percent, training
+from gedilearn.report.pictures import BINS, HELD, WIDEST, Maps, Thumbnails, bars, percent, training
 from gedilearn.report.run import Curves, Preview
 from gedilearn.verdict.number import Number, NumberChoice
 
@@ -134,11 +133,29 @@ def test_shades_are_the_clusters_of_new_rows_and_hold_the_shares_that_they_say()
 
 
 def test_bars_have_the_counts_and_heights_by_their_root() -> None:
-    picture = bars(Histogram(0, 3, (4, 0, 16)), "name", "title", "x")
+    picture = bars(np.repeat([0.01, 0.99], [4, 16]), "name", "title", "x")
+    assert picture is not None
     (axes,) = picture.figure.axes
-    assert [bar.get_height() for bar in axes.patches] == [4, 0, 16]  # type: ignore[attr-defined]
+    heights = [bar.get_height() for bar in axes.patches]  # type: ignore[attr-defined]
+    assert (len(heights), heights[0], heights[-1], sum(heights)) == (BINS, 4, 16, 20)
     zero, low, high = axes.transData.transform([(0, 0), (0, 4), (0, 16)])[:, 1]
     assert high - zero == pytest.approx(2 * (low - zero))
+
+
+def test_one_far_row_does_not_use_up_the_histogram() -> None:
+    values = np.random.default_rng(0).normal(-5, 2, 200)
+    values[7:9] = -1e6, np.nan
+    picture = bars(values, "density", "", "log p(x)", are_shares=False)
+    assert picture is not None
+    counts = [bar.get_height() for bar in picture.figure.axes[0].patches]  # type: ignore[attr-defined]
+    low, high = picture.figure.axes[0].get_xlim()
+    assert low > -100 and high == np.nanmax(values)
+    assert counts[0] >= 1 and sum(counts) == 199 and sum(count > 0 for count in counts) > 10
+
+
+@pytest.mark.parametrize("values", [None, np.full(3, np.nan)])
+def test_values_that_are_not_known_have_no_histogram(values: Any) -> None:
+    assert bars(values, "trust", "", "") is None
 
 
 def test_curves_leave_out_what_is_not_finite_and_show_the_level() -> None:
@@ -163,7 +180,7 @@ def test_a_picture_is_drawn_in_the_page_s_colours_and_is_a_file_too(tmp_path: Pa
     assert "$\\frac{ &lt;b&gt;" in svg and "<b>" not in svg
     assert not re.search(r"#[0-9a-f]{6}|http:|<style|font-family", svg)
     assert 'class="dots c1 square" data-cluster="11"' in svg
-    ids = re.findall(r' id="([^"]*)"', svg + bars(Histogram(counts=(1,)), "b", "", "").svg())
+    ids = re.findall(r' id="([^"]*)"', svg + bars(np.ones(3), "b", "", "").svg())
     assert len(ids) == len(set(ids))
     with Image.open(picture.save(tmp_path / "figures")) as opened:
         assert opened.format == "PNG" and opened.width > 600
@@ -211,37 +228,20 @@ def test_ticks_have_no_offset() -> None:
     assert "1.0985" in svg and "1e" not in svg and "+1" not in svg
 
 
-def test_bars_of_the_numbers_hold_the_shares_of_their_clusters_and_bands_join_them() -> None:
+def test_bands_are_as_wide_as_the_shares_of_rows_that_they_join() -> None:
     splits = [
         np.array([[30, 0, 20], [0, 40, 10]]),
         np.array([[30, 0, 0, 0], [0, 0, 40, 0], [0, 25, 0, 5]]),
     ]
     before = [(), *(tuple(map(tuple, flow.tolist())) for flow in splits)]
-    found = [Number(k, 0.9, 1, 0.1, "tree", None, before[k - 2]) for k in (2, 3, 4)]
-    evidence, drawn = pictures.numbers(NumberChoice(3, tuple(found)))
-    assert [axes.get_ylabel() for axes in evidence.figure.axes] == [
-        "stability",
-        "groups apart",
-        "cut",
-    ]
+    numbers = [Number(k, 0.9, 1, 0.1, "tree", None, before[k - 2]) for k in (2, 3, 4)]
+    evidence, drawn = pictures.numbers(NumberChoice(3, tuple(numbers)))
+    assert len(evidence.figure.axes) == 3
     (axes,) = drawn.figure.axes
-    heights = {k: [] for k in (2, 3, 4)}
-    for bar in axes.patches:
-        heights[round(bar.get_x() + bar.get_width() / 2)].append(100 * bar.get_height())
-    assert [heights[k] for k in (2, 3, 4)] == [
-        pytest.approx(sizes) for sizes in ([50, 50], [30, 40, 30], [30, 25, 40, 5])
-    ]
-    shares = []
-    for band in axes.collections:  # as high at both ends, and each end at a bar
-        (path,) = band.get_paths()
-        for end in (path.vertices[:, 0].min(), path.vertices[:, 0].max()):
-            y = path.vertices[path.vertices[:, 0] == end, 1]
-            shares.append(round(100 * np.ptp(y)))
-            bars_there = [b for b in axes.patches if abs(b.get_x() + 0.1 - round(end)) < 0.01]
-            inside = [
-                b.get_y() - 1e-9 <= y.min() and y.max() <= b.get_y() + b.get_height() + 1e-9
-                for b in bars_there
-            ]
-            assert sum(inside) == 1
+    widths = [100 * line.get_linewidth() / WIDEST for line in axes.lines]
     expected = [each for flow in splits for each in flow[flow > 0].tolist()]
-    assert sorted(shares) == sorted(2 * expected)
+    assert sorted(widths) == pytest.approx(sorted(expected))
+    assert {tuple(line.get_xdata()) for line in axes.lines} == {(2, 3), (3, 4)}
+    ends = [(x, y) for line in axes.lines for x, y in zip(*line.get_data(), strict=True)]
+    dots = {tuple(at) for dots in axes.collections for at in dots.get_offsets().tolist()}
+    assert set(ends) == dots and len(dots) == 2 + 3 + 4

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter, model_validator
@@ -323,10 +323,6 @@ def written(cells: pd.Series) -> np.ndarray:
 
 # --- cells --------------------------------------------------------------------------------------
 
-# The numbers of a column may be shares of rows, days since 1970, hours since midnight.
-Meaning = Literal["share", "date", "time"]
-_MEANINGS: dict[str, Meaning] = {"category": "share", "boolean": "share"}
-_MEANINGS |= {"date": "date", "time": "time"}
 DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
 TRUTH = {"false": False, "no": False, "0": False, "true": True, "yes": True, "1": True}
 _DATE = r"\d{4}[-/.]\d|\d{1,2}[-/. ]\s?(\d{1,2}[-/.]|[A-Za-z]{3})|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}"
@@ -720,10 +716,9 @@ class Columns:
         return [name for each in self.used for name in each.names]
 
     @property
-    def meanings(self) -> dict[int, Meaning]:
-        """Which columns of the points are shares, dates or times of day."""
-        kinds = [each.kind for each in self.used for _ in range(each.width)]
-        return {j: _MEANINGS[kind] for j, kind in enumerate(kinds) if kind in _MEANINGS}
+    def kinds(self) -> list[Kind]:
+        """Of the columns of the points: those of the columns that they encode."""
+        return [each.kind for each in self.used for _ in range(each.width)]
 
     @property
     def left_out(self) -> str:

@@ -20,17 +20,17 @@ from markupsafe import Markup
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
-from gedilearn.explanation import Explanation, Row
-from gedilearn.io import write_text
+from gedilearn.explanation import Row
+from gedilearn.io import digits, write_text
 from gedilearn.report import pictures
 from gedilearn.report.pictures import Maps, Picture, Thumbnails, one_line, percent
-from gedilearn.report.run import Run
+from gedilearn.report.run import Preview, Run
 from gedilearn.settings import flat, resolve
 from gedilearn.training.run import Config, Summary
 from gedilearn.verdict.monitor import Finding
 
 HERE = Path(__file__).parent
-KINDS = {"typical": "typical", "doubtful": "least certain", "outliers": "unusual"}
+KINDS = {"typical": "typical", "uncertain": "uncertain", "outliers": "unusual"}
 MOST_CARDS = 60  # the largest clusters
 MOST_VALUES = 4  # columns that are told of a point
 MOST_PICTURED = 600  # images that are shown when they are pointed at
@@ -68,7 +68,7 @@ class Page:
         self.maps = Maps(self.preview, names, scaling)
         self.data, self.network = self.maps.data(self.model), self.maps.network()
         self.samples = None if is_image else self._samples()
-        self.charts = _charts(self.explanation)
+        self.charts = _charts(self.preview)
         choice = self.summary.choice
         self.numbers = pictures.numbers(choice) if choice else []
         self.training = pictures.training(read.curves(), self.summary.diagnosis.tol)
@@ -117,7 +117,7 @@ class Page:
     def _values(self, row: Row) -> list[str]:
         """The values of a row, as people write them."""
         named = row.values.items()
-        return [(self.explanation.written(name) or digits)(value) for name, value in named]
+        return [(self.explanation.format_of(name) or digits)(value) for name, value in named]
 
     def _samples(self) -> Picture | None:
         """New rows on the map, of a model that gives some."""
@@ -159,7 +159,7 @@ class Page:
             apart = [d.column for profile in self.explanation.clusters for d in profile.differences]
             known = (name for name in [*apart, *self.columns] if name in self.columns)
             for name in list(dict.fromkeys(known))[:MOST_VALUES]:
-                write = self.explanation.written(name) or _brief
+                write = self.explanation.format_of(name) or _brief
                 values = self.maps.points[:, self.columns.index(name)]
                 columns.append((one_line(name, 40), [write(v) for v in values]))
         else:
@@ -172,18 +172,6 @@ class Page:
             "columns": columns,
             "pictures": shown,
         }
-
-
-def digits(value: float | None, most: int = 4) -> str:
-    """A number with at most so many digits, without powers of ten where people write none."""
-    if value is None:
-        return ""
-    if not math.isfinite(value):
-        return "not finite"
-    is_whole = value == round(value) and abs(value) < 1e9
-    if is_whole or 1e4 <= abs(value) < 1e9:
-        return f"{value:,.0f}"
-    return f"{value:.{most}g}"
 
 
 def _brief(value: Any) -> float | str:
@@ -217,14 +205,14 @@ def _remark(finding: Finding) -> str:
     return f"{finding.words} (evidence of {finding.mode})" if shows else finding.words
 
 
-def _charts(found: Explanation) -> dict[str, Picture]:
-    """Histograms of the probabilities, of trust, where it is known, and of log p(x)."""
-    wanted = [
-        (found.probabilities, "probability", "How sure", "probability of its cluster"),
-        (found.trusts, "trust", "How far to trust a row", "trust in its cluster"),
-        (found.log_densities, "density", "How usual", "log p(x)"),
-    ]
-    return {name: pictures.bars(h, name, *titles) for h, name, *titles in wanted if h.counts}
+def _charts(preview: Preview) -> dict[str, Picture]:
+    """Histograms of the probabilities, and of trust and log p(x), where they are known."""
+    charts = (
+        pictures.bars(preview.probability, "probability", "Probability", "of its cluster, p(y|x)"),
+        pictures.bars(preview.trust, "trust", "Trust in single rows", "trust in its cluster"),
+        pictures.bars(preview.log_density, "density", "Density", "log p(x)", are_shares=False),
+    )
+    return {chart.name: chart for chart in charts if chart is not None}
 
 
 def _events(read: Run) -> list[list[Any]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import io
-import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from markupsafe import Markup, escape
 from gedilearn import panels
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.evaluation.ood import as_bytes, value_range
-from gedilearn.explanation import Histogram
 from gedilearn.io import printable
 from gedilearn.report.run import Curves, Preview
 from gedilearn.verdict.number import NumberChoice
@@ -51,7 +49,9 @@ TERMS = {
     "prior": "PRIOR (proportions)",
     "energy": "energy scale",
 }
-GAP = 0.02  # between the bars of clusters, as a share of the points
+WIDEST = 60.0  # points: the band of all rows
+BINS = 30
+FAR = 6.0  # interquartile ranges below the median
 LARGEST, EXACT = 48, 28  # pixels a side of an image in the page, and of one that is kept exactly
 
 
@@ -327,18 +327,29 @@ def _neighbourhoods(z: np.ndarray) -> np.ndarray:
 # --- charts ---------------------------------------------------------------------------------------
 
 
-def bars(found: Histogram, name: str, title: str, x_title: str) -> Picture:
-    """A histogram; heights grow with the square root, so that few are seen beside many."""
+def bars(
+    values: np.ndarray | None, name: str, title: str, x_title: str, are_shares: bool = True
+) -> Picture | None:
+    """A histogram; heights grow with the square root, to show few rows among many.
+
+    Shares have bins from 0 to 1; other values are counted in the first bin from `FAR` on.
+    """
     from matplotlib.ticker import MaxNLocator
 
+    finite = np.zeros(0) if values is None else values[np.isfinite(values)]
+    if not len(finite):
+        return None
+    q1, median, q3 = np.quantile(finite, (0.25, 0.5, 0.75))
+    low, high = max(finite.min(), median - FAR * (q3 - q1)), finite.max()
+    ends = (0.0, 1.0) if are_shares else (low, high)
+    counts, edges = np.histogram(finite.clip(*ends), BINS, ends)
     figure, axes = _chart(LOW, x_title, "rows")
-    edges = np.linspace(found.low, found.high, len(found.counts) + 1)
     look: dict[str, Any] = {"color": panels.COLOURS[0], "edgecolor": "white", "lw": 0.6}
-    axes.bar(edges[:-1], found.counts, np.diff(edges), align="edge", **look)
+    axes.bar(edges[:-1], counts, np.diff(edges), align="edge", **look)
     axes.set_yscale("function", functions=(lambda v: np.sqrt(np.maximum(v, 0)), np.square))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.set(xlim=(found.low, found.high), ylim=(0, 1.25 * max(*found.counts, 1)))
-    return Picture(name, title, f"Histogram: {x_title}, {sum(found.counts):,} rows", figure)
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.25 * counts.max()))
+    return Picture(name, title, f"Histogram: {x_title}, {len(finite):,} rows", figure)
 
 
 def training(curves: Curves, tolerance: float) -> list[Picture]:
@@ -397,32 +408,23 @@ def numbers(choice: NumberChoice) -> list[Picture]:
 
 
 def _splits(choice: NumberChoice) -> Picture:
-    """A column of bars for each number, and bands of the points that neighbouring bars share."""
+    """A dot for each cluster of each number, and bands as wide as the share of rows they join."""
     figure, axes = _chart(HEIGHT, "number of clusters")
-    flows = [np.array(number.splits, float) for number in choice.numbers[1:]]
-    shares = [flow / max(flow.sum(), 1.0) for flow in flows]
-    sizes = [shares[0].sum(1), *(share.sum(0) for share in shares)]
-    places, feet = [np.arange(2)], []
-    for share, size in zip(shares, sizes[1:], strict=True):
-        come_from = places[-1] @ share / np.maximum(size, 1e-12)  # and stand beside it
-        places.append(np.argsort(np.argsort(come_from)))
-    for place, size in zip(places, sizes, strict=True):
-        order = np.argsort(place)
-        feet.append((np.cumsum(size[order] + GAP) - size[order])[place])
-    for k, (foot, size) in enumerate(zip(feet, sizes, strict=True), start=2):
-        colour = panels.COLOURS[0] if k == choice.n_clusters else QUIET
-        axes.bar([k] * k, size, 0.2, foot, color=colour)
-    rise = (1 - np.cos(np.linspace(0, np.pi, 20))) / 2
-    for k, share in enumerate(shares, start=2):
-        left, right = feet[k - 2].copy(), feet[k - 1].copy()
-        for i, j in itertools.product(np.argsort(places[k - 2]), np.argsort(places[k - 1])):
-            low = left[i] + (right[j] - left[i]) * rise
-            look: dict[str, Any] = {"color": panels.COLOURS[0], "alpha": 0.25, "lw": 0}
-            if share[i, j]:
-                axes.fill_between(k + np.linspace(0.1, 0.9, 20), low, low + share[i, j], **look)
-            left[i], right[j] = left[i] + share[i, j], right[j] + share[i, j]
-    axes.set(xticks=range(2, k + 2), yticks=[])
-    alt = f"Flow of points between the clusters of 2 to {k + 1} clusters"
+    height = np.array([0.25, 0.75])
+    for k, number in enumerate(choice.numbers[1:], start=3):
+        shares = np.array(number.splits, float)
+        shares /= max(shares.sum(), 1.0)
+        origin = height @ shares / np.maximum(shares.sum(0), 1e-12)
+        following = (np.argsort(np.argsort(origin)) + 0.5) / k
+        for i, j in np.argwhere(shares):
+            ends = (height[i], following[j])
+            axes.plot((k - 1, k), ends, lw=WIDEST * shares[i, j], color=FAINT, zorder=1)
+        for at, own in ((k - 1, height), (k, following)):
+            colour = panels.COLOURS[0] if at == choice.n_clusters else QUIET
+            axes.scatter([at] * at, own, 30, color=colour, zorder=2)
+        height = following
+    axes.set(xticks=range(2, k + 1), yticks=[], ylim=(0, 1))
+    alt = f"How rows move between the clusters of 2 to {k} clusters"
     return Picture("splits", "How clusters split", alt, figure)
 
 

@@ -1,6 +1,6 @@
-"""What a run directory says, for the pictures and the page.
+"""The content of a run directory, for the pictures and the page.
 
-It may come from anywhere, so nothing in it is trusted: damage ends in one line that names the file.
+It may come from anywhere: damage ends in one line that names the file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import BaseModel, FiniteFloat, NonNegativeInt, TypeAdapter
 
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, read_profile
@@ -21,19 +22,41 @@ if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
 
 
+class Metrics(BaseModel, extra="allow"):
+    """A row of metrics.jsonl. Lists have a number for each member, or for the kept one alone."""
+
+    iteration: FiniteFloat
+    gap: list[float]
+    kept: NonNegativeInt  # the member that became the model
+
+
 @dataclass(frozen=True)
 class Curves:
-    """What was measured during training."""
+    """Measurements during training; NaN where a term was not computed."""
 
-    iterations: np.ndarray  # (looks,)
-    terms: dict[str, np.ndarray]  # (looks, members) each
-    gap: np.ndarray  # (looks, members)
-    kept: int  # the member that became the model
+    iterations: np.ndarray  # (rows,)
+    terms: dict[str, np.ndarray]  # (rows, members) each
+    gap: np.ndarray  # (rows, members)
+    kept: int
+
+    @classmethod
+    def of(cls, rows: list[Metrics]) -> Curves:
+        kept, n = rows[-1].kept, max(len(row.gap) for row in rows)
+        if kept >= n:
+            raise ValueError(f"kept: no member {kept}")
+        lists = [{name: v for name, v in row if isinstance(v, list)} for row in rows]
+        values = {name: np.full((len(rows), n), np.nan) for own in lists for name in own}
+        for i, own in enumerate(lists):
+            for name, numbers in own.items():
+                members = slice(None) if len(numbers) == n else slice(kept, kept + 1)
+                values[name][i, members] = np.array(numbers, float)
+        gap = values.pop("gap")
+        return cls(np.array([row.iteration for row in rows]), values, gap, kept)
 
 
 @dataclass(frozen=True)
 class Preview:
-    """Some points and what the model says of them, see `explanation.keep`."""
+    """Some points with the model's outputs, see `explanation.keep`."""
 
     points: np.ndarray  # (n, d) or (n, c, h, w), in the data's units
     labels: np.ndarray  # (n,)
@@ -41,19 +64,17 @@ class Preview:
     probability: np.ndarray  # (n,): of their clusters
     features: np.ndarray  # (n, h): enc(x)
     log_density: np.ndarray | None = None  # (n,), if it was learnt
-    trust: np.ndarray | None = None  # (n,), where training began with clusters
+    trust: np.ndarray | None = None  # (n,), where training had an initial clustering
 
     def check(self, n_clusters: int, shape: tuple[int, ...]) -> None:
         """Refuse a preview of other clusters, or of data of another shape."""
-        n, points = len(self.points), self.points
-        if n < 2 or points.ndim not in (2, 4) or points.shape[1:] != shape[1:]:
-            raise ValueError(f"points {points.shape} of data {shape}")
-        if not np.isfinite(points).all():
-            raise ValueError("points that are no finite numbers")
-        vectors = (self.labels, self.rows, self.probability, self.log_density, self.trust)
-        features = self.features.ndim == 2 and len(self.features) == n
-        if not features or any(v is not None and v.shape != (n,) for v in vectors):
-            raise ValueError("not a number for each point")
+        n = len(self.points)
+        shapes = {"points": (n, *shape[1:]), "features": (n, self.features.shape[-1])}
+        for name, array in vars(self).items():
+            if array is not None and array.shape != shapes.get(name, (n,)):
+                raise ValueError(f"{name} {array.shape} of data {shape}")
+        if n < 2 or self.points.ndim == 3 or not np.isfinite(self.points).all():
+            raise ValueError("points: not two or more of finite numbers")
         for indices, end in ((self.labels, n_clusters), (self.rows, shape[0])):
             if indices.dtype.kind != "i" or indices.min() < 0 or indices.max() >= end:
                 raise ValueError("clusters or rows that there are not")
@@ -74,7 +95,7 @@ class Run:
         return cls(files, config, _summary(files, config), read_json_lines(files.events))
 
     def curves(self) -> Curves:
-        """Terms and gaps, member by member."""
+        """Terms and bound gaps, member by member."""
         file = self.files.metrics
         rows = read_json_lines(file)
         if not rows:
@@ -82,38 +103,29 @@ class Run:
                 f"{file} has no measurements: the first comes after training.check_every iterations"
             )
         with reading(file, RESTORE):
-            kept = int(rows[-1]["kept"])
-            columns = {k: None for row in rows for k, v in row.items() if isinstance(v, list)}
-            curves = {name: _members(rows, name, kept) for name in columns}
-            iterations = np.array([float(row["iteration"]) for row in rows])
-            gap = curves.pop("gap")
-            if not 0 <= kept < gap.shape[1] or not np.isfinite(iterations).all():
-                raise ValueError("no such member or iteration")
-            return Curves(iterations, curves, gap, kept)
+            return Curves.of(TypeAdapter(list[Metrics]).validate_python(rows))
 
     def preview(self) -> Preview:
         """Some points with their clusters, for the maps."""
         file = _existing(self.files, self.files.preview)
         with reading(file, RESTORE):
-            tensors = {name: t.numpy() for name, t in read_tensors(file)[0].items()}
-            points = {"points": tensors["points"].astype(np.float64)}
-            preview = Preview(**tensors | points)
+            arrays: dict[str, Any] = {n: t.numpy() for n, t in read_tensors(file)[0].items()}
+            preview = Preview(**arrays | {"points": arrays["points"].astype(np.float64)})
             preview.check(len(self.summary.cluster_sizes), self.config.data.shape)
         return preview
 
     def profile(self) -> Explanation:
-        """Why each cluster is one."""
+        """What defines each cluster."""
         file = _existing(self.files, self.files.profile)
-        found = read_profile(self.files)
-        if [profile.size for profile in found.clusters] != self.summary.cluster_sizes:
+        explanation = read_profile(self.files)
+        if [profile.size for profile in explanation.clusters] != self.summary.cluster_sizes:
             raise damaged(file, "it is of other clusters", RESTORE)
-        return found
+        return explanation
 
     def model(self) -> GEDI | None:
         """The fitted model, for points as the preview has them.
 
-        None where no file has all of it: an encoder of the user's is in none, and after a
-        divergence from the start there is no finite network.
+        None if it has an encoder of the user's, which no file holds, or is not finite.
         """
         from gedilearn.estimator import GEDI
 
@@ -140,14 +152,3 @@ def _summary(files: RunDirectory, config: Config) -> Summary:
         if sum(sizes) != config.data.shape[0] or len(clusters) not in (0, len(sizes)):
             raise ValueError("cluster_sizes of another run")
     return summary
-
-
-def _members(rows: list[dict[str, Any]], name: str, kept: int) -> np.ndarray:
-    """(looks, members); NaN where a term was not computed: the density has the kept one alone."""
-    n_members = max(len(row["gap"]) for row in rows)
-    values = np.full((len(rows), n_members), np.nan)
-    for line, row in zip(values, rows, strict=True):
-        if name in row:
-            alone = len(row[name]) < n_members
-            line[slice(kept, kept + 1) if alone else slice(None)] = [float(v) for v in row[name]]
-    return values
