@@ -48,9 +48,9 @@ from gedilearn.training.loop import train
 from gedilearn.training.result import Result, Score
 from gedilearn.training.run import (
     RunDirectory,
-    check_model,
     open_model,
     read_config,
+    read_network,
     save_model,
     settings_in_file,
     settings_of,
@@ -563,10 +563,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if "encoder" in header.objects and "encoder" not in others:
             raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
         model = cls.from_settings(settings, **others)
-        encoder = model.objects().get("encoder")
-        check_model(path, tensors, settings, encoder)
+        network = read_network(path, tensors, settings, model.objects().get("encoder"))
         with reading(path, RESTORE, ours=True):
-            result = Result.read(settings, tensors, header.summary, encoder)
+            result = Result.read(settings, tensors, header.summary, network)
             scaling, names = Scaling.from_json(header.scaling), header.feature_names_in
             columns = header.columns and Columns.from_json(header.columns)
             width = len(columns.all) if columns else shape[1]

@@ -9,7 +9,6 @@ import torch
 
 from gedilearn.errors import InputError
 from gedilearn.settings import Device, resolve
-from gedilearn.training import environment
 from gedilearn.training.environment import (
     Generators,
     _ranks,
@@ -58,14 +57,6 @@ def test_ranks_are_those_that_torchrun_started(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
     assert _ranks(Device()) == _ranks(Device(devices="auto")) == ranks
-
-
-def test_tensorboard_that_is_not_there_is_refused_before_training(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(environment, "find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"pip install 'gedi-learn\[tensorboard\]'"):
-        check_machine(resolve({"training": {"tensorboard": True}}, (12, 2)), (2,))
 
 
 def test_a_system_that_does_not_say_its_memory_refuses_nothing(

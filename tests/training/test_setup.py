@@ -44,19 +44,6 @@ def test_without_a_density_stage_all_terms_train_together(tmp_path: Path) -> Non
     assert all({"gen", "inv", "prior"} <= row.keys() for row in rows(tmp_path / "run"))
 
 
-def test_metrics_can_be_read_by_tensorboard(tmp_path: Path) -> None:
-    loading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    run = tmp_path / "run"
-    gedi(**SMALL, w_gen=0.0, n_init=2, run_dir=run, **{"training.tensorboard": True}).fit(X)
-    events = loading.EventAccumulator(str(run / "tensorboard"))
-    events.Reload()
-    for row, best, member in zip(
-        rows(run), events.Scalars("best_gap"), events.Scalars("inv/1"), strict=True
-    ):
-        assert best.step == member.step == row["iteration"]
-        assert (best.value, member.value) == pytest.approx((row["best_gap"], row["inv"][1]))
-
-
 def test_the_learning_rate_of_the_density_falls_to_zero() -> None:
     values = {"base": "none", "iterations": 10, "learning_rate": 0.5}
     settings = resolve({"density": values}, X.shape)

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.util import find_spec
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +79,6 @@ def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
     ranks, most = settings.device.devices, max(8, os.cpu_count() or 1)
     if isinstance(ranks, int) and ranks > most:
         raise InputError(f"device.devices={ranks}: at most {most} are started on this machine")
-    if settings.training.tensorboard and find_spec("tensorboard") is None:
-        raise InputError(
-            "training.tensorboard=True needs TensorBoard: pip install 'gedi-learn[tensorboard]'"
-        )
     with torch.device("meta"):  # shapes without values
         model = build_model(settings, point_shape, 1, generator=None)
     # Weights, their gradients and the two moments of Adam; of the state to go back to all but the

@@ -153,8 +153,6 @@ class Journal:
             row |= {"gap": gaps.tolist(), "kept": kept.member, "best_gap": kept.gap}
             row |= {f.name: f.value for f in diagnosis.findings}
             self.run.add_metrics(row)
-            if self.settings.tensorboard:
-                self.run.add_to_tensorboard(row)
             for finding in diagnosis.findings:
                 if finding.ok == (finding.name in state.reported):
                     kind = "mended" if finding.ok else "finding"

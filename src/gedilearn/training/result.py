@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from gedilearn.density.density import Density, Energy
 from gedilearn.density.fit import Findings
@@ -21,7 +21,7 @@ from gedilearn.density.samplers import BaseChains
 from gedilearn.errors import InputError
 from gedilearn.graph.views import WalkViews, draws_globally, make_views
 from gedilearn.methods.method import learns_density
-from gedilearn.models.build import build_model, has_foreign_encoder
+from gedilearn.models.build import has_foreign_encoder
 from gedilearn.models.energy import (
     EnergyModel,
     gradient_norms,
@@ -234,20 +234,16 @@ class Result:
         settings: Settings,
         tensors: dict[str, Tensor],
         summary: Summary,
-        encoder: nn.Module | None,
+        model: EnergyModel,
     ) -> Result:
-        """From what `tensors` and `summary` gave; an encoder of the user's own is given again."""
+        """From the output of `tensors` and `summary`, and the network that was read."""
         box = Box(tensors["box.low"], tensors["box.high"])
-        shape = tuple(box.low.shape)
-        model = build_model(settings, shape, 1, encoder, generator=None).to(box.low.dtype)
-        own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
-        model.load_state_dict(own)
         names = ("diagnosis", "verdict", "stopped", "recoveries", "iterations", "seconds")
         ended = {name: getattr(summary, name) for name in (*names, "temperature")}
         ended |= {name: tensors.get(name) for name in ("trust", "levels")}
         density = read_density(tensors)
         ended |= {"density": density, "density_findings": summary.density if density else None}
-        return cls(settings, model.eval(), tensors["prior"], box, **ended)
+        return cls(settings, model, tensors["prior"], box, **ended)
 
 
 # --- conclusion of a training ---------------------------------------------------------------------

@@ -11,7 +11,6 @@
     labels.csv           the cluster of each row and what names the row, written by `gedi fit`
     figures/, report.html               written by `gedi report`
     evaluation/                         written by `gedi evaluate`
-    tensorboard/         the metrics once more, with `training.tensorboard`
     .lock                held by the process that trains
 
 All names are spelled here and nowhere else. It reads without this library. Appended lines are
@@ -62,6 +61,7 @@ from gedilearn.io import (
     write_text,
 )
 from gedilearn.models.build import build_model
+from gedilearn.models.energy import EnergyModel
 from gedilearn.settings import Settings, resolve
 from gedilearn.verdict.monitor import Diagnosis
 from gedilearn.verdict.number import NumberChoice
@@ -86,9 +86,7 @@ class RunDirectory:
         self.figures = self.path / "figures"
         self.report = self.path / "report.html"
         self.evaluation = self.path / "evaluation"
-        self.tensorboard = self.path / "tensorboard"
         self.lock = self.path / ".lock"
-        self._tensorboard: Any = None  # its writer, once there is something to write
 
     @classmethod
     @contextmanager
@@ -154,20 +152,6 @@ class RunDirectory:
     def add_metrics(self, row: dict[str, Any]) -> None:
         """Append a line to the metrics."""
         _append(self.metrics, row)
-
-    def add_to_tensorboard(self, row: dict[str, Any]) -> None:
-        """Write a row of metrics to `tensorboard/`; numbers of members as name/member."""
-        from torch.utils.tensorboard import SummaryWriter
-
-        if self._tensorboard is None:
-            # Of an interrupted run, steps after its checkpoint are shown once, not twice.
-            self._tensorboard = SummaryWriter(self.tensorboard, purge_step=row["iteration"])
-        for name, value in row.items():
-            for k, number in enumerate(value if isinstance(value, list) else [value]):
-                if isinstance(number, int | float):
-                    tag = f"{name}/{k}" if isinstance(value, list) else name
-                    self._tensorboard.add_scalar(tag, number, row["iteration"])
-        self._tensorboard.flush()
 
     def add_event(self, kind: str, message: str, **details: Any) -> None:
         """Append a line to the events."""
@@ -351,15 +335,16 @@ def open_model(path: Path) -> tuple[dict[str, Tensor], Header]:
         return tensors, Header.model_validate(header)
 
 
-def check_model(
+def read_network(
     path: Path, tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | None
-) -> None:
-    """Refuse tensors that are not those of the network in the settings, or not finite."""
+) -> EnergyModel:
+    """The network of a file; tensors that do not fit the settings, or are not finite, are refused.
+
+    It takes the tensors of the file as they are: a header that claims large layers costs no memory.
+    """
     remedy = RESTORE if encoder is None else "restore it, or give the encoder of the fit"
     with reading(path, remedy, ours=True):
-        expected = _expected(tensors, settings, encoder)
-        if different := _forms(tensors) ^ _forms(expected):
-            raise ValueError(f"tensor {min(different)[0]} is not that of the settings")
+        network = _load(tensors, settings, encoder)
     with reading(path, remedy):
         for name, tensor in tensors.items():
             if not tensor.isfinite().all():
@@ -367,49 +352,54 @@ def check_model(
                     f"{path}: {name} is not finite: training diverged, or the file is damaged; fit "
                     "anew"
                 )
-        counted = {"labels": settings.n_clusters, "disputed": len(tensors["labels"])}
-        counted[USED] = tensors["box.low"].numel()
-        for name, most in counted.items():
-            if name in tensors and not ((tensors[name] >= 0) & (tensors[name] < most)).all():
-                raise ValueError(f"{name} is not from 0 to {most - 1}")
+        limits = {"labels": settings.n_clusters, "disputed": len(tensors["labels"])}
+        limits[USED] = tensors["box.low"].numel()
+        for name, limit in limits.items():
+            if name in tensors and not ((tensors[name] >= 0) & (tensors[name] < limit)).all():
+                raise ValueError(f"{name} is not from 0 to {limit - 1}")
         if (tensors["box.low"] > tensors["box.high"]).any():
             raise ValueError("box.low above box.high")
-        if (density := read_density(tensors)) is not None:
+        if (density := read_density(tensors)) is not None:  # its parts must fit each other
             y = density.coordinates(density.coordinates.taken(tensors["box.low"][None]))[0]
             density.tilted(y, lambda x: x.flatten(1).sum(1), 0.5)
             density.q.log_density(y)
+    return network.eval()
+
+
+def _load(tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | None) -> EnergyModel:
+    """The network of the settings with its tensors; the others must have the shapes of the fit."""
+    low, n = tensors["box.low"], len(tensors["labels"])
+    if low.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"box.low is {low.dtype}")
+    if len(settings.network.hidden) + len(settings.network.head) > len(tensors):
+        raise ValueError("it has fewer tensors than layers")
+    with torch.device("meta"):  # shapes without values
+        network = build_model(settings, tuple(low.shape), 1, encoder, generator=None).to(low.dtype)
+    kinds = {name: tensor.dtype for name, tensor in network.state_dict().items()}
+    own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
+    network.load_state_dict(own, assign=True)  # whatever their kind of number
+    if kinds != {name: tensor.dtype for name, tensor in own.items()}:
+        raise ValueError("its weights are another kind of number")
+    whole, double, point = torch.int64, torch.float64, (low.dtype, low.shape)
+    forms = {
+        "labels": (whole, (n,)),
+        "disputed": (whole, (len(tensors.get("disputed", ())),)),
+        "prior": (double, (settings.n_clusters,)),
+        "trust": (double, (n, 2)),
+        "levels": (double, (LEVELS,)),
+        "box.low": point,
+        "box.high": point,
+    }
+    others = {k: t for k, t in tensors.items() if not k.startswith((MODEL, DENSITY))}
+    for name, tensor in others.items():
+        if forms.get(name) != (tensor.dtype, tensor.shape):
+            raise ValueError(f"tensor {name} is not that of the settings")
+    if missing := {"prior", "box.high"} - set(others):
+        raise ValueError(f"no tensor {min(missing)}")
+    return network
 
 
 def read_density(tensors: dict[str, Tensor]) -> Density | None:
     """The density on a base, if the file has one."""
     own = {k.removeprefix(DENSITY): t for k, t in tensors.items() if k.startswith(DENSITY)}
     return Density.read(own).eval() if own else None
-
-
-def _expected(
-    tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | None
-) -> dict[str, Tensor]:
-    """Tensors without content as a model with these settings has them; nothing large is built."""
-    low, labels = tensors["box.low"], tensors["labels"]
-    if low.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"box.low is {low.dtype}")
-    if len(settings.network.hidden) + len(settings.network.head) > len(tensors):
-        raise ValueError("it has fewer tensors than layers")
-    point = tuple(low.shape)
-    with torch.device("meta"):
-        network = build_model(settings, point, 1, encoder, generator=None).to(low.dtype)
-        expected = {f"{MODEL}{name}": tensor for name, tensor in network.state_dict().items()}
-        numbers: dict[str, tuple[int, ...]] = {"prior": (settings.n_clusters,)}
-        optional = {"trust": (len(labels), 2), "levels": (LEVELS,)}
-        numbers |= {name: shape for name, shape in optional.items() if name in tensors}
-        expected |= {n: torch.empty(shape, dtype=torch.float64) for n, shape in numbers.items()}
-        whole = {"labels": labels, "disputed": tensors.get("disputed", torch.empty(0))}
-        for name in set(whole) & set(tensors):
-            expected[name] = torch.empty(len(whole[name]), dtype=torch.int64)
-    # The parts of a density fit each other, or it cannot be computed: `check_model` tries it.
-    expected |= {name: tensor for name, tensor in tensors.items() if name.startswith(DENSITY)}
-    return expected | {"box.low": low, "box.high": low}
-
-
-def _forms(tensors: dict[str, Tensor]) -> set[tuple[str, str, tuple[int, ...]]]:
-    return {(name, str(t.dtype), tuple(t.shape)) for name, t in tensors.items()}
