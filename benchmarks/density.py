@@ -274,7 +274,7 @@ NODES = 200  # of a grid, along each of its two axes
 DRAWS = 1000  # of shares by chance
 NAMES = {
     GEDI_: "GEDI",
-    BASE: "its base alone",
+    BASE: "base alone",
     "gmm": "GaussianMixture",
     "kde": "KernelDensity",
     REAL: "real points",
@@ -443,9 +443,9 @@ LIKELIHOOD: dict[str, table.Text] = {
     "method": table.label("method", NAMES | {REAL: "true density"}),
     "seeds": table.seeds,
     "log-likelihood": ranged("log_likelihood"),
-    "above the best reference": ranged("above"),
+    "minus the best reference": ranged("above"),
     "standard error": table.statistic("above_error"),
-    "at the median point": ranged("above_median"),
+    "median difference": ranged("above_median"),
     "rank, fresh": ranged("rank_fresh"),
     "rank, box": ranged("rank_box"),
     "chosen": _chosen,
@@ -457,19 +457,19 @@ SAMPLES: dict[str, table.Text] = {
     "seeds": table.seeds,
     "AUROC": ranged("auroc"),
     "squared MMD x 1000": ranged("mmd", 2),
-    "of unrelated points": ranged("mmd_unrelated", 2),
+    "MMD of unrelated points": ranged("mmd_unrelated", 2),
 }
 OWN: dict[str, table.Text] = {
     "data": table.label("data"),
     "seeds": table.seeds,
     "normaliser's error": ranged("normaliser_error"),
     "integral": ranged("integral"),
-    "shares off": ranged("shares"),
+    "share error": ranged("shares"),
     "by chance": table.statistic("shares_by_chance"),
     "NMI": ranged("nmi"),
     "certified": share(lambda row: row["certified"]),
 }
-WIDE = ("standard error", "at the median point", "rank, fresh", "rank, box", "chosen")
+WIDE = ("standard error", "median difference", "rank, fresh", "rank, box", "chosen")
 
 
 def tables(rows: Group) -> list[Table]:

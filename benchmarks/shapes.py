@@ -44,7 +44,7 @@ OURS, GIVEN = "gedi", "gedi prior=given"
 GENIE = "genie"
 RIVALS = ("kmeans", "gmm", "spectral", "spectral-local", "hdbscan", GENIE)
 METHODS = ("gedi", *RIVALS)  # gedi is all its rows
-# GEDI with one thing left out or changed, and its start alone.
+# GEDI with one thing left out or changed, and its initial clustering alone.
 START = "start"
 CONTROLS: dict[str, Options] = {
     START: {},
@@ -66,17 +66,17 @@ NAMES = {
     "spectral-local": "Spectral, local",
     "hdbscan": "HDBSCAN",
     GENIE: "Genie",
-    START: "its start alone",
-    "start-loss": "start, its cross-entropy only",
-    "start-fades": "start that fades in a third",
-    "random-start": "random start",
-    "noise-views": "noise views",
-    "with-gen": "with GEN, the default",
-    "no-base": "with GEN, no base",
-    "kmeans-columns": "KMeans, our columns",
-    "gmm-columns": "GaussianMixture, our columns",
-    "spectral-local-columns": "Spectral, local, our columns",
-    f"{GENIE}-columns": "Genie, our columns",
+    START: "initial clustering alone",
+    "start-loss": "its cross-entropy alone",
+    "start-fades": "its weight falls to 0",
+    "random-start": "random initialisation",
+    "noise-views": "noise as views",
+    "with-gen": "with GEN (default)",
+    "no-base": "with GEN, without base",
+    "kmeans-columns": "KMeans, distance features",
+    "gmm-columns": "GaussianMixture, distance features",
+    "spectral-local-columns": "Spectral, local, distance features",
+    f"{GENIE}-columns": "Genie, distance features",
 }
 NO_DENSITY: Options = {"weights.gen": 0.0}
 NO_GENIE = 'genieclust is not installed: no rows of genie (pip install "gedi-learn[yardsticks]")'
@@ -334,7 +334,7 @@ def _summary(rows: Group) -> list[Table]:
         "mean AMI": lambda group: table.number(statistics.fmean(own(group)), 3),
         "solved": lambda group: str(sum(ami >= SOLVED for ami in own(group))),
         "below KMeans": behind,
-        "AMI less Genie's": to_genie,
+        "AMI minus Genie's": to_genie,
     }
     return [table.make("All sets with known clusters", columns, groups)]
 
@@ -359,7 +359,7 @@ def _trust(rows: Group) -> list[Table]:
         "false certificates": _count("false_certificate"),
         "certificates": _count("certified"),
         "rank correlation of trust with AMI": lambda group: _ranks([[row] for row in group]),
-        "the same of sets": lambda group: _ranks(table.grouped(group, data=())),
+        "the same over sets": lambda group: _ranks(table.grouped(group, data=())),
     }
     groups = table.grouped(ours, method=NAMES)
     return [table.make("What GEDI says of its results", columns, groups)] if groups else []

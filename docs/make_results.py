@@ -1,19 +1,30 @@
-"""The tables of docs/results, from the rows in docs/results/rows; the prose is written by hand.
+"""The tables of docs/results, from the rows in docs/results/rows. The prose is written by hand.
 
-python docs/make_results.py                      makes every table of every page again
-python docs/make_results.py collect NAME OUT     takes over the rows that a run kept in OUT first,
-                                                 with the commit that is checked out
-python docs/make_results.py join NAME OUT        the same into rows that are there already, NAME.csv
-python docs/make_results.py check                names the rows that are of other code than this, if
-                                                 there are any, with exit code 1
+python docs/make_results.py                      writes every table of every page again
+python docs/make_results.py collect NAME OUT     first takes the rows of a run in OUT, with the
+                                                 commit that is checked out
+python docs/make_results.py join NAME OUT        the same, into the existing rows NAME.csv
+python docs/make_results.py check                names the rows that this code would change, with
+                                                 exit code 1
 
-Beside rows, ROWS.json keeps numbers of brief fits with their settings, which `check` makes again.
-Rows without such numbers are of earlier code, and their page says so. Rows of `landscape`, which
-take no time, are made anew with the tables.
+ROWS.json keeps numbers of brief fits beside the rows, and `check` repeats these fits. Rows without
+such numbers are outdated, and their page says so. The rows of `landscape` take no time: they are
+made again with the tables.
 
-A table stands between `<!-- table EXPERIMENT ROWS K -->` and `<!-- end -->`: the K-th table of the
-experiment from the rows in rows/ROWS.csv. `<!-- made ROWS -->` stands for seeds, versions and
-commits, as rows/ROWS.json and the rows have them. Pictures that need models are copied by hand.
+A page has two kinds of blocks, each ended by `<!-- end -->`:
+
+<!-- table EXPERIMENT ROWS K OPTIONS -->    table K of the experiment from rows/ROWS.csv
+<!-- provenance -->                         a line for each file of rows: seeds, minutes, commits
+
+ROWS may be several files, joined by commas. Options are NAME="VALUE", lists are joined by `|`:
+
+where="column:cell|cell"    only lines with these cells
+pivot="column:other"        a column for each cell of `column`, filled from `other`
+columns="name|name"         these columns, in this order
+plain="yes"                 medians without their ranges
+csv="file.csv"              the table becomes this file, and the page links it
+
+Pictures that need models are copied by hand.
 """
 
 from __future__ import annotations
@@ -22,6 +33,7 @@ import csv
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from functools import cache
@@ -35,23 +47,24 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from fixed_fits import numbers_like
 from gedilearn.errors import InputError
+from gedilearn.io import read_json, read_json_lines, write_json, write_text
 from gedilearn.paper import landscape, sensitivity
 from gedilearn.paper.runner import CONFIG, ROWS, changed, key_of
-from gedilearn.paper.table import Row
-from gedilearn.io import read_json, read_json_lines, write_json, write_text
+from gedilearn.paper.table import Row, Table
 
 RESULTS = ROOT / "docs" / "results"
 COMPARISONS = ("shapes", "density")  # modules of benchmarks
-BLOCK = re.compile(r"<!-- (table|made) (.+?) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- ((?:table|provenance).*?) -->\n.*?<!-- end -->", re.DOTALL)
+RANGE = re.compile(r" \([^()]* to [^()]*\)")
 DIGITS = 6  # of numbers in rows
-# By how much numbers of one fit differ between processors; those of Sinkhorn's rounds by more.
-APART, SWAV_APART = 0.002, 0.05
+# By how much numbers of one fit differ between processors. Sinkhorn's rounds differ by more.
+TOLERANCE, SWAV_TOLERANCE = 0.002, 0.05
 
 # --- rows ---------------------------------------------------------------------------------------
 
 
 def read_rows(file: Path) -> list[Row]:
-    """Rows of CSV: nothing is None, words are as they are, all else is JSON."""
+    """Rows of a CSV file: an empty cell is None, a word stays a word, all else is JSON."""
     with open(file, newline="", encoding="utf-8") as lines:
         return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(lines)]
 
@@ -73,7 +86,7 @@ def rows_as_csv(rows: list[Row]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Numbers have a few digits: enough for any table, and a third of the size."""
+    """Numbers are cut to a few digits, which are enough for any table."""
     if value is None or isinstance(value, str):
         return value or ""
     short = json.loads(
@@ -83,7 +96,7 @@ def _cell(value: Any) -> str:
 
 
 def collect(name: str, out: str | Path, results: Path = RESULTS) -> list[Path]:
-    """Take over the rows and configs of all runs in `out`, under the names of their folders."""
+    """Copy the rows and configs of all runs in `out`, under the names of their folders."""
     taken = []
     for config in sorted(Path(out).rglob(CONFIG)):
         if rows := read_json_lines(config.parent / ROWS):
@@ -95,7 +108,7 @@ def collect(name: str, out: str | Path, results: Path = RESULTS) -> list[Path]:
 
 
 def join(name: str, out: str | Path, results: Path = RESULTS) -> Path:
-    """Take over the rows of all runs in `out` into those of one name, in the place of the same."""
+    """Add the rows of all runs in `out` to one file; they replace rows of the same key."""
     place = results / "rows" / name
     configs = sorted(Path(out).rglob(CONFIG))
     rows = [row for config in configs for row in read_json_lines(config.parent / ROWS)]
@@ -107,31 +120,31 @@ def join(name: str, out: str | Path, results: Path = RESULTS) -> Path:
 
 
 def _write(place: Path, rows: list[Row], others: list[Row], config: Row, results: Path) -> Path:
-    """Rows of this code, beside others that were there, which keep what is known of their age."""
+    """Write new rows with this commit; `others` keep theirs."""
     rows = [{**row, "commit": commit()} for row in rows]
     fits = config.get("fits", {}) | numbers_like(str(place), rows)
     file = results / "rows" / place
     file.parent.mkdir(parents=True, exist_ok=True)
-    known = {(*key_of(row), *changed(row)): row for row in [*others, *rows]}
-    write_text(Path(f"{file}.csv"), rows_as_csv(list(known.values())))
+    latest = {(*key_of(row), *changed(row)): row for row in [*others, *rows]}
+    write_text(Path(f"{file}.csv"), rows_as_csv(list(latest.values())))
     write_json(Path(f"{file}.json"), config | {"fits": fits}, indent=1)
     return file
 
 
 @cache
 def commit() -> str:
-    """The commit of this repository; '+' says that files were changed, before rows were."""
+    """The commit of this repository; '+' says that files differed from it."""
     command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
     return subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
 
 def check(results: Path = RESULTS) -> list[str]:
-    """Fits of rows that give other numbers now."""
+    """The fits of rows whose numbers are different now."""
     old = []
     for file in sorted((results / "rows").rglob("*.json")):
         place = str(file.relative_to(results / "rows").with_suffix(""))
         before = read_json(file).get("fits")
-        if before is None:  # the page says that they are old
+        if before is None:  # outdated: the page says so
             continue
         now = numbers_like(place, read_rows(file.with_suffix(".csv")))
         old += [f"{place}: {name}" for name in before | now if not _same(name, before, now)]
@@ -142,52 +155,138 @@ def check(results: Path = RESULTS) -> list[str]:
 
 
 def _same(name: str, before: dict[str, Any], now: dict[str, Any]) -> bool:
-    apart = SWAV_APART if name.startswith("swav") else APART
+    tolerance = SWAV_TOLERANCE if name.startswith("swav") else TOLERANCE
     old, new = (np.array(found.get(name, [])) for found in (before, now))
-    return old.shape == new.shape and np.allclose(new, old, rtol=apart, atol=apart / 10)
+    return old.shape == new.shape and np.allclose(new, old, rtol=tolerance, atol=tolerance / 10)
 
 
 # --- pages --------------------------------------------------------------------------------------
-
-
-def block(kind: str, words: list[str], results: Path = RESULTS) -> str:
-    """The content of a block, from the rows that it names."""
-    if kind == "made":
-        return made(results / "rows" / words[0])
-    experiment, place, k = words
-    module = experiment if experiment in COMPARISONS else f"gedilearn.paper.{experiment}"
-    rows = read_rows(results / "rows" / f"{place}.csv")
-    return str(import_module(module).tables(rows)[int(k)].markdown())
-
-
-def made(place: Path) -> str:
-    """Seeds, points, minutes, versions and commits."""
-    rows, config = read_rows(Path(f"{place}.csv")), read_json(Path(f"{place}.json"))
-    seeds = sorted({row["seed"] for row in rows})
-    minutes = sum(row["seconds"] + (row.get("evaluation_seconds") or 0) for row in rows) / 60
-    versions = [f"{name} {version}" for name, version in config["versions"].items()]
-    commits = sorted({f"commit {row['commit']}" for row in rows if row.get("commit")})
-    if "fits" not in config:
-        commits.append("**of earlier code**")
-    return (
-        f"{len(rows)} rows; seeds {', '.join(map(str, seeds))}; {config['n']} points or images to "
-        f"train on; {minutes:.0f} minutes on one core; {', '.join([*versions, *commits])}.\n"
-    )
 
 
 def page(file: Path, results: Path = RESULTS) -> str:
     """The text of a page with all its blocks made again."""
 
     def again(found: re.Match[str]) -> str:
-        kind, words = found.group(1), found.group(2)
-        return f"<!-- {kind} {words} -->\n\n{block(kind, words.split(), results)}\n<!-- end -->"
+        return f"<!-- {found[1]} -->\n\n{block(found[1], results)}\n<!-- end -->"
 
     return BLOCK.sub(again, file.read_text(encoding="utf-8"))
 
 
+def block(text: str, results: Path = RESULTS) -> str:
+    """The content of a block: a table, or a link to it."""
+    kind, *words = shlex.split(text)
+    if kind == "provenance":
+        return provenance(results / "rows")
+    table, options = table_of(words, results)
+    if file := options.get("csv"):
+        columns = ", ".join(table.lines[0])
+        return f"[{file}]({file}): {len(table.lines)} lines with the columns {columns}.\n"
+    notes = [outdated(results / "rows" / place) for place in places_of(words)]
+    return "".join([*notes, table.markdown()])
+
+
+def table_of(words: list[str], results: Path = RESULTS) -> tuple[Table, dict[str, str]]:
+    """The table that a block describes, and its options."""
+    experiment, _, k, *given = words
+    options = dict(word.split("=", 1) for word in given)
+    module = experiment if experiment in COMPARISONS else f"gedilearn.paper.{experiment}"
+    lines: list[dict[str, str]] = []
+    for place in places_of(words):
+        rows = read_rows(results / "rows" / f"{place}.csv")
+        settings = {"preset": str(rows[0].get("preset"))}
+        found = import_module(module).tables(rows)[int(k)].lines
+        lines += [settings | dict(line) for line in found]
+    if text := options.get("where"):
+        column, cells = text.split(":")
+        lines = [line for line in lines if line[column] in cells.split("|")]
+    if "plain" in options:
+        lines = [{head: RANGE.sub("", cell) for head, cell in line.items()} for line in lines]
+    names = [name for name in options.get("columns", "").split("|") if name]
+    if text := options.get("pivot"):
+        lines = pivoted(lines, *text.split(":"), names)
+    heads = names or [head for head in lines[0] if head != "preset"]
+    return Table("", [{head: line.get(head, "") for head in heads} for line in lines]), options
+
+
+def places_of(words: list[str]) -> list[str]:
+    return words[1].split(",")
+
+
+def pivoted(
+    lines: list[dict[str, str]], column: str, value: str, names: list[str]
+) -> list[dict[str, str]]:
+    """One line for all lines that agree in `names`, with their `value` under their `column`."""
+    joined: dict[tuple[str, ...], dict[str, str]] = {}
+    for line in lines:
+        common = {name: line[name] for name in names if name in line}
+        # A star marks scores on the training points.
+        joined.setdefault(tuple(common.values()), common)[line[column].rstrip("*")] = line[value]
+    return list(joined.values())
+
+
+def outdated(place: Path) -> str:
+    """A sentence, if this code gives other numbers than the rows."""
+    config = Path(f"{place}.json")
+    if not config.exists() or "fits" in read_json(config):
+        return ""
+    return f"Outdated (computed with commit {commits(read_rows(Path(f'{place}.csv')))}).\n\n"
+
+
+def commits(rows: list[Row]) -> str:
+    return ", ".join(sorted({str(row["commit"]) for row in rows if row.get("commit")}))
+
+
+def provenance(folder: Path) -> str:
+    """A line for each file of rows."""
+    files = sorted(folder.rglob("*.json"))
+    lines = [made(file.with_suffix(""), folder) for file in files]
+    versions = {json.dumps(read_json(file)["versions"]) for file in files}
+    words = [" ".join(pair) for found in sorted(versions) for pair in json.loads(found).items()]
+    return f"{Table('', lines).markdown()}\nMinutes are those of one core. Made with {', '.join(words)}.\n"
+
+
+def made(place: Path, folder: Path) -> dict[str, str]:
+    """Seeds, size of the training data, minutes and commits of the rows of a file."""
+    rows, config = read_rows(Path(f"{place}.csv")), read_json(Path(f"{place}.json"))
+    minutes = sum(row["seconds"] + (row.get("evaluation_seconds") or 0) for row in rows) / 60
+    name = place.relative_to(folder).as_posix()
+    return {
+        "rows": f"[{name}]({folder.name}/{name}.csv)",
+        "number": str(len(rows)),
+        "seeds": ranges(sorted({row["seed"] for row in rows})),
+        "trained on": f"{config['n']:,}",
+        "minutes": f"{minutes:.0f}",
+        "state": "current" if "fits" in config else "outdated",
+        "commits": commits(rows),
+    }
+
+
+def ranges(numbers: list[int]) -> str:
+    """0, 1, 2, 7 as "0 to 2, 7"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs)
+
+
+def csv_files(results: Path = RESULTS) -> dict[Path, str]:
+    """The tables that pages link as CSV files."""
+    files = {}
+    for file in sorted(results.glob("*.md")):
+        for found in BLOCK.finditer(file.read_text(encoding="utf-8")):
+            kind, *words = shlex.split(found[1])
+            if kind == "table" and any(word.startswith("csv=") for word in words):
+                table, options = table_of(words, results)
+                files[results / options["csv"]] = rows_as_csv([dict(line) for line in table.lines])
+    return files
+
+
 def main() -> None:
     if sys.argv[1:2] == ["check"]:
-        sys.exit("\n".join(f"rows of other code: {name}" for name in check()) or None)
+        sys.exit("\n".join(f"other numbers now: {name}" for name in check()) or None)
     if sys.argv[1:2] == ["collect"]:
         collect(*sys.argv[2:4])
     if sys.argv[1:2] == ["join"]:
@@ -195,6 +294,8 @@ def main() -> None:
     write_text(RESULTS / "rows" / "landscape.csv", rows_as_csv(landscape.measure()))
     for file in sorted(RESULTS.glob("*.md")):
         write_text(file, page(file))
+    for file, text in csv_files().items():
+        write_text(file, text)
     for rows in sorted((RESULTS / "rows" / "toy").glob("*/sensitivity.csv")):
         sensitivity.figure(read_rows(rows), RESULTS / f"sensitivity-{rows.parent.name}.png")
 
