@@ -49,7 +49,7 @@ house: $(VENV)/.develop
 results: $(VENV)/.runtime
 	$(BIN)/python docs/make_results.py
 
-# Names rows of other code than this; `make test-slow` does too.
+# Names the rows that this code would change; `make test-slow` does too.
 results-check: $(VENV)/.runtime
 	$(BIN)/python docs/make_results.py check
 
@@ -62,10 +62,10 @@ docs-pages: $(VENV)/.runtime
 	$(BIN)/python docs/make_gallery.py
 	$(BIN)/python docs/make_notebooks.py
 
-# The site, into the folder `site`; a warning or a broken link is an error. The variable turns off a notice
-# of the theme, which will be kept up until May 2027.
+# The site, into the folder `site`. A warning or a broken link is an error, but not with --quiet, which
+# hides warnings from --strict. The variable turns off a notice of the theme, kept up until May 2027.
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache
