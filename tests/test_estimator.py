@@ -54,6 +54,8 @@ def test_after_a_refused_fit_the_model_is_not_fitted(moons) -> None:
     for use in uses:
         with pytest.raises(NotFittedError):
             use()
+    fitted = [name for name in dir(GEDI) if name.endswith("_") and not name.startswith("_")]
+    assert "grade_" in fitted and not any(hasattr(GEDI(), name) for name in fitted)
 
 
 @pytest.mark.parametrize(

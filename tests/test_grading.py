@@ -88,7 +88,7 @@ def test_a_run_with_known_classes_goes_on_only_with_them(tmp_path):
     [
         ({"n_clusters": "auto"}, "leave it out, or give a number"),
         ({"n_clusters": 2}, "less than the 4 known classes"),
-        ({"method": "swav"}, "learnt by gedi"),
+        ({"method": "swav"}, "method='swav' does not learn known classes"),
     ],
 )
 def test_what_known_classes_cannot_go_with_is_one_line(arguments, says):

@@ -9,9 +9,9 @@ import pytest
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
 
-from gedilearn import GEDI, Choice, choose_n_clusters
+from gedilearn import GEDI, NumberChoice, choose_n_clusters
 from gedilearn.errors import InputError
-from gedilearn.selection import rank
+from gedilearn.verdict.number import Number, best_of
 
 CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
 
@@ -21,7 +21,7 @@ def blobs(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def choice() -> Choice:
+def choice() -> NumberChoice:
     return choose_n_clusters(blobs(200, 0)[0], 5, random_state=0, max_iter=100)
 
 
@@ -29,16 +29,15 @@ def test_four_separated_blobs_are_four_clusters_and_the_model_knows_them(choice)
     x, y = blobs(200, 0)
     assert choice.n_clusters == choice.model.n_clusters_ == 4 and choice.stands_out
     assert adjusted_rand_score(y, choice.model.predict(x)) == 1
-    assert choice.recommendation.startswith("4 clusters, certified: of 2 to 5 clusters 4 is ")
+    assert choice.model.grade_ == "certified" and choice.numbers[2].reason == "separated"
 
 
 def test_it_is_what_an_automatic_fit_chooses(choice):
     x = blobs(200, 0)[0]
     asked = {"training.max_clusters": 5}
     model = GEDI("auto", random_state=0, w_gen=0.0, max_iter=100, settings=asked).fit(x)
-    assert model.choice_ is not None and choice.rows == model.choice_["numbers"]
-    assert [row["n_clusters"] for row in choice.rows] == [2, 3, 4, 5]
-    assert choice.to_json()["rows"] is choice.rows and "model" not in choice.to_json()
+    assert choice == model.choice_ and [n.n_clusters for n in choice.numbers] == [2, 3, 4, 5]
+    assert "model" not in choice.to_json() and choice.to_json()["tried"] == 4
     np.testing.assert_array_equal(choice.model.labels_, model.labels_)
 
 
@@ -51,7 +50,7 @@ def test_curved_clusters_are_counted():
 def test_noise_without_clusters_is_said_to_have_none():
     x = np.random.default_rng(0).uniform(size=(200, 2))
     nothing = choose_n_clusters(x, 3, random_state=0, max_iter=50)
-    assert not nothing.stands_out and "no number stands out" in nothing.recommendation
+    assert not nothing.stands_out and nothing.model.grade_ != "certified"
 
 
 def test_images_are_fitted_with_every_number_from_two_seeds():
@@ -61,32 +60,31 @@ def test_images_are_fitted_with_every_number_from_two_seeds():
     )
     choice = choose_n_clusters(x, 3, random_state=5, max_iter=3)
     seeds = np.random.RandomState(5).randint(2**31 - 1, size=2).tolist()
-    for k, row in zip((2, 3), choice.rows, strict=True):
+    for k, number in zip((2, 3), choice.numbers, strict=True):
         fits = [GEDI(k, w_gen=0.0, max_iter=3, random_state=s).fit(x) for s in seeds]
         agreed = adjusted_rand_score(*(model.labels_ for model in fits))
-        assert row["gap"] == min(model.bound_gap_ for model in fits)
-        assert row["stability"] == pytest.approx(agreed)
-        expected = row["gap"] / math.log(k) + 1 - agreed + row["unused"] / k
-        assert row["score"] == pytest.approx(expected, abs=1e-9)
+        assert number.bound_gap == min(model.bound_gap_ for model in fits)
+        assert number.stability == pytest.approx(agreed)
+        quality = agreed - number.bound_gap / math.log(k) - number.unused / k
+        assert number.quality == (pytest.approx(quality, abs=1e-9), 0)
     assert choice.model.n_clusters_ == choice.n_clusters
 
 
-def row(k: int, gap: float, reason: str | None = None, stability: float = 1.0) -> dict:
-    score = gap / math.log(k) + 1 - stability
-    return {"n_clusters": k, "gap": gap, "stability": stability, "score": score, "reason": reason}
+def fitted(k: int, gap: float, reason: str | None = None, stability: float = 1.0) -> Number:
+    return Number(k, stability, reason, bound_gap=gap, unused=0)
 
 
-def test_of_images_the_largest_number_that_is_nearly_certified_goes_first():
-    rows = [row(2, 0.001, "gap"), row(3, 0.007, "gap", 0.5), row(4, 0.05)]
-    best, words = rank(rows, 0.002)
-    assert best is rows[1] and words.startswith("3 clusters, with a gap of 0.0070 nats")
-    assert "; 2, which join some of them" in words and "agree to 0.50" in words
+def test_of_images_the_largest_number_that_is_nearly_certified_is_chosen():
+    numbers = [fitted(2, 0.001, "bound gap"), fitted(3, 0.007, "bound gap", 0.5), fitted(4, 0.05)]
+    choice = best_of(numbers)
+    assert choice.n_clusters == 3 and choice.stands_out and choice.alternative == 2
+    assert choice.words.endswith("number that is nearly certified; 2 is also supported")
 
 
 def test_of_images_without_a_certificate_none_is_recommended():
-    rows = [row(2, 0.06, stability=0.2), row(3, 0.05), row(4, 3.0)]
-    best, words = rank(rows, 0.002)
-    assert best is rows[1] and words.startswith("No number stands out")
+    choice = best_of([fitted(2, 0.06, stability=0.2), fitted(3, 0.05), fitted(4, 3.0)])
+    assert choice.n_clusters == 3 and not choice.stands_out and choice.alternative is None
+    assert choice.words == "none of 2 to 4 clusters is supported; best fits: 3"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,9 +26,11 @@ from torch import Tensor, nn
 from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape, of_tensor
 from gedilearn.data.dataset import fingerprint
 from gedilearn.data.tables import Columns, as_frame, frame_of_rows, numbers
+from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
 from gedilearn.io import RESTORE, is_first_process, reading
+from gedilearn.models.energy import EnergyModel
 from gedilearn.presets import preset as preset_values
 from gedilearn.progress import SILENT, Progress, shown
 from gedilearn.sampling.langevin import Box
@@ -56,7 +59,7 @@ from gedilearn.training.run import (
     settings_of,
 )
 from gedilearn.verdict.monitor import Diagnosis
-from gedilearn.verdict.number import choose_number
+from gedilearn.verdict.number import NumberChoice, choose_number
 
 # Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
 NAMED = {
@@ -78,6 +81,11 @@ Self = TypeVar("Self", bound="GEDI")
 
 class LeftOut(UserWarning):
     """Says which columns of a data frame were left out, and why."""
+
+
+def _of_result(path: str) -> Any:
+    """A fitted attribute: a value of the result, absent before a fit."""
+    return property(attrgetter(f"result_.{path}"))
 
 
 class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -144,8 +152,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Cluster of each training point.
     n_clusters_ : int
         Number of clusters.
-    choice_ : dict or None
-        With 'auto': the evidence for each number, and the reason for the choice in words.
+    choice_ : NumberChoice or None
+        With 'auto': the evidence for each number of clusters, and the choice in words.
     names_, class_names_ : list of str
         Names of the clusters: known classes first, then numbers. The names of the known classes.
     disputed_ : ndarray of int
@@ -203,13 +211,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     (3,)
     """
 
-    columns_: Columns | None = None
-    choice_: dict[str, Any] | None = None
-    classes_: Classes | None = None
+    columns_: Columns | None
+    choice_: NumberChoice | None
     feature_names_in_: np.ndarray
-    point_shape_: tuple[int, ...]
+    result_: Result
     scaling_: Scaling
-    box_: Box
+    labels_: np.ndarray
 
     def __init__(
         self,
@@ -278,18 +285,16 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
         settings = settings_of(run_dir, config, config.data.shape)
         model = cls.from_settings(settings, run_dir=run_dir, **others)
-        model.choice_ = config.choice.to_json() if config.choice else None
         data = model.validate(X, reset=True)
         if (config.data.shape, config.data.fingerprint) != (data.shape, fingerprint(data)):
             raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
-        if classes is not None:
-            model.classes_ = Classes.of(classes, len(data), config.graded)
-            if fingerprint(model.classes_.labels) != config.data.labels:
-                raise InputError(f"{run_dir} was fitted with other labels than these")
+        known = None if classes is None else Classes.of(classes, len(data), config.graded)
+        if known is not None and fingerprint(known.labels) != config.data.labels:
+            raise InputError(f"{run_dir} was fitted with other labels than these")
         run = RunDirectory(run_dir)
         check_machine(settings, data.shape[1:])
         with run.held():
-            return model._train(data, settings, run, progress)
+            return model._train(data, settings, run, progress, known, config.choice)
 
     def fit_run(
         self: Self,
@@ -307,49 +312,52 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         graded: whether the verdict is about these classes, not about those of the network
         """
         data = self.validate(X, reset=True, columns=columns)
-        self.classes_ = None if classes is None else Classes.of(classes, len(data), graded)
-        settings = self.resolve(data.shape, self._of_classes())
+        known = None if classes is None else Classes.of(classes, len(data), graded)
+        settings = self.resolve(data.shape, {} if known is None else self._with_classes(known))
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
-        self.choice_ = None
+        choice = None
         if self.n_clusters == AUTO and isinstance(settings.prior, str):
-            settings = self._choose(data, settings, progress or SILENT)
+            settings, choice = self._choose(data, settings, progress or SILENT)
         if run_dir is None:
-            return self._train(data, settings, None, progress)
+            return self._train(data, settings, None, progress, known, choice)
+        objects = list(self.objects())
+        described = (source or {"source": None}) | {"shape": list(data.shape)}
+        described["fingerprint"] = fingerprint(data)
+        if known is not None:
+            objects.append("labels" if known.graded else "classes")
+            described["labels"] = fingerprint(known.labels)
         config: dict[str, Any] = {
             "settings": json.loads(settings.model_dump_json()),
-            "objects": [*self.objects(), *self._labelled()],
-            "choice": self.choice_,
-            "data": (source or {"source": None})
-            | {"shape": list(data.shape), "fingerprint": fingerprint(data)},
+            "objects": objects,
+            "choice": choice and choice.to_json(),
+            "data": described,
         }
-        if self.classes_ is not None:
-            config["data"]["labels"] = fingerprint(self.classes_.labels)
         with RunDirectory.create(run_dir, config) as directory:
-            return self._train(data, settings, directory, progress)
+            return self._train(data, settings, directory, progress, known, choice)
 
-    def _of_classes(self) -> dict[str, Any]:
+    def _with_classes(self, known: Classes) -> dict[str, Any]:
         """The settings that known classes change: there is a cluster for each."""
-        if self.classes_ is None:
-            return {}
-        values, classes = self._values(), len(self.classes_.values)
+        values, classes = self._values(), len(known.values)
         if self.n_clusters == AUTO:
             raise InputError("n_clusters='auto' with known classes: leave it out, or give a number")
-        asked = values.get("n_clusters")
-        if asked is not None and asked < classes:
-            raise InputError(f"n_clusters={asked} is less than the {classes} known classes")
+        given = values.get("n_clusters")
+        if given is not None and given < classes:
+            raise InputError(
+                f"n_clusters={given} is less than the {classes} known classes: give {classes} or "
+                "more, or leave it out"
+            )
         if not checked(values).own.weighted:
-            raise InputError("known classes are learnt by gedi, no-gen, no-inv, no-unif and jem")
-        return {"n_clusters": asked or max(classes, 2)}
+            raise InputError(
+                f"method={values['method']!r} does not learn known classes: use gedi, no-gen, "
+                "no-inv, no-unif or jem"
+            )
+        return {"n_clusters": given or max(classes, 2)}
 
-    def _labelled(self) -> list[str]:
-        """What of the labels must be given again to `resume`."""
-        if self.classes_ is None:
-            return []
-        return ["labels" if self.classes_.graded else "classes"]
-
-    def _choose(self, data: np.ndarray, settings: Settings, progress: Progress) -> Settings:
-        """The settings with the number of clusters for which most speaks."""
+    def _choose(
+        self, data: np.ndarray, settings: Settings, progress: Progress
+    ) -> tuple[Settings, NumberChoice]:
+        """The choice of the number of clusters, and the settings with it."""
         if is_images(data.shape):
             raise InputError(
                 f"n_clusters='auto' needs vectors (n, d), got shape {data.shape}: give a number; "
@@ -359,24 +367,36 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         most = min(training.max_clusters, max(len(data) // LEAST_EACH, 2))
         x = self.scaling(data, settings.scaling).apply(data)
         choice = choose_number(x, most, training.seed, progress)
-        self.choice_ = choice.to_json()
-        tries = most - 1 if choice.stands_out else 0
+        tries = choice.tried if choice.stands_out else 0
         changes = {"n_clusters": choice.n_clusters, "training.tries": tries}
-        return self.resolve(data.shape, changes | {"training.seed": training.seed})
+        return self.resolve(data.shape, changes | {"training.seed": training.seed}), choice
 
     def _train(
-        self: Self, data: np.ndarray, settings: Settings, directory: Any, given: Progress | None
+        self: Self,
+        data: np.ndarray,
+        settings: Settings,
+        directory: RunDirectory | None,
+        given: Progress | None,
+        known: Classes | None,
+        choice: NumberChoice | None,
     ) -> Self:
         scaling = self.scaling(data, settings.scaling)
         x = torch.from_numpy(scaling.apply(data))
         own = {"view_function" if k == "views" else k: v for k, v in self.objects().items()}
-        own |= {"classes": self.classes_}
+        own |= {"classes": known}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
             (result,) = train(x, settings, run=directory, progress=progress, **own)
-            if self.choice_ is not None:
-                result = replace(result, verdict=f"{result.verdict}; {self.choice_['words']}")
-            result, labels, classes, disputed = self._held(result)
-            self.adopt(result, scaling, labels, classes, disputed)
+            if choice is not None:
+                result = replace(result, verdict=f"{result.verdict}; {choice.words}")
+            labels, names, disputed = result.training_labels, [], np.zeros(0, np.int64)
+            if known is not None:
+                names, rows = known.names, known.rows
+                disputed = rows[labels[rows] != known.labels[rows]]
+                labels = known.labels if known.graded else labels
+            if len(disputed):
+                words = f"the network disputes {len(disputed)} of {len(rows)} labels"
+                result = replace(result, verdict=f"{result.verdict}; {words}")
+            self.adopt(result, scaling, labels, names, disputed, choice)
             if directory is not None and is_first_process():
                 progress.phase("profile")
                 self.save(directory.model, overwrite=True)
@@ -387,53 +407,67 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
         return self
 
-    def _held(self, result: Result) -> tuple[Result, np.ndarray, Sequence[str], np.ndarray]:
-        """A result compared with known classes; the labels, the classes, the disputed rows."""
-        labels, classes = result.training_labels, self.classes_
-        if classes is None:
-            return result, labels, (), np.zeros(0, np.int64)
-        disputed = classes.rows[labels[classes.rows] != classes.labels[classes.rows]]
-        if len(disputed):
-            words = f"the network disputes {len(disputed)} of {len(classes.rows)} labels"
-            result = replace(result, verdict=f"{result.verdict}; {words}")
-        return result, classes.labels if classes.graded else labels, classes.names, disputed
-
     def adopt(
         self,
         result: Result,
         scaling: Scaling,
         labels: np.ndarray,
-        classes: Sequence[str] = (),
+        class_names: Sequence[str] = (),
         disputed: np.ndarray | None = None,
+        choice: NumberChoice | None = None,
     ) -> None:
         """Become the model that training gave."""
-        self.class_names_ = list(classes)
-        self.names_ = [name_of(k, classes) for k in range(result.settings.n_clusters)]
-        self.disputed_ = np.zeros(0, np.int64) if disputed is None else disputed
         self.result_ = result
-        self.settings_ = result.settings
-        self.n_clusters_ = result.settings.n_clusters
         self.scaling_ = scaling
         self.labels_ = labels
-        self.model_ = result.model
-        self.box_ = result.box
-        self.point_shape_ = tuple(result.box.low.shape)
-        self.diagnosis_ = result.diagnosis
-        self.bound_gap_ = result.diagnosis.gap
-        self.certified_ = result.diagnosis.certified
-        self.grade_ = result.diagnosis.grade
-        evidence = result.diagnosis.evidence
-        self.stability_ = None if evidence is None else evidence.stability
-        self.trust_ = None if result.trust is None else result.trust.prod(1).numpy()
-        self.verdict_ = result.verdict
-        self.n_iter_ = result.iterations
-        self.seconds_ = result.seconds
-        self.stopped_ = result.stopped
-        self.n_recoveries_ = result.recoveries
-        self.prior_ = result.prior.numpy()
-        self.density_ = found = result.density_findings
-        self.log_normaliser_ = None if found is None else found.log_normaliser
-        self._n_features_out = result.model.n_features
+        self.class_names_ = list(class_names)
+        self.disputed_ = np.zeros(0, np.int64) if disputed is None else disputed
+        self.choice_ = choice
+
+    # --- fitted attributes --------------------------------------------------------------------
+
+    settings_: Settings = _of_result("settings")
+    n_clusters_: int = _of_result("settings.n_clusters")
+    model_: EnergyModel = _of_result("model")
+    box_: Box = _of_result("box")
+    diagnosis_: Diagnosis = _of_result("diagnosis")
+    bound_gap_: float = _of_result("diagnosis.gap")
+    certified_: bool = _of_result("diagnosis.certified")
+    grade_: str = _of_result("diagnosis.grade")
+    verdict_: str = _of_result("verdict")
+    n_iter_: int = _of_result("iterations")
+    seconds_: float = _of_result("seconds")
+    stopped_: str = _of_result("stopped")
+    n_recoveries_: int = _of_result("recoveries")
+    density_: Findings | None = _of_result("density_findings")
+    _n_features_out: int = _of_result("model.n_features")
+
+    @property
+    def point_shape_(self) -> tuple[int, ...]:
+        return tuple(self.result_.box.low.shape)
+
+    @property
+    def prior_(self) -> np.ndarray:
+        return self.result_.prior.numpy()
+
+    @property
+    def stability_(self) -> float | None:
+        evidence = self.result_.diagnosis.evidence
+        return None if evidence is None else evidence.stability
+
+    @property
+    def trust_(self) -> np.ndarray | None:
+        trust = self.result_.trust
+        return None if trust is None else trust.prod(1).numpy()
+
+    @property
+    def log_normaliser_(self) -> float | None:
+        found = self.result_.density_findings
+        return None if found is None else found.log_normaliser
+
+    @property
+    def names_(self) -> list[str]:
+        return [name_of(k, self.class_names_) for k in range(self.n_clusters_)]
 
     # --- using a fitted model ----------------------------------------------------------------
 
@@ -525,7 +559,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         rows = self.result_.clusters(self.labels_)
         if self.class_names_:
             rows = [row | {"name": name} for row, name in zip(rows, self.names_, strict=True)]
-        more = {"choice": self.choice_, "clusters": rows}
+        more = {"choice": self.choice_ and self.choice_.to_json(), "clusters": rows}
         labelled = {"classes": self.class_names_, "disputed": len(self.disputed_)}
         return counts | self.result_.summary() | more | labelled
 
@@ -572,11 +606,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             same = scaling.offset.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
             if not same or (columns and (columns.width,) != shape[1:]):
                 raise ValueError("its scaling or columns are of other data")
-        choice = header.summary.choice
-        model.choice_ = choice.to_json() if choice else None
         disputed = tensors["disputed"].numpy() if "disputed" in tensors else None
-        labels, classes = tensors["labels"].numpy(), header.summary.classes
-        model.adopt(result, scaling, labels, classes, disputed)
+        labels, summary = tensors["labels"].numpy(), header.summary
+        model.adopt(result, scaling, labels, summary.classes, disputed, summary.choice)
         model.columns_ = columns or None
         model.n_features_in_ = width
         if names:

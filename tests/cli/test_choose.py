@@ -28,7 +28,7 @@ def test_it_prints_a_table_and_the_recommendation(file):
 def test_json_is_all_that_is_printed_and_quiet_prints_nothing_else(file):
     result = gedi("choose", file, "--max", 2, "--json", "--quiet", "--seed", 1)
     content = json.loads(result.stdout)
-    assert [row["n_clusters"] for row in content["rows"]] == [2] and result.stderr == ""
+    assert [row["n_clusters"] for row in content["numbers"]] == [2] and result.stderr == ""
 
 
 @pytest.mark.parametrize(

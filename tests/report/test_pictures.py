@@ -234,7 +234,7 @@ def test_bands_are_as_wide_as_the_shares_of_rows_that_they_join() -> None:
         np.array([[30, 0, 0, 0], [0, 0, 40, 0], [0, 25, 0, 5]]),
     ]
     before = [(), *(tuple(map(tuple, flow.tolist())) for flow in splits)]
-    numbers = [Number(k, 0.9, 1, 0.1, "tree", None, before[k - 2]) for k in (2, 3, 4)]
+    numbers = [Number(k, 0.9, None, 1, 0.1, "tree", before[k - 2]) for k in (2, 3, 4)]
     evidence, drawn = pictures.numbers(NumberChoice(3, tuple(numbers)))
     assert len(evidence.figure.axes) == 3
     (axes,) = drawn.figure.axes

@@ -17,7 +17,7 @@ from gedilearn.graph.neighbours import distance_points
 from gedilearn.report.page import write_report
 from gedilearn.starts.choose import choose_start
 from gedilearn.verdict.dips import separation
-from gedilearn.verdict.number import Number, NumberChoice, best_number, choose_number
+from gedilearn.verdict.number import Number, NumberChoice, best_of, choose_number
 
 CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
 BLOBS = make_blobs(240, centers=CORNERS, cluster_std=0.5, random_state=0)[0]
@@ -35,12 +35,12 @@ def test_separated_blobs_are_counted_and_the_evidence_is_that_of_a_fit_with_the_
     assert fitted.n_clusters_ == 4 and fitted.grade_ == given.grade_ == "certified"
     np.testing.assert_array_equal(fitted.labels_, given.labels_)
     assert fitted.choice_ is not None
-    number = fitted.choice_["numbers"][2]
+    number = fitted.choice_.numbers[2]
     assert given.diagnosis_.evidence is not None
-    assert number["stability"] == given.stability_
-    assert number["apart"] == given.diagnosis_.evidence.groups() == 4
-    assert number["reason"] == "apart" and fitted.choice_["words"] in fitted.verdict_
-    assert fitted.settings_.training.tries == 9 == fitted.diagnosis_.tries
+    assert number.stability == given.stability_
+    assert number.groups == given.diagnosis_.evidence.groups() == 4
+    assert number.reason == "separated" and fitted.choice_.words in fitted.verdict_
+    assert fitted.choice_.tried == 9 == fitted.diagnosis_.tries
 
 
 def test_curves_are_counted_and_a_file_keeps_the_choice(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_curves_are_counted_and_a_file_keeps_the_choice(tmp_path: Path) -> None:
     asked = {"training.max_clusters": 4}
     model = GEDI("auto", random_state=0, w_gen=0.0, run_dir=tmp_path / "run", settings=asked).fit(x)
     assert model.n_clusters_ == 2 and model.choice_ is not None
-    assert [n["n_clusters"] for n in model.choice_["numbers"]] == [2, 3, 4]
+    assert [n.n_clusters for n in model.choice_.numbers] == [2, 3, 4]
     loaded = GEDI.load(tmp_path / "run" / "model.safetensors")
     assert loaded.choice_ == model.choice_ and loaded.verdict_ == model.verdict_
     assert GEDI.resume(tmp_path / "run", x).choice_ == model.choice_
@@ -72,31 +72,29 @@ def test_where_no_number_stands_out_the_grade_is_doubtful_at_most(
 ) -> None:
     told = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS).choice_
     assert told is not None
-    silent = [Number(**(number | {"reason": None})) for number in told["numbers"]]
-    monkeypatch.setattr(
-        "gedilearn.estimator.choose_number", lambda *_: NumberChoice(4, tuple(silent))
-    )
+    silent = tuple(replace(number, reason=None) for number in told.numbers)
+    monkeypatch.setattr("gedilearn.estimator.choose_number", lambda *_: NumberChoice(4, silent))
     model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS)
     assert model.grade_ == "doubtful" and model.bound_gap_ < model.settings_.training.tol
-    assert "no number stands out; the steadiest is 4" in model.verdict_
+    assert "none of 2 to 10 clusters is supported; most stable: 4" in model.verdict_
 
 
 def test_images_are_refused_and_few_points_try_fewer_numbers() -> None:
     with pytest.raises(InputError, match=r"n_clusters='auto' needs vectors \(n, d\)"):
         GEDI("auto").fit(np.zeros((20, 1, 8, 8)) + np.arange(20.0)[:, None, None, None])
     model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS[::12])
-    assert model.choice_ is not None and len(model.choice_["numbers"]) == 3
+    assert model.choice_ is not None and model.choice_.tried == 3
 
 
 def numbered(**reasons: str) -> NumberChoice:
-    """Numbers 2 to 5, all as stable, with these reasons: 'both' is stable, and 1 nat apart."""
+    """Numbers 2 to 5, equally stable, with these reasons; 'both' is stable, with dips of 1 nat."""
     found = []
     for k in range(2, 6):
         why = reasons.get(f"k{k}")
         splits = ((1,) * k,) * (k - 1) * (k > 2)
-        apart, why = (k if why in ("apart", "both") else 1), "stable" if why == "both" else why
-        found.append(Number(k, 0.5, apart, 0.1, "tree", why, splits))
-    return NumberChoice(best_number(found), tuple(found))
+        groups, why = k if why in ("separated", "both") else 1, "stable" if why == "both" else why
+        found.append(Number(k, 0.5, why, groups, 0.1, "tree", splits))
+    return best_of(found)
 
 
 @pytest.mark.parametrize(
@@ -104,27 +102,30 @@ def numbered(**reasons: str) -> NumberChoice:
     [
         ({}, 5),
         ({"k2": "stable", "k4": "stable"}, 4),
-        ({"k3": "apart", "k5": "stable"}, 3),  # a stable number may cut what is one
-        ({"k2": "apart", "k3": "both", "k5": "stable"}, 3),
-        ({"k2": "both", "k4": "stable"}, 4),  # nothing is apart beyond chance
+        ({"k3": "separated", "k5": "stable"}, 3),  # a stable number may cut what is one
+        ({"k2": "separated", "k3": "both", "k5": "stable"}, 3),
+        ({"k2": "both", "k4": "stable"}, 4),  # nothing is separated beyond chance
     ],
 )
-def test_the_largest_number_that_is_apart_goes_first(reasons: dict[str, str], best: int) -> None:
+def test_the_largest_separated_number_takes_precedence(reasons: dict[str, str], best: int) -> None:
     assert numbered(**reasons).n_clusters == best
 
 
 def test_the_words_name_the_reason_and_other_numbers() -> None:
-    assert numbered().words == "of 2 to 5 clusters no number stands out; the steadiest is 5"
-    told = numbered(k2="stable", k5="stable").words
-    assert told.startswith(
-        "of 2 to 5 clusters 5 is the largest number that parts of the data agree"
+    nothing, stable = numbered(), numbered(k2="stable", k5="stable")
+    assert nothing.words == "none of 2 to 5 clusters is supported; most stable: 5"
+    assert not nothing.stands_out and nothing.alternative is None
+    assert stable.words.startswith("of 2 to 5 clusters, 5 is the largest number that subsamples")
+    separated = numbered(k2="stable", k4="separated")
+    assert separated.words == (
+        "of 2 to 5 clusters, 4 is the largest number whose clusters are separated by density dips; "
+        "2 is also supported"
     )
-    told = numbered(k2="stable", k4="apart").words
-    assert told == "of 2 to 5 clusters 4 is the largest number that is apart; 2 would do as well"
+    assert separated.stands_out and separated.alternative == 2 and separated.tried == 4
 
 
 def test_evidence_that_does_not_fit_the_numbers_is_refused() -> None:
-    good = numbered(k3="apart")
+    good = numbered(k3="separated")
     for numbers, k in ((good.numbers[1:], 3), (good.numbers, 6), ((), 2)):
         with pytest.raises(ValueError, match="clusters"):
             NumberChoice(k, numbers)
@@ -137,21 +138,21 @@ def test_the_evidence_for_every_number_is_that_of_a_fit_with_it() -> None:
     model = GEDI("auto", random_state=0, w_gen=0.0, max_iter=60).fit(x)
     assert model.choice_ is not None
     points, same = distance_points(model.scaling_.apply(x), 0), []
-    for told in model.choice_["numbers"][:4]:
-        k = told["n_clusters"]
+    for told in model.choice_.numbers[:4]:
+        k = told.n_clusters
         start = choose_start(points, k, 0)
         given = GEDI(k, random_state=0, w_gen=0.0, max_iter=60).fit(x).diagnosis_.evidence
-        assert given is not None and given.method == told["method"] == start.method
-        assert given.start_stability == pytest.approx(told["stability"]) == start.stability
+        assert given is not None and given.method == told.method == start.method
+        assert given.start_stability == pytest.approx(told.stability) == start.stability
         apart = separation(points, start.labels, k)
-        assert told["cut"] == pytest.approx(apart.cut.mean())
+        assert told.cut == pytest.approx(apart.cut.mean())
         if given.agreement == 1:  # the network has the start's labels, and so the same evidence
             same.append(k)
-            assert told["apart"] == given.groups()
-            assert told["cut"] == pytest.approx(np.mean(given.cut))
-        assert sum(map(sum, told["splits"])) == (len(x) if k > 2 else 0)
+            assert told.groups == given.groups()
+            assert told.cut == pytest.approx(np.mean(given.cut))
+        assert sum(map(sum, told.splits)) == (len(x) if k > 2 else 0)
     assert same
-    splits = np.array(model.choice_["numbers"][1]["splits"])
+    splits = np.array(model.choice_.numbers[1].splits)
     two, three = (choose_start(points, k, 0).labels for k in (2, 3))
     np.testing.assert_array_equal(splits, contingency_matrix(two, three))
 
@@ -159,9 +160,8 @@ def test_the_evidence_for_every_number_is_that_of_a_fit_with_it() -> None:
 def test_two_groups_of_iris_are_chosen_and_three_are_named() -> None:
     model = GEDI("auto", random_state=0, w_gen=0.0).fit(load_iris().data)
     assert model.n_clusters_ == 2 and model.choice_ is not None
-    assert model.verdict_.endswith(
-        "2 is the largest number that is apart; 3 may do too: parts of the data agree on it to 0.98"
-    )
+    assert model.choice_.numbers[0].reason == "separated" and model.choice_.alternative == 3
+    assert model.choice_.words.endswith("; 3 is nearly as stable (0.98)")
 
 
 def test_proportions_say_how_many_clusters_there_are() -> None:

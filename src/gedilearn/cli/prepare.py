@@ -12,7 +12,7 @@ from gedilearn.cli import data as inputs
 from gedilearn.cli.app import App, OutFile, Screen, app, short, table
 from gedilearn.errors import InputError
 
-HEADS = ("n_clusters", "gap", "stability", "apart", "cut", "reason")
+HEADS = ("n_clusters", "bound_gap", "stability", "groups", "cut", "reason")
 
 
 @app.command()
@@ -49,11 +49,14 @@ def choose(
 
         given: dict[str, Any] = {"random_state": seed, "progress": progress, "settings": values}
         choice = choose_n_clusters(rows.x, most, **given)
-    heads = [name for name in HEADS if name in choice.rows[0]]
-    lines = (
-        ["" if row[name] is None else short(row[name]) for name in heads] for row in choice.rows
-    )
-    screen.show(choice.to_json(), table(heads, lines), choice.recommendation)
+    content = choice.to_json()
+    heads = [name for name in HEADS if any(row[name] is not None for row in content["numbers"])]
+    lines = [
+        ["" if row[name] is None else short(row[name]) for name in heads]
+        for row in content["numbers"]
+    ]
+    words = f"{choice.n_clusters} clusters, {choice.model.grade_}: {choice.words}."
+    screen.show(content, table(heads, lines), words)
 
 
 @app.command()

@@ -389,7 +389,7 @@ def numbers(choice: NumberChoice) -> list[Picture]:
 
     figure = panels.new_figure(WIDTH, HEIGHT, "")
     tried = [number.n_clusters for number in choice.numbers]
-    wanted = {"stability": "stability", "apart": "groups apart", "cut": "cut"}
+    wanted = {"stability": "stability", "groups": "separate groups", "cut": "cut"}
     for axes, (name, title) in zip(figure.subplots(3, sharex=True), wanted.items(), strict=True):
         _quiet(axes, "number of clusters" if name == "cut" else "", title)
         values = [getattr(number, name) for number in choice.numbers]
@@ -401,7 +401,7 @@ def numbers(choice: NumberChoice) -> list[Picture]:
             xlim=(1.5, tried[-1] + 0.5),
             ylim=(low, low + 1.15 * (max(*values, 1e-3) - low)),
         )
-        axes.yaxis.set_major_locator(MaxNLocator(3, integer=name == "apart"))
+        axes.yaxis.set_major_locator(MaxNLocator(3, integer=name == "groups"))
     alt = f"Evidence for {tried[0]} to {tried[-1]} clusters; {choice.n_clusters} are chosen"
     found = [Picture("numbers", "The number of clusters", alt, figure)]
     return [*found, _splits(choice)] if len(tried) > 1 else found

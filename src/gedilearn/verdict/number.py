@@ -1,16 +1,18 @@
-"""The number of clusters by itself: starts of every number, judged without any network.
+"""The number of clusters, chosen without labels and without a network.
 
-Starts of 2, 3, ... clusters share the neighbours, modes and trees of the points. The number is the
-largest whose start's clusters are apart and stable; if there is none, the largest that parts of the
-data agree on nearly in full. Chance has as many tries as there are numbers, so more is asked for
-than of one number, here and of the network that is then fitted. Beside a number that is apart
-beyond that, one counts too that is apart as far as a single number must be, if parts agree on it.
+The initial clusterings of 2, 3, ... clusters share the neighbours, modes and trees of the points.
+The choice is the largest number whose clusters are separated by density dips and stable. If there
+is none, it is the largest number that subsamples reproduce nearly in full. Of many numbers one may
+look good by chance, so each has to meet a stricter threshold than a single number, also in the
+grade of the network that is fitted afterwards. If a number meets it, a larger one that meets only
+the threshold of a single number is chosen too, provided that subsamples reproduce it.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,75 +22,135 @@ from gedilearn.progress import SILENT, Progress
 from gedilearn.starts.choose import MOST_POINTS, Start, best_start, parts_of
 from gedilearn.verdict.evidence import Evidence, evidence_of
 
-# Stability from which on a larger number is named, though nothing else speaks for it.
+Support = Literal["separated", "stable", "bound gap"] | None  # None: not supported
+# A larger number with this stability is named, although it is not supported.
 NEARLY = 0.97
+
+WHY = {
+    "separated": "whose clusters are separated by density dips",
+    "stable": "that subsamples reproduce",
+    "bound gap": "that is nearly certified",
+}
 
 
 @dataclass(frozen=True)
 class Number:
-    """What speaks for a number of clusters."""
+    """The evidence for a number of clusters; None for what was not measured.
+
+    Vectors have one initial clustering for each number, images two fits.
+    """
 
     n_clusters: int
-    stability: float  # agreement of the start with those of parts of the data
-    apart: int  # groups of clusters between which the density falls
-    cut: float  # the share of a cluster's links that leave it, on average
-    method: str  # what found the start
-    reason: str | None  # 'apart', 'stable', or None if nothing speaks for the number
+    stability: float  # agreement of the clustering with those of subsamples, or of the two fits
+    reason: Support
+    groups: int | None = None  # of clusters that density dips separate
+    cut: float | None = None  # the share of a cluster's links that leave it, on average
+    method: str | None = None  # that found the clustering
     # (clusters of the number before, clusters): how many points are in both; none for the first.
-    splits: tuple[tuple[int, ...], ...]
+    splits: tuple[tuple[int, ...], ...] = ()
+    bound_gap: float | None = None  # of the better fit, in nats
+    unused: int | None = None  # clusters without points in the better fit
 
     @classmethod
-    def of(cls, evidence: Evidence, tries: int, start: Start, before: Start | None) -> Number:
-        stable = "stable" if evidence.are_stable(tries) else None
+    def of(cls, evidence: Evidence, tried: int, start: Start, before: Start | None) -> Number:
+        stable: Support = "stable" if evidence.are_stable(tried) else None
         splits = [] if before is None else pair_counts(before.labels, start.labels).tolist()
         return cls(
             n_clusters=len(evidence.shares),
             stability=evidence.stability,
-            apart=evidence.groups(),
+            reason="separated" if evidence.are_apart(tried) else stable,
+            groups=evidence.groups(),
             cut=float(np.mean([cut for cut in evidence.cut if cut is not None])),
             method=evidence.method,
-            reason="apart" if evidence.are_apart(tries) else stable,
             splits=tuple(map(tuple, splits)),
         )
+
+    @property
+    def quality(self) -> tuple[float, int]:
+        """What ranks numbers of which none is supported; the highest is the best."""
+        if self.bound_gap is None:
+            return round(self.stability, 2), self.n_clusters
+        # An undecided prediction has the bound gap log k, and the first part is then 1 for any k.
+        relative, unused = self.bound_gap / math.log(self.n_clusters), self.unused or 0
+        return self.stability - relative - unused / self.n_clusters, 0
 
 
 @dataclass(frozen=True)
 class NumberChoice:
-    """The chosen number, and the evidence for each that was tried: 2, 3, ... clusters."""
+    """The chosen number of clusters, and the evidence for each number that was compared.
+
+    n_clusters: the chosen number.
+    numbers: the evidence for 2, 3, ... clusters.
+    model: the fitted model with this number, from `choose_n_clusters`; else None.
+    """
 
     n_clusters: int
     numbers: tuple[Number, ...]
+    model: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for k, number in enumerate(self.numbers, start=2):
-            widths = {len(row) for row in number.splits} if k > 2 else {k}
-            if (number.n_clusters, len(number.splits), widths) != (k, k - 1 if k > 2 else 0, {k}):
+            expected = 0 if k == 2 or number.groups is None else k - 1
+            rows = [len(row) for row in number.splits]
+            if number.n_clusters != k or rows != [k] * expected:
                 raise ValueError(f"not the evidence for {k} clusters")
         if not 2 <= self.n_clusters < len(self.numbers) + 2:
-            raise ValueError(f"{self.n_clusters} clusters were not tried")
+            raise ValueError(f"{self.n_clusters} clusters were not compared")
+
+    @property
+    def tried(self) -> int:
+        """How many numbers were compared."""
+        return len(self.numbers)
 
     @property
     def stands_out(self) -> bool:
-        """Whether anything speaks for the number; if not, its grade is 'doubtful' at most."""
-        return self.numbers[self.n_clusters - 2].reason is not None
+        """Whether the number is supported. If not, the grade is 'doubtful' at most."""
+        return self._chosen.reason is not None
+
+    @property
+    def alternative(self) -> int | None:
+        """Another number that is worth a fit: nearly as stable and larger, else also supported."""
+        unsure = (n for n in self.numbers[self.n_clusters - 1 :] if n.reason is None)
+        nearly = [n for n in unsure if n.stability >= NEARLY and n.bound_gap is None]
+        if nearly:
+            return max(nearly, key=lambda number: number.stability).n_clusters
+        return max(self._others, default=None)
 
     @property
     def words(self) -> str:
-        tried, k = f"of 2 to {len(self.numbers) + 1} clusters", self.n_clusters
-        if not self.stands_out:
-            return f"{tried} no number stands out; the steadiest is {k}"
-        why = "is apart" if self.numbers[k - 2].apart == k else "parts of the data agree on"
-        words = f"{tried} {k} is the largest number that {why}"
-        if others := [n.n_clusters for n in self.numbers if n.reason and n.n_clusters != k]:
-            words += f"; {listing(others)} would do as well"
-        unsure = (n for n in self.numbers[k - 1 :] if n.reason is None and n.stability >= NEARLY)
-        if nearly := max(unsure, key=lambda number: number.stability, default=None):
-            agreed = f"parts of the data agree on it to {nearly.stability:.2f}"
-            words += f"; {nearly.n_clusters} may do too: {agreed}"
+        """The choice in a sentence, without a full stop."""
+        compared, k = f"2 to {self.tried + 1} clusters", self.n_clusters
+        if self._chosen.reason is None:
+            best = "most stable" if self._chosen.bound_gap is None else "best fits"
+            words = f"none of {compared} is supported; {best}: {k}"
+        else:
+            words = f"of {compared}, {k} is the largest number {WHY[self._why]}"
+        if self._others:
+            words += f"; {listing(self._others)} {'are' if len(self._others) > 1 else 'is'} "
+            words += "also supported"
+        if self.alternative is not None and self.alternative not in self._others:
+            stability = self.numbers[self.alternative - 2].stability
+            words += f"; {self.alternative} is nearly as stable ({stability:.2f})"
         return words
 
+    @property
+    def _chosen(self) -> Number:
+        return self.numbers[self.n_clusters - 2]
+
+    @property
+    def _why(self) -> str:
+        separated = self._chosen.groups == self.n_clusters
+        return "separated" if separated else str(self._chosen.reason)
+
+    @property
+    def _others(self) -> list[int]:
+        return [n.n_clusters for n in self.numbers if n.reason and n is not self._chosen]
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"words": self.words}
+        """All but the model, in plain values."""
+        content = asdict(replace(self, model=None)) | {"tried": self.tried}
+        del content["model"]
+        return content | {"stands_out": self.stands_out, "words": self.words}
 
 
 def choose_number(
@@ -97,22 +159,24 @@ def choose_number(
     """Of 2 to `most` clusters of data (n, d), in the network's units; of many points, some."""
     if len(data) > MOST_POINTS:
         data = data[np.sort(own_stream(seed).choice(len(data), MOST_POINTS, replace=False))]
-    points, tries = distance_points(data, seed), most - 1
+    points, tried = distance_points(data, seed), most - 1
     parts, numbers, starts = parts_of(points, most, seed), list[Number](), list[Start]()
-    progress.phase("numbers of clusters")
+    progress.phase("choosing the number of clusters")
     for k in range(2, most + 1):
-        progress.step(k - 2, tries)
+        progress.step(k - 2, tried)
         starts.append(best_start(parts, k, seed))
         evidence = evidence_of(points, np.arange(len(points)), starts[-1].labels, starts[-1], k)
-        numbers.append(Number.of(evidence, tries, starts[-1], starts[-2] if k > 2 else None))
-    return NumberChoice(best_number(numbers), tuple(numbers))
+        numbers.append(Number.of(evidence, tried, starts[-1], starts[-2] if k > 2 else None))
+    return best_of(numbers)
 
 
-def best_number(numbers: list[Number]) -> int:
-    """The largest that is apart, else the largest that is stable, else the steadiest."""
-    found = [number for number in numbers if number.reason]
-    if any(number.reason == "apart" for number in found):
-        return max(number.n_clusters for number in found if number.apart == number.n_clusters)
-    if found:
-        return found[-1].n_clusters
-    return max((round(number.stability, 2), number.n_clusters) for number in numbers)[1]
+def best_of(numbers: list[Number]) -> NumberChoice:
+    """The choice between 2, 3, ... clusters.
+
+    The largest number that is separated, else the largest that is supported, else the best one.
+    """
+    supported = [number for number in numbers if number.reason]
+    if any(number.reason == "separated" for number in supported):
+        supported = [number for number in supported if number.groups == number.n_clusters]
+    best = supported[-1] if supported else max(numbers, key=lambda number: number.quality)
+    return NumberChoice(best.n_clusters, tuple(numbers))
