@@ -24,10 +24,10 @@ for name, n_clusters in SETS.items():
     grade = ": ".join(filter(None, [model.grade_, ", ".join(model.diagnosis_.failure_modes)]))
     print(
         f"{grade}, NMI {scores['nmi']:.3f}, AMI {scores['ami']:.3f}, "
-        f"gap {model.bound_gap_:.4f}, {model.seconds_:.1f} s"
+        f"bound gap {model.bound_gap_:.4f}, {model.seconds_:.1f} s"
     )
 print(
     "NMI and AMI compare the clusters with the true labels, which training never sees; 1 is "
-    "perfect.\nThe gap is the distance in nats to the best clustering that Proposition 1 allows, "
+    "perfect.\nThe bound gap is the distance in nats to the best clustering that Proposition 1 allows, "
     f"measured without labels.\nReports: {FOLDER / '<data>' / 'report.html'}"
 )

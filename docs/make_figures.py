@@ -241,7 +241,7 @@ def gaps(run: Watched, longer: Watched, stuck: Watched, tol: float, path: Path) 
     axes.axhline(log_2, color="#888888", ls=":", lw=1.1, label="log 2: the uniform prediction")
     axes.set_yscale("log")
     axes.set_ylim(bottom=1e-6)
-    panels.label_axes(axes, "", "iteration", "gap in nats (one view a point)")
+    panels.label_axes(axes, "", "iteration", "bound gap in nats (one view a point)")
     axes.legend(
         fontsize=8.5, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, frameon=False
     )
@@ -283,7 +283,7 @@ def _save(fig: Any, path: Path) -> None:
 
 
 def gap_under_walks(run: Watched) -> float:
-    """A clustering that was trained with other views, held against the long walk."""
+    """The bound gap under the long walk of a run that was trained with other views."""
     views = make_views(resolve({}, run.x.shape).views, run.x, 2, SEED)
     generator, prior = torch.Generator().manual_seed(SEED), Fixed()
     seen = measure(run.result.model, run.x[None], [views], prior, generator, repeats=REPEATS)
@@ -305,7 +305,7 @@ def table(numbers: dict[str, Any]) -> str:
     """What the page quotes, in Markdown."""
     noise, tol = numbers["noise_views"], numbers["tol"]
     lines = [
-        "| run (moons, 1000 points, seed 0) | gap, nats | grade | NMI | iterations |",
+        "| run (moons, 1000 points, seed 0) | bound gap, nats | grade | NMI | iterations |",
         "| --- | ---: | --- | ---: | ---: |",
     ]
     for c in numbers["cases"]:
@@ -318,12 +318,12 @@ def table(numbers: dict[str, Any]) -> str:
         f"{numbers['components']} components. The trace of the walk matrix, a count of the modes "
         f"that are left, is {one:.1f} after one step and {many:.2f} after the longest walk.",
         f"With small noise, {noise['stuck']} of {noise['seeds']} seeds ended with NMI below 0.99, "
-        f"and {noise['stuck_and_certified']} of these with a gap below the tolerance under that "
+        f"and {noise['stuck_and_certified']} of these with a bound gap below the tolerance under that "
         f"noise. The one in the picture (seed {noise['seed']}) has NMI {noise['nmi']:.3f} and a "
-        f"gap of {noise['gap']:.4f} under the noise, {noise['gap_under_walk']:.2f} under the long "
+        f"bound gap of {noise['gap']:.4f} under the noise, {noise['gap_under_walk']:.2f} under the long "
         "walk.",
         f"The tolerance is {tol:g} nats. Under a uniform prior, an 80/20 split that is right has a "
-        f"gap of at least {numbers['least_gap_80_20_uniform']:.4f}.",
+        f"bound gap of at least {numbers['least_gap_80_20_uniform']:.4f}.",
     ]
     return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)])
 
@@ -362,7 +362,7 @@ def main() -> None:
             "walks alone, 80/20 moons, prior (0.8, 0.2)",
             lambda: watch(uneven, WALKS_ALONE, _given(0.8, 0.2)),
         ),
-        ("default: begins with clusters", lambda: watch(data, CLUSTERS_ONLY)),
+        ("default", lambda: watch(data, CLUSTERS_ONLY)),
         ("default, 80/20 moons", lambda: watch(uneven, CLUSTERS_ONLY)),
         ("default, noise 0.2: the moons overlap", lambda: watch(overlap, CLUSTERS_ONLY)),
         ("default, three clusters asked for", lambda: watch(data, CLUSTERS_ONLY, wrong)),
