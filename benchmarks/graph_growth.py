@@ -57,7 +57,7 @@ def data(kind: str, n: int) -> tuple[Any, int]:
 
 def measure(kind: str, n: int) -> dict[str, float]:
     """One row; to be called in a fresh process."""
-    from gedilearn.graph.neighbours import find_neighbours
+    from gedilearn.graph.neighbours import nearest_neighbours
     from gedilearn.graph.walks import walk_tables
 
     small, clusters = data(kind, 1_000)
@@ -66,7 +66,7 @@ def measure(kind: str, n: int) -> dict[str, float]:
     forget_peak()
     before = peak_resident()
     start = time.perf_counter()
-    find_neighbours(x, 10)
+    nearest_neighbours(x, 10)
     searched = time.perf_counter() - start
     totals = []
     for _ in range(3 if n <= 5_000 else 1):

@@ -19,7 +19,7 @@ import numpy as np
 
 import shapes
 from gedilearn.data.arrays import Scaling
-from gedilearn.graph.neighbours import distance_points, neighbour_graph
+from gedilearn.graph.neighbours import distance_features, knn_graph
 from gedilearn.paper.toy import FRESH, N_POINTS
 from gedilearn.starts.choose import NEIGHBOURS, choose_start, cut_share, stability
 from shape_sets import SHAPES
@@ -38,8 +38,8 @@ def compare(name: str, seed: int) -> dict[str, float]:
     shape = SHAPES[name]
     train = shape.draw(N_POINTS, seed)
     fresh = shape.draw(N_POINTS, seed + FRESH) if shape.fresh else train
-    points = distance_points(Scaling.fit(train.x).apply(train.x), seed)
-    graph = neighbour_graph(points, NEIGHBOURS)[0]
+    points = distance_features(Scaling.fit(train.x).apply(train.x), seed)
+    graph = knn_graph(points, NEIGHBOURS)[0]
     start = choose_start(points, shape.n_clusters, seed)
     found: list[dict[str, Any]] = []
     for method in (shapes.OURS, "random-start"):
@@ -51,7 +51,7 @@ def compare(name: str, seed: int) -> dict[str, float]:
             start,
             labels=labels,
             cut=cut_share(graph, labels),
-            stability=stability(labels, start.parts),
+            stability=stability(labels, start.subsamples),
         )
         ami = shapes._scores(shape, fresh, model.predict(fresh.x))["ami"]
         evidence = {"cut": -own.cut, "cut and stability": own.score, "gap": -model.bound_gap_}

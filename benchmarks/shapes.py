@@ -30,7 +30,7 @@ from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import clustering_scores
-from gedilearn.graph.neighbours import distance_points
+from gedilearn.graph.neighbours import distance_features
 from gedilearn.paper import table
 from gedilearn.paper.runner import Cell, Options, Runner, chosen
 from gedilearn.paper.table import Group, Row, Table
@@ -118,7 +118,7 @@ def build(method: str, shape: Shape, seed: int, settings: Options) -> Any:
         "hdbscan": lambda: [HDBSCAN(copy=True)],
         GENIE: lambda: [_genie()(n_clusters=k, gini_threshold=GINI)],
     }[method.removesuffix("-columns")]
-    ours = [FunctionTransformer(distance_points)] if method in COLUMNS_AS_OURS else []
+    ours = [FunctionTransformer(distance_features)] if method in COLUMNS_AS_OURS else []
     return make_pipeline(StandardScaler(with_std=shape.units), *ours, *steps())
 
 
@@ -129,7 +129,7 @@ class StartAlone:
         self.n_clusters, self.seed = n_clusters, seed
 
     def fit(self, x: np.ndarray) -> None:
-        points = distance_points(Scaling.fit(x).apply(x), self.seed)
+        points = distance_features(Scaling.fit(x).apply(x), self.seed)
         self.labels_ = choose_start(points, self.n_clusters, self.seed).labels
 
 

@@ -10,7 +10,9 @@ Without: work on all rows of the data is shared out, and all ranks have what cam
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -104,3 +106,13 @@ class _RankSum(torch.autograd.Function):
 # found: of two overlapping searches, the second finds the first one's limit. `catch_warnings` does
 # the same to filters.
 ONE_AT_A_TIME = threading.RLock()
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """One fit of scikit-learn's at a time; that it has not converged is no warning."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield

@@ -25,7 +25,7 @@ from gedilearn.data.load import load
 from gedilearn.data.tables import OTHERS, Columns, as_frame, kind_of, typed, written
 from gedilearn.errors import InputError
 from gedilearn.estimator import LeftOut
-from gedilearn.graph.neighbours import distance_points
+from gedilearn.graph.neighbours import distance_features
 from gedilearn.settings import TableOptions as Options
 from gedilearn.starts.choose import choose_start
 from helpers import gedi
@@ -533,5 +533,5 @@ def test_categories_that_tell_groups_are_heard_and_others_do_not_decide(recipe, 
     columns = fitted(made)
     points = columns.transform(made)
     scaled = columns.scaling(points, "standard").apply(points).astype(float)
-    start = choose_start(distance_points(scaled), recipe.clusters)
+    start = choose_start(distance_features(scaled), recipe.clusters)
     assert normalized_mutual_info_score(y, start.labels) > 0.9

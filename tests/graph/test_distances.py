@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kstest, kurtosis
 
 from gedilearn.data.arrays import TWO_VALUED
-from gedilearn.graph.neighbours import distance_points, limit_tails, spread
+from gedilearn.graph.neighbours import dequantise, distance_features, limit_tails
 
 
 def rng() -> np.random.Generator:
@@ -19,7 +19,7 @@ def rng() -> np.random.Generator:
 
 def test_a_die_becomes_even_over_its_whole_range() -> None:
     die = rng().integers(1, 7, 3000).astype(float)
-    column = spread(die[:, None], rng())[:, 0]
+    column = dequantise(die[:, None], rng())[:, 0]
     assert len(np.unique(column)) == 3000
     assert column.mean() == pytest.approx(0, abs=1e-9)
     assert column.std() == pytest.approx(die.std())  # as large as it was
@@ -31,15 +31,15 @@ def test_a_die_becomes_even_over_its_whole_range() -> None:
 def test_a_column_of_two_values_weighs_less_than_others() -> None:
     x = np.c_[rng().integers(0, 2, 1000), rng().integers(0, 3, 1000)].astype(float)
     x = (x - x.mean(axis=0)) / x.std(axis=0)
-    np.testing.assert_allclose(spread(x, rng()).std(axis=0), [TWO_VALUED, 1.0])
-    np.testing.assert_allclose(spread(x / 10, rng()).std(axis=0), [0.1, 0.1])
+    np.testing.assert_allclose(dequantise(x, rng()).std(axis=0), [TWO_VALUED, 1.0])
+    np.testing.assert_allclose(dequantise(x / 10, rng()).std(axis=0), [0.1, 0.1])
 
 
 def test_the_same_seed_gives_the_same_points_and_the_data_stays_as_it_was() -> None:
     x = rng().integers(0, 3, (100, 2)).astype(float)
     before = x.copy()
-    np.testing.assert_array_equal(distance_points(x, 3), distance_points(x, 3))
-    assert not np.array_equal(distance_points(x, 3), distance_points(x, 4))
+    np.testing.assert_array_equal(distance_features(x, 3), distance_features(x, 3))
+    assert not np.array_equal(distance_features(x, 3), distance_features(x, 4))
     np.testing.assert_array_equal(x, before)
 
 
@@ -72,9 +72,9 @@ def test_very_many_points_are_the_same_in_single_precision(
     x[:, 1] = rng().integers(0, 6, 500)
     x[:, 2] **= 3
     x = (x - x.mean(axis=0)) / x.std(axis=0)
-    expected = distance_points(x)
+    expected = distance_features(x)
     monkeypatch.setattr("gedilearn.graph.neighbours.SINGLE", 1000)
-    got = distance_points(x)
+    got = distance_features(x)
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
@@ -82,5 +82,5 @@ def test_very_many_points_are_the_same_in_single_precision(
 def test_among_very_many_a_few_equal_values_of_a_column_stay() -> None:
     x = rng().normal(size=(1000, 1))
     x[1] = x[0]
-    np.testing.assert_array_equal(spread(x, rng(), distinct=0.9), x)
-    assert (spread(x, rng())[:2] != x[:2]).all()
+    np.testing.assert_array_equal(dequantise(x, rng(), distinct=0.9), x)
+    assert (dequantise(x, rng())[:2] != x[:2]).all()

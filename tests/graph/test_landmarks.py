@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_mutual_info_score, pairwise_distances
 
 from gedilearn import GEDI
 from gedilearn.graph import walks as landmarks
-from gedilearn.graph.walks import draw, landmark_tables, nearest_of, walk_tables
+from gedilearn.graph.walks import draw, landmark_tables, nearest_landmark, walk_tables
 
 Array = NDArray[Any]
 
@@ -65,7 +65,7 @@ def test_the_nearest_of_very_many_are_nearly_always_found(
     true = pairwise_distances(x, x[:400])
     monkeypatch.setattr(landmarks, "ALL_PAIRS", 1)
     monkeypatch.setattr("gedilearn.data.arrays._CHUNK_VALUES", 1000 * d)
-    found = nearest_of(x[:400], x)
+    found = nearest_landmark(x[:400], x)
     assert (found == true.argmin(1)).mean() > (0.9 if d > 10 else 0.999)
     assert np.median(true[np.arange(3000), found] / np.maximum(true.min(1), 1e-9)) < 1.001
 

@@ -11,7 +11,7 @@ from sklearn.metrics import pairwise_distances
 
 from gedilearn.errors import InputError
 from gedilearn.graph import walks as walks_module
-from gedilearn.graph.neighbours import joined_graph, neighbour_graph, with_rests
+from gedilearn.graph.neighbours import connected_graph, knn_graph, lazy_walk_graph
 from gedilearn.graph.walks import draw, return_trace, walk_tables
 from helpers import SEEDED
 
@@ -79,14 +79,14 @@ def expected_total_variation(p: Array, samples: float) -> float:
 @pytest.mark.parametrize("k", [4, 7, 12])
 def test_links_to_the_nearest_weigh_by_their_length_in_units_of_both_places(k: int) -> None:
     x = np.random.default_rng(0).normal(size=(80, 3))
-    graph, radius = neighbour_graph(x, k)
+    graph, radius = knn_graph(x, k)
     np.testing.assert_allclose(graph.toarray(), link_weights(x, k), rtol=1e-10)
     np.testing.assert_allclose(radius, np.sort(pairwise_distances(x), axis=1)[:, k])
 
 
 def test_walks_rest_as_often_as_they_take_a_link() -> None:
     x = np.random.default_rng(0).normal(size=(80, 3))
-    graph = with_rests(neighbour_graph(x, 7)[0], 7).toarray()
+    graph = lazy_walk_graph(knn_graph(x, 7)[0], 7).toarray()
     np.testing.assert_allclose(graph / graph.sum(axis=1, keepdims=True), walk_matrix(x, 7))
     np.testing.assert_allclose(np.diag(graph) / graph.sum(axis=1), 1 / 8)
 
@@ -180,15 +180,15 @@ def test_fewer_neighbours_are_taken_where_clusters_are_then_components() -> None
     one = np.c_[radius * np.cos(angle), radius * np.sin(angle), np.zeros(60)]
     x = np.r_[one, one + np.array([0.0, 0.0, 2.6])]
     for k in (10, 7, 5):
-        assert connected_components(neighbour_graph(x, k)[0])[0] == 1
-    graph, reach, k, n_components = joined_graph(x, 2, 10)
+        assert connected_components(knn_graph(x, k)[0])[0] == 1
+    graph, reach, k, n_components = connected_graph(x, 2, 10)
     assert (k, n_components) == (4, 2)
     label = connected_components(graph)[1]
     assert len(set(label[:60])) == len(set(label[60:])) == 1
     np.testing.assert_allclose(reach, np.sort(pairwise_distances(x), axis=1)[:, 4])
     # Nothing speaks for fewer where there are not two: all is as asked for.
-    assert joined_graph(x, 3, 10)[2:] == (10, 1)
-    assert joined_graph(x, 2, 3)[2:] == (3, 2)
+    assert connected_graph(x, 3, 10)[2:] == (10, 1)
+    assert connected_graph(x, 2, 3)[2:] == (3, 2)
 
 
 def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(

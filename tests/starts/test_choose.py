@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_blobs, make_circles, make_moons
 from sklearn.metrics import adjusted_mutual_info_score
 
-from gedilearn.graph.neighbours import neighbour_graph
+from gedilearn.graph.neighbours import knn_graph
 from gedilearn.starts import choose
 from gedilearn.starts.choose import (
     METHODS,
     Start,
-    agreement,
-    are_same,
+    adjusted_mutual_info,
+    best_assignment,
     best_start,
     choose_start,
     cut_share,
-    kept,
-    matched,
-    parts_of,
+    recurrence,
+    same_partition,
     stability,
+    subsamples_of,
 )
 
 Array = NDArray[np.float64]
@@ -52,7 +52,7 @@ def test_what_hangs_together_is_found_and_found_again_in_every_part(name: str) -
     start = choose_start(x, n_clusters)
     assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)
     assert start.stability == pytest.approx(1)
-    assert (kept(start.labels, start.parts) == 1).all()
+    assert (recurrence(start.labels, start.subsamples) == 1).all()
     assert start.cut < 0.01
     assert start.method in METHODS and start.method not in start.rivals
 
@@ -61,7 +61,7 @@ def test_where_there_is_nothing_parts_of_the_data_disagree() -> None:
     x = np.random.default_rng(0).normal(size=(300, 2))
     start = choose_start(x, 4)
     assert start.stability < 0.85
-    assert 0 < kept(start.labels, start.parts).mean() < 1 and start.cut > 0.02
+    assert 0 < recurrence(start.labels, start.subsamples).mean() < 1 and start.cut > 0.02
 
 
 def test_of_methods_that_find_the_same_the_steadiest_speaks(monkeypatch) -> None:
@@ -71,7 +71,7 @@ def test_of_methods_that_find_the_same_the_steadiest_speaks(monkeypatch) -> None
     def finds(name: str, steady: float):
         """The true clusters of all points; of the parts, some with wrong labels."""
 
-        def method(part: choose.Part, n_clusters: int, seed: int) -> NDArray[np.int64]:
+        def method(part: choose.Subsample, n_clusters: int, seed: int) -> NDArray[np.int64]:
             asked.append(name)
             points = part.points
             labels = np.array([int(np.abs(FAR - point).sum(1).argmin()) for point in points])
@@ -102,7 +102,7 @@ def test_a_score_rises_with_stability_and_falls_with_the_cut() -> None:
 
 def test_the_cut_is_the_share_of_a_clusters_weight_that_leaves_it() -> None:
     x = np.random.default_rng(0).normal(size=(50, 2))
-    graph, labels = neighbour_graph(x, 5)[0], np.random.default_rng(1).integers(0, 3, 50)
+    graph, labels = knn_graph(x, 5)[0], np.random.default_rng(1).integers(0, 3, 50)
     weights = graph.toarray()
     shares = [
         weights[labels == k][:, labels != k].sum() / weights[labels == k].sum() for k in range(3)
@@ -121,10 +121,10 @@ def test_agreement_is_the_adjusted_mutual_information_of_scikit_learn() -> None:
         labels = rng.integers(0, k, 60)
         other = np.where(rng.random(60) < 0.5, labels, rng.integers(0, others, 60))
         expected = adjusted_mutual_info_score(labels, other)
-        assert agreement(labels, other) == pytest.approx(expected, abs=1e-12)
+        assert adjusted_mutual_info(labels, other) == pytest.approx(expected, abs=1e-12)
         renamed = (labels + 1) % k
-        assert agreement(labels, renamed) == 1.0 and are_same(labels, renamed)
-        assert are_same(labels, other) == (expected == pytest.approx(1))
+        assert adjusted_mutual_info(labels, renamed) == 1.0 and same_partition(labels, renamed)
+        assert same_partition(labels, other) == (expected == pytest.approx(1))
 
 
 def test_what_is_shared_by_all_numbers_changes_none_of_them() -> None:
@@ -133,11 +133,11 @@ def test_what_is_shared_by_all_numbers_changes_none_of_them() -> None:
         three_blobs(90)[0],
         np.random.default_rng(0).normal(size=(250, 12)),
     ):
-        parts = parts_of(x, 6, 0)
+        parts = subsamples_of(x, 6, 0)
         for k in range(2, 7):
             shared, alone = best_start(parts, k, 0), choose_start(x, k)
             np.testing.assert_array_equal(shared.labels, alone.labels)
-            np.testing.assert_array_equal(shared.parts, alone.parts)
+            np.testing.assert_array_equal(shared.subsamples, alone.subsamples)
             assert list(shared.rivals) == list(alone.rivals)
             assert [*shared.rivals.values()] == [
                 pytest.approx(one) for one in alone.rivals.values()
@@ -148,8 +148,8 @@ def test_what_is_shared_by_all_numbers_changes_none_of_them() -> None:
 def test_the_chosen_start_is_the_best_of_all_that_are_looked_at_in_parts(k: int) -> None:
     rng = np.random.default_rng(0)
     for x in (EASY["moons"][0], three_blobs(90)[0], rng.normal(size=(200, 3))):
-        whole, *parts = parts_of(x, k, 0)
-        graph, scores = neighbour_graph(x, choose.NEIGHBOURS)[0], {}
+        whole, *parts = subsamples_of(x, k, 0)
+        graph, scores = knn_graph(x, choose.NEIGHBOURS)[0], {}
         for name, method in METHODS.items():
             labels = method(whole, k, 0)
             found = np.full((len(x), len(parts)), -1)
@@ -162,12 +162,12 @@ def test_the_chosen_start_is_the_best_of_all_that_are_looked_at_in_parts(k: int)
         assert set(best.rivals) < set(METHODS)
 
 
-def test_labels_are_renamed_as_the_best_of_all_permutations_does() -> None:
+def test_the_best_assignment_is_that_of_all_permutations() -> None:
     rng = np.random.default_rng(0)
     for _ in range(10):
         labels, others = rng.integers(0, 4, (2, 40))
         best = max((np.array(p)[labels] == others).sum() for p in itertools.permutations(range(4)))
-        renamed = matched(labels, others)
+        renamed = best_assignment(labels, others, 4)[labels]
         assert (renamed == others).sum() == best
         assert adjusted_mutual_info_score(renamed, labels) == pytest.approx(1)
 
@@ -177,7 +177,7 @@ def test_points_keep_their_label_in_the_share_of_parts_that_kept_it() -> None:
     x = np.random.default_rng(0).normal(size=(300, 2))
     x[:150, 0] += 2.5
     start = choose_start(x, 2)
-    share = kept(start.labels, start.parts)
+    share = recurrence(start.labels, start.subsamples)
     assert set(np.round(12 * share)) <= set(range(13))  # of at most 4 parts: k/4, k/3, k/2
     doubtful = np.abs(x[share < 1, 0] - 1.25)
     assert 0 < len(doubtful) < 150 and doubtful.mean() < np.abs(x[:, 0] - 1.25).mean()
@@ -186,10 +186,10 @@ def test_points_keep_their_label_in_the_share_of_parts_that_kept_it() -> None:
 def test_other_labels_are_held_against_the_same_parts() -> None:
     x, y = three_blobs()
     start = choose_start(x, 3)
-    assert start.stability == stability(start.labels, start.parts)
+    assert start.stability == stability(start.labels, start.subsamples)
     spoilt = np.where(x[:, 0] > 0, start.labels, (start.labels + 1) % 3)
-    wrong = kept(spoilt, start.parts) < 1
-    assert stability(spoilt, start.parts) < 0.9
+    wrong = recurrence(spoilt, start.subsamples) < 1
+    assert stability(spoilt, start.subsamples) < 0.9
     assert wrong.any() and not wrong[spoilt == start.labels].any()
     assert stability(y, np.full((len(y), 4), -1)) == 0  # no method for parts so small
 
@@ -200,7 +200,7 @@ def test_of_many_points_some_are_clustered_and_the_others_follow_the_nearest(
     monkeypatch.setattr(choose, "MOST_POINTS", 200)
     x, y = three_blobs(2000)
     start = choose_start(x, 3)
-    assert len(start.labels) == len(start.parts) == 2000
+    assert len(start.labels) == len(start.subsamples) == 2000
     assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)
 
 
@@ -220,6 +220,6 @@ def test_of_many_points_some_are_clustered_and_the_others_follow_the_nearest(
 @pytest.mark.filterwarnings("error")
 def test_few_or_equal_points_have_a_start_too(x: Array, n_clusters: int) -> None:
     start = choose_start(x, n_clusters)
-    assert start.labels.shape == (len(x),) and start.parts.shape == (len(x), choose.PARTS)
+    assert start.labels.shape == (len(x),) and start.subsamples.shape == (len(x), choose.SUBSAMPLES)
     assert start.labels.min() >= 0 and start.labels.max() < n_clusters
     assert np.isfinite(start.score) and 0 <= start.cut <= 1

@@ -12,7 +12,7 @@ from sklearn.cluster import spectral_clustering
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import adjusted_rand_score
 
-from gedilearn.graph.neighbours import neighbour_graph
+from gedilearn.graph.neighbours import knn_graph
 from gedilearn.starts.spectral import pivoted_clusters, slow_modes
 
 
@@ -20,7 +20,7 @@ def cloud(n: int, seed: int = 0) -> Any:
     """The graph of two clouds that touch."""
     x = np.random.default_rng(seed).normal(size=(n, 2))
     x[: n // 2, 0] += 3.0
-    return neighbour_graph(x, 10)[0]
+    return knn_graph(x, 10)[0]
 
 
 def spectral_clusters(graph: Any, n_clusters: int, flat: bool) -> np.ndarray:
@@ -56,7 +56,7 @@ def test_clusters_that_are_components_are_found_exactly(flat: bool) -> None:
 
 @pytest.mark.parametrize("n_clusters", [2, 3, 5])
 def test_clusters_are_those_of_scikit_learn(n_clusters: int) -> None:
-    graph = neighbour_graph(make_moons(300, noise=0.1, random_state=0)[0], 10)[0]
+    graph = knn_graph(make_moons(300, noise=0.1, random_state=0)[0], 10)[0]
     theirs = spectral_clustering(
         graph, n_clusters=n_clusters, assign_labels="cluster_qr", random_state=0
     )
@@ -66,9 +66,9 @@ def test_clusters_are_those_of_scikit_learn(n_clusters: int) -> None:
 
 def test_separated_clusters_in_many_columns_are_found() -> None:
     x, y = make_blobs(400, centers=8, n_features=30, random_state=0)
-    graph = neighbour_graph(x, 10)[0]
+    graph = knn_graph(x, 10)[0]
     assert connected_components(graph)[0] == 8
-    for joined in (graph, graph + 1e-12 * neighbour_graph(x, 60)[0]):  # links that weigh nothing
+    for joined in (graph, graph + 1e-12 * knn_graph(x, 60)[0]):  # links that weigh nothing
         assert adjusted_rand_score(spectral_clusters(joined, 8, flat=False), y) == 1.0
 
 

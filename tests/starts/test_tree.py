@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 from sklearn.metrics import adjusted_rand_score
 
-from gedilearn.starts.tree import GINI, cut, merged, spanning_tree
+from gedilearn.starts.tree import GINI, cut, merge_order, spanning_tree
 
 Array = NDArray[np.float64]
 
@@ -90,14 +90,14 @@ def test_merging_along_the_tree_is_what_genie_does_with_all_distances(
 ) -> None:
     x = blobs([15, 4, 11], 2.5, seed)[0]
     for n_clusters in (2, 3, 5):
-        ours = cut(merged(spanning_tree(x), bound), n_clusters)
+        ours = cut(merge_order(spanning_tree(x), bound), n_clusters)
         assert adjusted_rand_score(ours, brute_force_genie(x, n_clusters, bound)) == 1.0
 
 
 def test_labels_are_numbered_from_0_and_as_many_as_asked_for() -> None:
     x = blobs([10, 10], 3.0)[0]
     for n_clusters in (1, 2, 7, 20):
-        labels = cut(merged(spanning_tree(x), GINI), n_clusters)
+        labels = cut(merge_order(spanning_tree(x), GINI), n_clusters)
         assert sorted(set(labels)) == list(range(n_clusters))
     edges = np.array([[0, 1], [1, 2]])
-    assert cut(merged(edges, GINI), 2).tolist() == [0, 0, 1]
+    assert cut(merge_order(edges, GINI), 2).tolist() == [0, 0, 1]

@@ -72,7 +72,7 @@ def test_chance_dips_of_a_segment_rarely_reach_one_nat() -> None:
 def test_the_dimension_is_that_of_the_surface_and_at_most_the_columns() -> None:
     rng = np.random.default_rng(0)
     plane = rng.random((2000, 2)) @ np.linalg.qr(rng.normal(size=(6, 2)))[0].T
-    neighbours = prominence.find_neighbours(plane, 10)
+    neighbours = prominence.nearest_neighbours(plane, 10)
     assert dimension(neighbours.distance, 6) == pytest.approx(2, abs=0.25)
     assert dimension(neighbours.distance, 1) == 1
     assert dimension(np.ones((5, 10)), 3) == 1

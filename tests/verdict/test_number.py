@@ -13,7 +13,7 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from gedilearn import GEDI
 from gedilearn.errors import InputError
-from gedilearn.graph.neighbours import distance_points
+from gedilearn.graph.neighbours import distance_features
 from gedilearn.report.page import write_report
 from gedilearn.starts.choose import choose_start
 from gedilearn.verdict.dips import separation
@@ -137,7 +137,7 @@ def test_the_evidence_for_every_number_is_that_of_a_fit_with_it() -> None:
     x = load_iris().data
     model = GEDI("auto", random_state=0, w_gen=0.0, max_iter=60).fit(x)
     assert model.choice_ is not None
-    points, same = distance_points(model.scaling_.apply(x), 0), []
+    points, same = distance_features(model.scaling_.apply(x), 0), []
     for told in model.choice_.numbers[:4]:
         k = told.n_clusters
         start = choose_start(points, k, 0)

@@ -7,7 +7,6 @@ many are only measured on. GEN learns from all others.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
@@ -25,7 +23,7 @@ from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Gaussians
-from gedilearn.ranks import ONE_AT_A_TIME
+from gedilearn.ranks import ONE_AT_A_TIME, fitting
 from gedilearn.sampling.weights import effective_share, log_mean_exp
 
 COMPONENTS = (1, 2, 3, 4, 6, 9, 13, 19)
@@ -136,8 +134,7 @@ def gaussian_mixture(
         init_params="k-means++",
         **start,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with fitting():
         mixture.fit(x[evenly_spaced(len(x), MOST_ROWS)])
     parts = (mixture.weights_, mixture.means_, np.linalg.cholesky(mixture.covariances_))
     return Gaussians.full(*(torch.from_numpy(part.astype(np.float64)) for part in parts))
@@ -182,7 +179,7 @@ def base_in_columns(
     coordinates = Coordinates(
         torch.from_numpy(used), torch.from_numpy(data[0].astype(np.float64)), _cells(x)
     )
-    values = coordinates.spread(torch.from_numpy(x), generator)
+    values = coordinates.dequantise(torch.from_numpy(x), generator)
     x = values.numpy()
     order, held = split(len(x), seed)
     training = order[2 * held :]
@@ -300,7 +297,7 @@ class Bases:
         coordinates = self.bases[k].density.coordinates
         if float(coordinates.cells.max()) < CONTINUOUS:
             return x
-        return coordinates.points(coordinates.spread(coordinates.taken(x), generator)).to(x)
+        return coordinates.points(coordinates.dequantise(coordinates.taken(x), generator)).to(x)
 
     @property
     def pool(self) -> tuple[Tensor, Tensor]:

@@ -86,7 +86,7 @@ class Coordinates(nn.Module):
         """The values with a density.  (n, *point) -> (n, d)."""
         return x.to(self.centre).flatten(1)[:, self.used]
 
-    def spread(self, values: Tensor, generator: Generator) -> Tensor:
+    def dequantise(self, values: Tensor, generator: Generator) -> Tensor:
         """Values anywhere in their cells: values that repeat have no density.  (n, d) -> (n, d)."""
         return values + self.cells * (torch.empty_like(values).uniform_(generator=generator) - 0.5)
 

@@ -51,11 +51,11 @@ def base_in_directions(x: Tensor, seed: int, generator: Generator) -> Base:
         stretch = choose_stretch(flat, rows, places[:held], generator)
     cells = torch.tensor(stretch.cell, device=device)
     coordinates = Coordinates(used, flat[0].view(point), cells)
-    values = coordinates.spread(flat[rows][:, used], generator)
+    values = coordinates.dequantise(flat[rows][:, used], generator)
     coordinates = directions_of(stretch.apply(values)[0], coordinates, stretch, seed)
     frame = coordinates.directions[: max(1, min(FRAME, len(rows) // ROWS_EACH))]
     fresh = [
-        coordinates.spread(flat[places[k * held : (k + 1) * held]][:, used], generator)
+        coordinates.dequantise(flat[places[k * held : (k + 1) * held]][:, used], generator)
         for k in range(2)
     ]
 

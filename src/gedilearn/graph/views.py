@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 
 from gedilearn.data.image_views import grey_views, paper_views
 from gedilearn.errors import InputError
-from gedilearn.graph.neighbours import distance_points
+from gedilearn.graph.neighbours import distance_features
 from gedilearn.graph.walks import Nodes, WalkTables, draw, landmark_tables, redrawn
 from gedilearn.registry import VIEWS
 from gedilearn.settings import Schedule, value_at
@@ -175,7 +175,7 @@ def walk_views(
     """'walk': random walks on the nearest-neighbour graph of vectors; see `make_views`."""
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
-    points = distance_points(data.cpu().numpy(), seed)
+    points = distance_features(data.cpu().numpy(), seed)
     options: Any = {"n_neighbors": settings.n_neighbors, "random_state": seed, "shared": shared}
     tables, nodes = landmark_tables(points, n_clusters, **options)
     return WalkViews(data, tables.to(data.device), settings.walk_noise, nodes)

@@ -26,10 +26,10 @@ from gedilearn.graph.neighbours import (
     Ints,
     Neighbours,
     as_points,
-    find_neighbours,
-    joined_graph,
+    connected_graph,
+    lazy_walk_graph,
+    nearest_neighbours,
     own_stream,
-    with_rests,
 )
 from gedilearn.ranks import ONE_AT_A_TIME, by_shares
 
@@ -103,7 +103,7 @@ def walk_tables(
     width: int = 64,
     max_levels: int = 22,
     random_state: int = 0,
-    known: Neighbours | None = None,
+    neighbours: Neighbours | None = None,
 ) -> WalkTables:
     """Tables of random walks on the neighbour graph of the standardised data ``x`` (n, d).
 
@@ -121,8 +121,8 @@ def walk_tables(
     `known` are not sought again.
     """
     x = as_points(x)
-    graph, radius, k, n_components = joined_graph(x, n_clusters, n_neighbors, known)
-    graph = with_rests(graph, k)
+    graph, radius, k, n_components = connected_graph(x, n_clusters, n_neighbors, neighbours)
+    graph = lazy_walk_graph(graph, k)
 
     width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
     kept = min(width, max(_LEAST_KEPT, _MAX_BYTES // (4 * max_levels * len(x))))
@@ -314,19 +314,18 @@ def landmark_tables(
     most = n_nodes(len(x), n_clusters)
     chosen = np.sort(own_stream(random_state).choice(len(x), most, replace=False))
     points = np.ascontiguousarray(x) if most == len(x) else np.asarray(x[chosen], np.float64)
-    known = find_neighbours(points, max(n_neighbors, SHARED))
-    tables = walk_tables(
-        points, n_clusters, n_neighbors=n_neighbors, random_state=random_state, known=known
-    )
+    neighbours = nearest_neighbours(points, max(n_neighbors, SHARED))
+    options: Any = {"n_neighbors": n_neighbors, "random_state": random_state}
+    tables = walk_tables(points, n_clusters, neighbours=neighbours, **options)
     if most < len(x):
-        nearest_node = nearest_of(points, x, shared)
+        nearest_node = nearest_landmark(points, x, shared)
         nearest_node[chosen] = np.arange(most)
         node, place = torch.from_numpy(nearest_node), torch.from_numpy(chosen)
         tables = replace(tables, radius=tables.radius[node], node=node, place=place)
-    return tables, Nodes(points, known)
+    return tables, Nodes(points, neighbours)
 
 
-def nearest_of(landmarks: Floats, x: Floats, shared: bool = False) -> Ints:
+def nearest_landmark(landmarks: Floats, x: Floats, shared: bool = False) -> Ints:
     """The nearest landmark of each point.  (m, d), (n, d) -> (n,).
 
     Of many points in many columns it may be one that is nearly as near. Ranks that all ask the same

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from torch import Generator, Tensor
 from gedilearn.density.base import Bases
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Output
-from gedilearn.ranks import ONE_AT_A_TIME, n_ranks
+from gedilearn.ranks import fitting, n_ranks
 from gedilearn.registry import SAMPLERS
 from gedilearn.sampling.langevin import Box, Sampler, SamplerContext
 from gedilearn.settings import Settings, Weights
@@ -158,10 +157,8 @@ def share(x: Tensor, model: EnergyModel) -> Tensor:
 def k_means(x: np.ndarray, n_clusters: int, n_init: int = 10, seed: int = 0) -> Any:
     """scikit-learn's, fitted to x (n, d); of fewer distinct rows than clusters some stay empty."""
     from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
 
-    with ONE_AT_A_TIME, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with fitting():
         return KMeans(n_clusters, n_init=n_init, random_state=seed).fit(x)
 
 

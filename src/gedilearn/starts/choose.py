@@ -1,15 +1,14 @@
-"""Where training begins: several clusterings compete, evidence without labels decides.
+"""The initial clustering: several methods compete, and evidence without labels decides.
 
-No method finds every kind of cluster. Slow modes of the weighted graph find what hangs together, at
-two scales; a tree finds thin and uneven shapes; a Gaussian mixture and k-means find what overlaps.
-Two things tell good ones from bad ones without labels: how little of the graph's weight they cut,
-which is what INV counts for certain predictions and walks of one step, and how well they agree with
-the clusterings that the same method finds in parts of the data.
+No method finds every kind of cluster. Slow modes of the weighted graph find connected groups, at
+two scales. A tree finds thin and uneven shapes. A Gaussian mixture and k-means find overlapping
+clusters. Two measurements compare candidates without labels. The first is the share of the graph's
+weight that they cut: INV counts it for certain predictions and walks of one step. The second is
+their agreement with the clusters that the same method finds in subsamples.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,17 +22,17 @@ from gedilearn.graph.neighbours import (
     LEAST,
     SHARED,
     Neighbours,
-    bridged,
-    find_neighbours,
-    neighbour_graph,
+    connect_components,
+    knn_graph,
+    nearest_neighbours,
     own_stream,
 )
-from gedilearn.graph.walks import nearest_of
+from gedilearn.graph.walks import nearest_landmark
 from gedilearn.progress import SILENT, Progress
-from gedilearn.ranks import ONE_AT_A_TIME
+from gedilearn.ranks import ONE_AT_A_TIME, fitting
 from gedilearn.starts.classes import Classes
 from gedilearn.starts.spectral import FLAT, pivoted_clusters, slow_modes
-from gedilearn.starts.tree import GINI, cut, merged, spanning_tree
+from gedilearn.starts.tree import GINI, cut, merge_order, spanning_tree
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -41,46 +40,47 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[Any]
 
-# Neighbours of the graph on which all are judged, and of a sparser one, which thin shapes need.
+# Neighbours of the graph that measures all candidates, and of a sparser one for thin shapes.
 NEIGHBOURS, FEW = 10, 5
-# Of more points than these, or than so many a cluster, evenly many are drawn; the others have the
-# label of the nearest of them.
+# Of more points than these, or than so many per cluster, a random sample is clustered. Each other
+# point has the label of the nearest point of the sample.
 MOST_POINTS, MOST_EACH = 5_000, 60
-# Parts of the data, and their size: a clustering should not depend on a fifth of the points.
-PARTS, SHARE = 4, 0.8
-# Where methods find the same clusters, the steadiest of them speaks for all; from here on none is
-# asked any more.
+# The number of subsamples, and their share of the points.
+SUBSAMPLES, SHARE = 4, 0.8
+# Of methods that find the same clusters, the most stable one represents all. Above this stability
+# no further method with the same clusters is run on subsamples.
 STEADY = 0.99
-# A mixture has covariances to estimate: points for each of its clusters and columns.
+# A mixture estimates covariances: it needs this many points per cluster and column.
 POINTS_EACH = 5
-# What is cut is compared by ratios, above this share of the weight; disagreement counts by its
-# fourth root. Chosen on about 50 sets drawn for it (docs/how-it-trains.md).
+# Scores compare ratios of cuts above `LEAST_CUT`, and the fourth root of 1 - stability. Chosen on
+# about 50 sets made for it (docs/how-it-trains.md).
 LEAST_CUT, LEAST_DOUBT, WEIGHT = 0.002, 0.02, 0.25
 
 
 @dataclass(frozen=True)
 class Start:
-    """A clustering of the points, and what speaks for it.
+    """An initial clustering of the points, and the evidence for it.
 
     labels: (n,) in 0..n_clusters-1; corrected by the known classes of some points.
-    cut: the share of a cluster's links, by weight, that leave it, on average.
-    stability: the mean adjusted mutual information with the same method's clusterings of parts of
-        the data; 1 is complete agreement.
-    parts: (n, parts) the labels that the method gives the points of each part; -1 outside of it.
-    method: what found it.
-    rivals: for each other method that might have been chosen: its cut and stability.
+    cut: the share of a cluster's links, by weight, that leave it; the mean over clusters.
+    stability: the mean adjusted mutual information with the same method's clusterings of the
+        subsamples; 1 is complete agreement.
+    subsamples: (n, subsamples) the labels that the method gives the points of each subsample; -1
+        for points outside of it.
+    method: the name of the method.
+    rivals: the cut and stability of each other candidate that could have won.
     """
 
     labels: Ints
     cut: float
     stability: float
-    parts: Ints
+    subsamples: Ints
     method: str
     rivals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def for_points(self, index: Ints) -> Start:
-        """The same for points that have the labels of others: those with these numbers."""
-        return replace(self, labels=self.labels[index], parts=self.parts[index])
+        """The same for other points; `index` gives each the row whose labels it takes."""
+        return replace(self, labels=self.labels[index], subsamples=self.subsamples[index])
 
     @property
     def score(self) -> float:
@@ -90,21 +90,21 @@ class Start:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Some of the points, or all, with what methods find of them once for every number."""
+class Subsample:
+    """Some or all of the points, with a cache of what every number of clusters needs."""
 
     rows: Ints  # (m,)
     points: Floats  # (m, d)
-    neighbours: Neighbours  # among themselves
-    most: int  # clusters
-    found: dict[Any, Any] = field(default_factory=dict)
+    neighbours: Neighbours  # within the subsample
+    most: int  # the largest number of clusters
+    cache: dict[Any, Any] = field(default_factory=dict)
 
-    def once(self, make: Callable[..., Any], *given: Any) -> Any:
-        """What `make` gives for this part, made at the first call."""
-        key = (make, *given)
-        if key not in self.found:
-            self.found[key] = make(self, *given)
-        return self.found[key]
+    def cached(self, make: Callable[..., Any], *arguments: Any) -> Any:
+        """make(self, *arguments), computed at the first call."""
+        key = (make, *arguments)
+        if key not in self.cache:
+            self.cache[key] = make(self, *arguments)
+        return self.cache[key]
 
 
 def choose_start(
@@ -112,46 +112,47 @@ def choose_start(
     n_clusters: int,
     random_state: int = 0,
     progress: Progress = SILENT,
-    known: Neighbours | None = None,
+    neighbours: Neighbours | None = None,
     classes: Classes | None = None,
 ) -> Start:
-    """The best start for points x (n, d), as distances see them.
+    """The best initial clustering of distance features x (n, d).
 
-    Neighbours that are `known` are not sought again. It agrees with known `classes` of points.
+    `neighbours` are those of x, if they were searched before. Known `classes` of some points
+    correct the labels.
     """
     n, most = len(x), max(MOST_POINTS, MOST_EACH * n_clusters)
     if n <= most:
-        parts = parts_of(x, n_clusters, random_state, known)
-        return best_start(parts, n_clusters, random_state, progress, classes)
+        subsamples = subsamples_of(x, n_clusters, random_state, neighbours)
+        return best_start(subsamples, n_clusters, random_state, progress, classes)
     chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
     landmarks = np.asarray(x[chosen], np.float64)
-    nearest = nearest_of(landmarks, x)
+    nearest = nearest_landmark(landmarks, x)
     classes = classes and classes.for_nodes(nearest, most)
     start = choose_start(landmarks, n_clusters, random_state, progress, classes=classes)
     return start.for_points(nearest)
 
 
-def parts_of(
-    x: Floats, most: int, random_state: int, known: Neighbours | None = None
-) -> list[Part]:
-    """All points x (n, d), and after them parts of them, for at most so many clusters."""
+def subsamples_of(
+    x: Floats, most: int, random_state: int, neighbours: Neighbours | None = None
+) -> list[Subsample]:
+    """All points x (n, d), followed by random subsamples, for up to `most` clusters."""
     rng = own_stream(random_state)
     size = max(round(SHARE * len(x)), min(most + 1, len(x)))
-    drawn = (np.sort(rng.choice(len(x), size, replace=False)) for _ in range(PARTS))
-    whole = Part(np.arange(len(x)), x, known or find_neighbours(x, SHARED), most)
-    return [whole, *(Part(k, x[k], find_neighbours(x[k], SHARED), most) for k in drawn)]
+    drawn = (np.sort(rng.choice(len(x), size, replace=False)) for _ in range(SUBSAMPLES))
+    whole = Subsample(np.arange(len(x)), x, neighbours or nearest_neighbours(x, SHARED), most)
+    return [whole, *(Subsample(k, x[k], nearest_neighbours(x[k], SHARED), most) for k in drawn)]
 
 
 def best_start(
-    parts: list[Part],
+    subsamples: list[Subsample],
     n_clusters: int,
     random_state: int,
     progress: Progress = SILENT,
     classes: Classes | None = None,
 ) -> Start:
-    """The best start for the first of the parts."""
-    whole, *others = parts
-    graph, starts = whole.once(_graph, NEIGHBOURS), list[Start]()
+    """The best initial clustering of the first subsample, which holds all points."""
+    whole, *others = subsamples
+    graph, starts = whole.cached(_graph, NEIGHBOURS), list[Start]()
 
     def score(start: Start) -> float:
         return start.score + (classes.support(start.labels, n_clusters) if classes else 0.0)
@@ -161,13 +162,13 @@ def best_start(
         labels = method(whole, n_clusters, random_state)
         if labels is None:
             continue
-        same = next((one for one in starts if are_same(labels, one.labels)), None)
+        same = next((one for one in starts if same_partition(labels, one.labels)), None)
         if same is not None and same.stability >= STEADY:
             continue
         start = Start(labels, cut_share(graph, labels), 1.0, labels[:, None], name)
         if starts and score(start) < max(map(score, starts)):
-            continue  # it could not be chosen, however stable it is
-        start = _examined(start, method, others, random_state)
+            continue  # it cannot win, however stable it is
+        start = _with_stability(start, method, others, random_state)
         if same is None or start.stability > same.stability:
             starts = [one for one in starts if one is not same] + [start]
     best = max(starts, key=score)
@@ -178,37 +179,43 @@ def best_start(
     return replace(best, labels=classes.corrected(best.labels, graph, n_clusters))
 
 
-def _examined(start: Start, method: Method, parts: list[Part], random_state: int) -> Start:
-    """The start with its evidence from parts of the data."""
+def _with_stability(
+    start: Start, method: Method, subsamples: list[Subsample], random_state: int
+) -> Start:
     n_clusters = int(start.labels.max()) + 1
-    found = np.full((len(start.labels), len(parts)), -1, np.int32)
-    for k, part in enumerate(parts):
-        again = method(part, n_clusters, random_state)
-        if again is not None:
-            found[part.rows, k] = again
-    return replace(start, stability=stability(start.labels, found), parts=found)
+    found = np.full((len(start.labels), len(subsamples)), -1, np.int32)
+    for k, subsample in enumerate(subsamples):
+        labels = method(subsample, n_clusters, random_state)
+        if labels is not None:
+            found[subsample.rows, k] = labels
+    return replace(start, stability=stability(start.labels, found), subsamples=found)
 
 
-def stability(labels: Ints, parts: Ints) -> float:
-    """The mean adjusted mutual information of labels (n,) with those of parts (n, parts) of them.
+# --- measures of a clustering --------------------------------------------------------------------
 
-    0 if there are no parts.
+
+def stability(labels: Ints, subsamples: Ints) -> float:
+    """The mean adjusted mutual information of labels (n,) with those of subsamples (n, subsamples).
+
+    0 without subsamples.
     """
-    inside = [(labels[part >= 0], part[part >= 0]) for part in parts.T if (part >= 0).any()]
-    return float(np.mean([agreement(*both) for both in inside])) if inside else 0.0
+    inside = [(labels[own >= 0], own[own >= 0]) for own in subsamples.T if (own >= 0).any()]
+    return float(np.mean([adjusted_mutual_info(*both) for both in inside])) if inside else 0.0
 
 
-def kept(labels: Ints, parts: Ints) -> Floats:
-    """The share of the parts (n, parts) in which each point has its label (n,) again: (n,).
+def recurrence(labels: Ints, subsamples: Ints) -> Floats:
+    """The share of subsamples (n, subsamples) in which each point keeps its label (n,): (n,).
 
-    1 where a point is in no part.
+    Only those that hold the point count; 1 for a point that is in none.
     """
-    again, seen = np.zeros(len(labels)), (parts >= 0).sum(axis=1)
-    for part in parts.T:
-        inside = part >= 0
+    again, drawn = np.zeros(len(labels)), (subsamples >= 0).sum(axis=1)
+    for own in subsamples.T:
+        inside = own >= 0
         if inside.any():
-            again[inside] += matched(part[inside], labels[inside]) == labels[inside]
-    return np.where(seen > 0, again / np.maximum(seen, 1), 1.0)
+            there, here = own[inside], labels[inside]
+            n_labels = int(max(there.max(), here.max())) + 1
+            again[inside] += best_assignment(there, here, n_labels)[there] == here
+    return np.where(drawn > 0, again / np.maximum(drawn, 1), 1.0)
 
 
 def cut_share(graph: scipy.sparse.csr_matrix, labels: Ints) -> float:
@@ -217,7 +224,7 @@ def cut_share(graph: scipy.sparse.csr_matrix, labels: Ints) -> float:
 
 
 def cut_shares(graph: scipy.sparse.csr_matrix, labels: Ints, n_clusters: int = 0) -> Floats:
-    """Of each cluster, (clusters,); nan for those without points."""
+    """The same for each cluster, (clusters,); nan for clusters without points."""
     links = graph.tocoo()
     start, stop = labels[links.row], labels[links.col]
     total = np.bincount(start, links.data, minlength=n_clusters)
@@ -225,14 +232,14 @@ def cut_shares(graph: scipy.sparse.csr_matrix, labels: Ints, n_clusters: int = 0
     return np.where(total > 0, leaving / np.maximum(total, LEAST), np.nan)
 
 
-def agreement(labels: Ints, others: Ints) -> float:
-    """Adjusted mutual information: 1 for the same clusters, about 0 for unrelated ones.
+def adjusted_mutual_info(labels: Ints, others: Ints) -> float:
+    """1 for two equal partitions, about 0 for unrelated ones.  (n,), (n,), numbered from 0.
 
-    As scikit-learn's, whose checks of labels take most of its time.
+    Equal to scikit-learn's, which spends most of its time on checks of labels.
     """
     from sklearn.metrics.cluster import expected_mutual_information
 
-    if are_same(labels, others):
+    if same_partition(labels, others):
         return 1.0
 
     def entropy(count: Ints) -> float:
@@ -246,77 +253,78 @@ def agreement(labels: Ints, others: Ints) -> float:
     return float((both - entropy(table) - expected) / (both / 2 - expected))
 
 
-def are_same(labels: Ints, others: Ints) -> bool:
-    """Whether labels (n,) are of the same clusters, by whatever names."""
+def same_partition(labels: Ints, others: Ints) -> bool:
+    """Whether labels (n,) give the same clusters, up to their numbers."""
     table = pair_counts(labels, others) > 0
     return bool(table.sum() == table.any(0).sum() == table.any(1).sum())
 
 
-def matched(labels: Ints, others: Ints) -> Ints:
-    """`labels`, (n,), renamed so that as many points as possible have the label in `others`."""
+def best_assignment(labels: Ints, others: Ints, n_labels: int) -> Ints:
+    """For each of `n_labels` labels its own one of `others`, for most points in common.
+
+    Labels beyond the number of others get numbers beyond the last of them.
+    """
     from scipy.optimize import linear_sum_assignment
 
-    size = int(max(labels.max(), others.max())) + 1
-    table = pair_counts(labels, others, (size, size))
-    rows, columns = linear_sum_assignment(table, maximize=True)
-    names = np.empty(size, np.int64)
-    names[rows] = columns
-    return np.asarray(names[labels])
+    shape = (n_labels, max(n_labels, int(others.max()) + 1))
+    counts = pair_counts(labels, others, shape)
+    return np.asarray(linear_sum_assignment(counts, maximize=True)[1])
 
 
-# --- methods: (a part, n_clusters, seed) -> labels, or None if it cannot --------------------------
+# --- methods: (subsample, n_clusters, seed) -> labels, or None where it does not apply ------------
 
 Method = Callable[..., "Ints | None"]
 
 
-def _graph(part: Part, n_neighbors: int) -> scipy.sparse.csr_matrix:
-    return neighbour_graph(part.points, n_neighbors, known=part.neighbours)[0]
+def _graph(subsample: Subsample, n_neighbors: int) -> scipy.sparse.csr_matrix:
+    return knn_graph(subsample.points, n_neighbors, subsample.neighbours)[0]
 
 
-def _slow_modes(part: Part, n_neighbors: int, seed: int, joined: int) -> Floats:
-    """As many as may be asked for, of a graph of at most `joined` components."""
-    graph = bridged(part.points, part.once(_graph, n_neighbors), joined, n_neighbors)
-    return slow_modes(graph, part.most, part.points.shape[1] <= FLAT, seed)[1]
+def _slow_modes(subsample: Subsample, n_neighbors: int, seed: int, joined: int) -> Floats:
+    """The modes for all numbers of clusters, of the graph with at most `joined` components."""
+    x, graph = subsample.points, subsample.cached(_graph, n_neighbors)
+    graph = connect_components(x, graph, joined, n_neighbors)
+    return slow_modes(graph, subsample.most, x.shape[1] <= FLAT, seed)[1]
 
 
-def _n_components(part: Part, n_neighbors: int) -> int:
+def _n_components(subsample: Subsample, n_neighbors: int) -> int:
     from scipy.sparse.csgraph import connected_components
 
-    return int(connected_components(part.once(_graph, n_neighbors), directed=False)[0])
+    return int(connected_components(subsample.cached(_graph, n_neighbors), directed=False)[0])
 
 
-def _modes(part: Part, n_clusters: int, seed: int, n_neighbors: int = NEIGHBOURS) -> Ints | None:
-    joined = min(part.once(_n_components, n_neighbors), n_clusters)
-    return pivoted_clusters(part.once(_slow_modes, n_neighbors, seed, joined)[:, :n_clusters])
+def _modes(
+    subsample: Subsample, n_clusters: int, seed: int, n_neighbors: int = NEIGHBOURS
+) -> Ints | None:
+    joined = min(subsample.cached(_n_components, n_neighbors), n_clusters)
+    modes = subsample.cached(_slow_modes, n_neighbors, seed, joined)
+    return pivoted_clusters(modes[:, :n_clusters])
 
 
-def _merged(part: Part) -> Ints:
-    return merged(spanning_tree(part.points, part.neighbours), GINI)
+def _merge_order(subsample: Subsample) -> Ints:
+    return merge_order(spanning_tree(subsample.points, subsample.neighbours), GINI)
 
 
-def _tree(part: Part, n_clusters: int, seed: int) -> Ints | None:
+def _tree(subsample: Subsample, n_clusters: int, seed: int) -> Ints | None:
     with ONE_AT_A_TIME:
-        return cut(part.once(_merged), n_clusters)
+        return cut(subsample.cached(_merge_order), n_clusters)
 
 
-def _mixture(part: Part, n_clusters: int, seed: int) -> Ints | None:
+def _mixture(subsample: Subsample, n_clusters: int, seed: int) -> Ints | None:
     from sklearn.mixture import GaussianMixture
 
-    x = part.points
+    x = subsample.points
     if len(x) < POINTS_EACH * n_clusters * x.shape[1]:
         return None
-    mixture = GaussianMixture(n_clusters, reg_covar=1e-4, random_state=seed)
-    with ONE_AT_A_TIME, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of convergence: it need not be the best mixture
+    with fitting():
+        mixture = GaussianMixture(n_clusters, reg_covar=1e-4, random_state=seed)
         return np.asarray(mixture.fit_predict(x))
 
 
-def _means(part: Part, n_clusters: int, seed: int) -> Ints | None:
-    from sklearn.cluster import KMeans
+def _means(subsample: Subsample, n_clusters: int, seed: int) -> Ints | None:
+    from gedilearn.methods.method import k_means
 
-    with ONE_AT_A_TIME, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of fewer distinct points than clusters
-        return np.asarray(KMeans(n_clusters, n_init=3, random_state=seed).fit_predict(part.points))
+    return np.asarray(k_means(subsample.points, n_clusters, 3, seed).labels_)
 
 
 METHODS: dict[str, Method] = {

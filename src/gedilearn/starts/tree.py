@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.graph.neighbours import SHARED, Neighbours, find_neighbours
+from gedilearn.graph.neighbours import SHARED, Neighbours, nearest_neighbours, shortest_links
 
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[Any]
@@ -21,20 +21,21 @@ Ints = npt.NDArray[Any]
 GINI = 0.3  # the bound that its authors recommend
 
 
-def spanning_tree(x: Floats, known: Neighbours | None = None) -> Ints:
+def spanning_tree(x: Floats, neighbours: Neighbours | None = None) -> Ints:
     """Edges (n - 1, 2) of a minimum spanning tree of x (n, d), the shortest first.
 
-    That of the nearest neighbours, where it holds together; groups that are apart are then joined,
-    each by the shortest edge to another one, until there is one. `known` neighbours are not sought
-    again.
+    It is the tree of the nearest neighbours, if their graph is connected. Otherwise the shortest
+    edge from each component to another one is added, until one component is left. `neighbours` of
+    an earlier search are used as they are.
     """
     from scipy.sparse import coo_matrix, csr_matrix
     from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
     n = len(x)
-    distance, index = (part[:, :SHARED] for part in known or find_neighbours(x, SHARED))
+    found = neighbours or nearest_neighbours(x, SHARED)
+    distance, index = (part[:, :SHARED] for part in found)
     k = index.shape[1]
-    # An edge of length 0 would be none.
+    # A sparse matrix has no edge of length 0.
     length = np.maximum(distance, np.finfo(np.float64).tiny).ravel()
     start = np.repeat(np.arange(n), k)
     forest = coo_matrix(
@@ -45,38 +46,35 @@ def spanning_tree(x: Floats, known: Neighbours | None = None) -> Ints:
         joined = np.concatenate(edges)
         links = csr_matrix((np.ones(len(joined)), (joined[:, 0], joined[:, 1])), shape=(n, n))
         _, group = connected_components(links, directed=False)
-        bridges, across = _bridges(x, group)
-        edges.append(bridges)
+        added, across = _edges_between(x, group)
+        edges.append(added)
         lengths.append(across)
     order = np.argsort(np.concatenate(lengths), kind="stable")
     return np.asarray(np.concatenate(edges)[order])
 
 
-def _bridges(x: Floats, group: Ints) -> tuple[Ints, Floats]:
-    """The shortest edge from each group to the others, none that would close a ring."""
+def _edges_between(x: Floats, group: Ints) -> tuple[Ints, Floats]:
+    """The shortest edge from each group to the others, without edges that would close a ring."""
     from scipy.sparse import coo_matrix, csr_matrix
     from scipy.sparse.csgraph import minimum_spanning_tree
-    from sklearn.neighbors import NearestNeighbors
 
     best: dict[tuple[int, int], tuple[float, int, int]] = {}
     names, sizes = np.unique(group, return_counts=True)
-    for name in names[np.argsort(sizes)][:-1]:  # the largest is reached from the others
-        here, there = np.flatnonzero(group == name), np.flatnonzero(group != name)
-        search = NearestNeighbors(n_neighbors=1, n_jobs=1).fit(x[there])
-        distance, found = (one[:, 0] for one in search.kneighbors(x[here]))
-        k = int(distance.argmin())
-        other = there[found[k]]
-        pair = (min(name, group[other]), max(name, group[other]))
-        best[pair] = min(best.get(pair, (np.inf, 0, 0)), (distance[k], here[k], other))
+    for name in names[np.argsort(sizes)][:-1]:  # the others reach the largest
+        ((here, there, length),) = shortest_links(x, group, name, 1)
+        pair = (min(name, group[there[0]]), max(name, group[there[0]]))
+        edge = (length[0], here[0], there[0])
+        best[pair] = min(best.get(pair, edge), edge)
     pairs = np.array(list(best))
-    length = np.array([max(one[0], np.finfo(np.float64).tiny) for one in best.values()])
-    between = csr_matrix((length, (pairs[:, 0], pairs[:, 1])), shape=(len(names), len(names)))
+    tiny = np.finfo(np.float64).tiny
+    least = np.maximum([edge[0] for edge in best.values()], tiny)
+    between = csr_matrix((least, (pairs[:, 0], pairs[:, 1])), shape=(len(names), len(names)))
     kept = coo_matrix(minimum_spanning_tree(between))
     chosen = [best[pair] for pair in zip(kept.row.tolist(), kept.col.tolist(), strict=True)]
-    return np.array([one[1:] for one in chosen]), np.array([one[0] for one in chosen])
+    return np.array([edge[1:] for edge in chosen]), np.array([edge[0] for edge in chosen])
 
 
-def merged(edges: Ints, gini: float) -> Ints:
+def merge_order(edges: Ints, gini: float) -> Ints:
     """Edges (n - 1, 2), the shortest first, in the order in which they join points and clusters."""
     n, order = len(edges) + 1, []
     parent, size = list(range(n)), [1] * n

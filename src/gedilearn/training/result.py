@@ -34,7 +34,7 @@ from gedilearn.models.energy import (
 )
 from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.settings import Settings
-from gedilearn.starts.choose import kept as kept_in_parts
+from gedilearn.starts.choose import recurrence
 from gedilearn.training.environment import check_memory, check_steps, drawing
 from gedilearn.training.journal import Journal
 from gedilearn.training.run import DENSITY, MODEL, Summary, read_density
@@ -352,7 +352,7 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
         p = result.calibrated(logits.cpu(), points[rows].cpu())
         return p.gather(1, torch.from_numpy(judged[rows, None]))[:, 0]
 
-    again = kept_in_parts(judged, start.parts)
+    again = recurrence(judged, start.subsamples)
     believed = torch.zeros(len(again), dtype=torch.float64)
     for cluster in range(c):
         own = judged == cluster

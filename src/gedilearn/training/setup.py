@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.density.base import Bases
 from gedilearn.density.fit import fit_bases
-from gedilearn.graph.neighbours import distance_points
+from gedilearn.graph.neighbours import distance_features
 from gedilearn.graph.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.methods.method import Context, Forward, Method, learns_density
 from gedilearn.methods.priors import Prior, make_prior
@@ -308,7 +308,7 @@ class Setup:
         progress.phase("evidence")
         seed, labels = self.settings.training.seed, self.graded(found)
         rows = stratified(labels, seed)
-        x = distance_points(self.seen_by([result])[0][0][rows].cpu().numpy(), seed)
+        x = distance_features(self.seen_by([result])[0][0][rows].cpu().numpy(), seed)
         beside = start.labels if labels is found else found
         return evidence_of(x, rows, labels, start, clusters, beside)
 
@@ -410,7 +410,7 @@ def _start(
 ) -> Start:
     """The clusters that training begins with; points of a large set have those of their nodes."""
     if not isinstance(views, WalkViews) or views.nodes is None:
-        points = distance_points(data.cpu().numpy(), seed)
+        points = distance_features(data.cpu().numpy(), seed)
         return choose_start(points, n_clusters, seed, progress, classes=classes)
     points, neighbours = views.nodes
     node = None if views.tables.node is None else views.tables.node.cpu().numpy()

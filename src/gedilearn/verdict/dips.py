@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.graph.neighbours import Neighbours, find_neighbours, neighbour_graph, own_stream
+from gedilearn.graph.neighbours import Neighbours, knn_graph, nearest_neighbours, own_stream
 from gedilearn.starts.choose import cut_shares
 
 Floats = npt.NDArray[Any]
@@ -45,9 +45,9 @@ def separation(x: Floats, labels: Ints, n_clusters: int) -> Separation:
     """Of points x (n, d), as distances see them, with labels (n,)."""
     if x.shape[1] > MOST_COLUMNS:
         x = leading(x, max(n_clusters, LEAST_COLUMNS))
-    neighbours = find_neighbours(x, LINKS)
+    neighbours = nearest_neighbours(x, LINKS)
     level, links, passed = log_densities(neighbours, x.shape[1])
-    graph = neighbour_graph(x, NEIGHBOURS, known=neighbours)[0]
+    graph = knn_graph(x, NEIGHBOURS, neighbours)[0]
     cut = cut_shares(graph, labels, n_clusters)
     return Separation(prominences(level, links, passed, labels, n_clusters), cut)
 

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from gedilearn.data.arrays import evenly_spaced, listing
-from gedilearn.starts.choose import Start, kept, stability
+from gedilearn.starts.choose import Start, recurrence, stability
 from gedilearn.verdict.dips import separation
 
 Grade = Literal["certified", "supported", "doubtful", "no structure found"]
@@ -169,11 +169,11 @@ def evidence_of(
     some = evenly_spaced(len(labels), MOST_COMPARED)
     apart = separation(x, labels[rows], n_clusters)
     near = zip(*np.nonzero(np.triu(np.isfinite(apart.prominence))), strict=True)
-    size, again = np.bincount(labels, minlength=n_clusters), kept(labels, start.parts)
+    size, again = np.bincount(labels, minlength=n_clusters), recurrence(labels, start.subsamples)
     total = np.bincount(labels, again, n_clusters)
     return Evidence(
         method=start.method,
-        stability=stability(labels[some], start.parts[some]),
+        stability=stability(labels[some], start.subsamples[some]),
         start_stability=start.stability,
         agreement=float((labels == beside).mean()),
         shares=tuple((size / len(labels)).tolist()),

@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 
 from gedilearn.data.arrays import listing, pair_counts
-from gedilearn.graph.neighbours import distance_points, own_stream
+from gedilearn.graph.neighbours import distance_features, own_stream
 from gedilearn.progress import SILENT, Progress
-from gedilearn.starts.choose import MOST_POINTS, Start, best_start, parts_of
+from gedilearn.starts.choose import MOST_POINTS, Start, best_start, subsamples_of
 from gedilearn.verdict.evidence import Evidence, evidence_of
 
 Support = Literal["separated", "stable", "bound gap"] | None  # None: not supported
@@ -159,12 +159,12 @@ def choose_number(
     """Of 2 to `most` clusters of data (n, d), in the network's units; of many points, some."""
     if len(data) > MOST_POINTS:
         data = data[np.sort(own_stream(seed).choice(len(data), MOST_POINTS, replace=False))]
-    points, tried = distance_points(data, seed), most - 1
-    parts, numbers, starts = parts_of(points, most, seed), list[Number](), list[Start]()
+    points, tried = distance_features(data, seed), most - 1
+    subsamples, numbers, starts = subsamples_of(points, most, seed), list[Number](), list[Start]()
     progress.phase("choosing the number of clusters")
     for k in range(2, most + 1):
         progress.step(k - 2, tried)
-        starts.append(best_start(parts, k, seed))
+        starts.append(best_start(subsamples, k, seed))
         evidence = evidence_of(points, np.arange(len(points)), starts[-1].labels, starts[-1], k)
         numbers.append(Number.of(evidence, tried, starts[-1], starts[-2] if k > 2 else None))
     return best_of(numbers)
