@@ -1,4 +1,4 @@
-"""How far the density falls between clusters: against brute force, and where there is none."""
+"""Density dips between clusters: against brute force, and where there are none."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import make_blobs
 
-from gedilearn.verdict import dips as prominence
-from gedilearn.verdict.dips import dimension, leading, separation, stratified
+from gedilearn.graph.neighbours import nearest_neighbours
+from gedilearn.verdict.dips import (
+    LEAST_EACH,
+    MOST_POINTS,
+    intrinsic_dimension,
+    principal_coordinates,
+    separation,
+    stratified_rows,
+)
 
 Array = NDArray[np.float64]
 
@@ -37,67 +44,67 @@ def by_hand(x: Array, labels: NDArray[np.int64], n_clusters: int) -> Array:
 
 
 @pytest.mark.parametrize(("spread", "d"), [(1.0, 2), (2.0, 2), (1.0, 4)])
-def test_prominence_is_what_a_search_over_all_pairs_gives(spread: float, d: int) -> None:
+def test_a_density_dip_is_what_a_search_over_all_pairs_gives(spread: float, d: int) -> None:
     centres = 6 * np.eye(4, d)
     x, y = make_blobs(160, centers=centres[:3], cluster_std=spread, random_state=0)
-    np.testing.assert_allclose(separation(x, y, 3).prominence, by_hand(x, y, 3))
+    np.testing.assert_allclose(separation(x, y, 3).dip, by_hand(x, y, 3))
 
 
-def test_clusters_with_a_gap_have_no_link_and_cut_nothing() -> None:
+def test_disconnected_clusters_have_no_link_and_cut_nothing() -> None:
     x, y = make_blobs(200, centers=[[0, 0], [50, 0]], random_state=0)
     found = separation(x, y, 3)
-    assert np.isinf(found.prominence).all()
+    assert np.isinf(found.dip).all()
     np.testing.assert_array_equal(found.cut, [0, 0, np.nan])
 
 
-def test_a_dip_counts_and_a_cut_through_one_cloud_does_not() -> None:
+def test_two_clouds_have_a_dip_and_a_cut_through_one_cloud_has_none() -> None:
     rng = np.random.default_rng(0)
     one, two = rng.normal(size=(600, 2)), rng.normal(size=(600, 2))
     two[300:, 0] += 6
-    assert separation(one, (one[:, 0] > 0).astype(int), 2).prominence[0, 1] < 0.5
-    assert separation(two, (two[:, 0] > 3).astype(int), 2).prominence[0, 1] > 1
+    assert separation(one, (one[:, 0] > 0).astype(int), 2).dip[0, 1] < 0.5
+    assert separation(two, (two[:, 0] > 3).astype(int), 2).dip[0, 1] > 1
 
 
 def test_chance_dips_of_a_segment_rarely_reach_one_nat() -> None:
-    # The hardest case: few links cross, and the cut is at the widest place of the middle.
+    # The hardest case: few links cross a cut at the widest place of the middle.
     rng, high = np.random.default_rng(0), 0
     for _ in range(100):
         x = np.sort(rng.random(500))
         middle = slice(100, 400)
         cut = 100 + int((x[10:] - x[:-10])[middle].argmax()) + 5
-        high += bool(separation(x[:, None], np.arange(500) // cut > 0, 2).prominence[0, 1] > 1)
+        high += bool(separation(x[:, None], np.arange(500) // cut > 0, 2).dip[0, 1] > 1)
     assert high <= 5
 
 
-def test_the_dimension_is_that_of_the_surface_and_at_most_the_columns() -> None:
+def test_the_intrinsic_dimension_is_that_of_the_surface_and_at_most_the_columns() -> None:
     rng = np.random.default_rng(0)
     plane = rng.random((2000, 2)) @ np.linalg.qr(rng.normal(size=(6, 2)))[0].T
-    neighbours = prominence.nearest_neighbours(plane, 10)
-    assert dimension(neighbours.distance, 6) == pytest.approx(2, abs=0.25)
-    assert dimension(neighbours.distance, 1) == 1
-    assert dimension(np.ones((5, 10)), 3) == 1
+    neighbours = nearest_neighbours(plane, 10)
+    assert intrinsic_dimension(neighbours.distance, 6) == pytest.approx(2, abs=0.25)
+    assert intrinsic_dimension(neighbours.distance, 1) == 1
+    assert intrinsic_dimension(np.ones((5, 10)), 3) == 1
 
 
-def test_small_clusters_are_among_the_points_that_are_drawn() -> None:
+def test_small_clusters_are_among_the_stratified_rows() -> None:
     labels = np.r_[np.zeros(9_900, int), np.ones(80, int), np.full(20, 2)]
-    rows = stratified(labels, 0)
-    assert len(np.unique(rows)) == len(rows) <= prominence.MOST_POINTS + 2 * prominence.LEAST_EACH
+    rows = stratified_rows(labels, 0)
+    assert len(np.unique(rows)) == len(rows) <= MOST_POINTS + 2 * LEAST_EACH
     np.testing.assert_array_equal(np.bincount(labels[rows])[1:], [60, 20])
-    np.testing.assert_array_equal(stratified(labels[-100:], 0), np.arange(100))
+    np.testing.assert_array_equal(stratified_rows(labels[-100:], 0), np.arange(100))
 
 
 @pytest.mark.parametrize("shape", [(40, 12), (20, 60)])
-def test_leading_directions_are_those_of_a_singular_value_decomposition(
+def test_principal_coordinates_are_those_of_a_singular_value_decomposition(
     shape: tuple[int, int],
 ) -> None:
     x = np.random.default_rng(0).normal(size=shape)
     u, s, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
-    found = leading(x, 3)[:, ::-1]
+    found = principal_coordinates(x, 3)
     np.testing.assert_allclose(np.abs(found), np.abs(u[:, :3] * s[:3]), atol=1e-8)
 
 
-def test_three_clusters_in_a_few_of_very_many_columns_are_apart() -> None:
+def test_three_clusters_in_a_few_of_very_many_columns_have_dips() -> None:
     rng, y = np.random.default_rng(0), np.arange(120) % 3
     x = rng.normal(size=(120, 3000))
     x[:, :100] += 2 * rng.normal(size=(3, 100))[y]
-    assert separation(x, y, 3).prominence.min() > 1
+    assert separation(x, y, 3).dip.min() > 1

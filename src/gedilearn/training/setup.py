@@ -32,7 +32,7 @@ from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
 from gedilearn.starts.choose import Start, choose_start
 from gedilearn.starts.classes import Classes
-from gedilearn.verdict.dips import stratified
+from gedilearn.verdict.dips import stratified_rows
 from gedilearn.verdict.evidence import Evidence, evidence_of
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ class Setup:
             return None
         progress.phase("evidence")
         seed, labels = self.settings.training.seed, self.graded(found)
-        rows = stratified(labels, seed)
+        rows = stratified_rows(labels, seed)
         x = distance_features(self.seen_by([result])[0][0][rows].cpu().numpy(), seed)
         beside = start.labels if labels is found else found
         return evidence_of(x, rows, labels, start, clusters, beside)

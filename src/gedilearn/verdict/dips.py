@@ -1,13 +1,13 @@
-"""Whether clusters are apart: how far the density falls between them, and what they cut.
+"""Density dips between clusters, and the links that clusters cut.
 
-The log density at a point is -d log r, with r the distance to its k-th neighbour and d the
-dimension of the points as neighbours see it. On a link between two neighbours it is that of the
-largest of both radii and the length of the link (the mutual reachability of HDBSCAN): the density
-that one has to pass through. The prominence of two clusters is the lower of their median log
-densities less that of the best link between them, in nats: 1 says that the density between them is
-e times lower than inside either. Clusters that no link joins are separated by a gap.
+The log-density at a point is -d log r, where r is the distance to its k-th neighbour and d the
+intrinsic dimension of the distance features. On a link, r is the largest of the length of the link
+and the radii of its two ends (the mutual reachability of HDBSCAN). The density dip of two clusters
+is the lower of their median log-densities minus that of the best link between them, in nats. A dip
+of 1 means that the density between them is e times lower than inside either. Clusters that no link
+joins are disconnected.
 
-Dips prove clusters, but clusters of unlike density, or in many columns, may have none.
+A dip is evidence for two clusters. Clusters of different density or in many columns may have none.
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ from gedilearn.starts.choose import cut_shares
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[Any]
 
-# The neighbour that sets the density at a point, and how many of them are links.
+# The neighbour whose distance is the radius of a point, and the number of neighbours with links.
 NEIGHBOURS, LINKS = 10, 20
-# Single points between clusters do not join them: of the links of two clusters, this one counts.
+# The best link of two clusters is the third best: one or two points between them join nothing.
 BEST = 3
-# Points looked at; of each cluster at least so many, if it has them.
+# The number of rows that are measured, and the least of each cluster, if it has them.
 MOST_POINTS, LEAST_EACH = 4_000, 60
-# Of more columns than these, the principal directions that vary most: one for each cluster, and at
-# least so many. In many columns all distances are alike.
+# Above so many columns, points are projected to their principal directions: one for each cluster,
+# and at least so many. In many columns all distances are alike.
 MOST_COLUMNS, LEAST_COLUMNS = 10, 3
 
 
 class Separation(NamedTuple):
-    """How far clusters are apart."""
+    """Density dips between clusters, and their cuts."""
 
-    prominence: Floats  # (clusters, clusters), symmetric; infinite where no link joins them
-    cut: Floats  # (clusters,): the share of its links, by weight, that leave it; nan: no points
+    dip: Floats  # (clusters, clusters), symmetric, in nats; infinite where no link joins them
+    cut: Floats  # (clusters,): the share of links, by weight, that leave it; nan without points
 
 
 def separation(x: Floats, labels: Ints, n_clusters: int) -> Separation:
-    """Of points x (n, d), as distances see them, with labels (n,)."""
+    """Of distance features x (n, d) with labels (n,)."""
     if x.shape[1] > MOST_COLUMNS:
-        x = leading(x, max(n_clusters, LEAST_COLUMNS))
+        x = principal_coordinates(x, max(n_clusters, LEAST_COLUMNS))
     neighbours = nearest_neighbours(x, LINKS)
-    level, links, passed = log_densities(neighbours, x.shape[1])
+    at_points, links, on_links = log_densities(neighbours, x.shape[1])
     graph = knn_graph(x, NEIGHBOURS, neighbours)[0]
     cut = cut_shares(graph, labels, n_clusters)
-    return Separation(prominences(level, links, passed, labels, n_clusters), cut)
+    return Separation(density_dips(at_points, links, on_links, labels, n_clusters), cut)
 
 
-def prominences(
-    level: Floats, links: Ints, passed: Floats, labels: Ints, n_clusters: int
+def density_dips(
+    at_points: Floats, links: Ints, on_links: Floats, labels: Ints, n_clusters: int
 ) -> Floats:
-    """Of each two clusters: (clusters, clusters).
+    """The density dip of each two clusters: (clusters, clusters).
 
-    level: (n,), log densities of the points; links: (m, 2), passed: (m,), log densities on them.
+    at_points: (n,) and on_links: (m,) are log-densities; links: (m, 2).
     """
-    own = [level[labels == k] for k in range(n_clusters)]
+    own = [at_points[labels == k] for k in range(n_clusters)]
     core = np.array([np.median(values) if len(values) else -np.inf for values in own])
     pair = np.sort(labels[links], axis=1) @ (n_clusters, 1)
-    order = np.lexsort((-passed, pair))
+    order = np.lexsort((-on_links, pair))
     names, first, count = np.unique(pair[order], return_index=True, return_counts=True)
-    best = passed[order][first + np.minimum(count, BEST) - 1]
+    best = on_links[order][first + np.minimum(count, BEST) - 1]
     one, other = names // n_clusters, names % n_clusters
-    found = np.full((n_clusters, n_clusters), np.inf)
-    found[one, other] = found[other, one] = np.minimum(core[one], core[other]) - best
-    np.fill_diagonal(found, np.inf)
-    return found
+    dip = np.full((n_clusters, n_clusters), np.inf)
+    dip[one, other] = dip[other, one] = np.minimum(core[one], core[other]) - best
+    np.fill_diagonal(dip, np.inf)
+    return dip
 
 
 def log_densities(neighbours: Neighbours, columns: int) -> tuple[Floats, Ints, Floats]:
@@ -81,23 +81,23 @@ def log_densities(neighbours: Neighbours, columns: int) -> tuple[Floats, Ints, F
     links = np.stack([np.repeat(np.arange(n), k), index.ravel()], axis=1)
     reach = np.maximum(distance.ravel(), radius[links].max(axis=1))
     names, once = np.unique(np.sort(links, axis=1) @ (n, 1), return_index=True)
-    d = dimension(distance[:, :NEIGHBOURS], columns)
+    d = intrinsic_dimension(distance[:, :NEIGHBOURS], columns)
     links = np.stack([names // n, names % n], axis=1)
     return -d * np.log(radius), links, -d * np.log(reach[once])
 
 
-def dimension(distance: Floats, columns: int) -> float:
-    """Of points with these distances (n, k) to their neighbours: from 1 to the columns.
+def intrinsic_dimension(distance: Floats, columns: int) -> float:
+    """Of points with these distances (n, k) to their neighbours: between 1 and the columns.
 
-    The estimate of Levina and Bickel (2004), with the mean over points taken of its inverse.
+    The estimate of Levina and Bickel (2004), with the mean over points of its inverse.
     """
     k = distance.shape[1]
     growth = np.log(distance[:, -1:] / distance[:, :-1]).mean() if k > 1 else 0.0
     return float(np.clip(1 / growth if growth > 0 else 1.0, 1.0, columns))
 
 
-def stratified(labels: Ints, random_state: int) -> Ints:
-    """Rows of about `MOST_POINTS` points, or of all, in which small clusters are present too."""
+def stratified_rows(labels: Ints, random_state: int) -> Ints:
+    """About `MOST_POINTS` rows, at least `LEAST_EACH` of each cluster that has them; or all."""
     n = len(labels)
     if n <= MOST_POINTS:
         return np.arange(n)
@@ -109,10 +109,11 @@ def stratified(labels: Ints, random_state: int) -> Ints:
     return np.sort(np.concatenate(chosen))
 
 
-def leading(x: Floats, most: int) -> Floats:
-    """Coordinates in the principal directions that vary most.  (n, d) -> (n, at most `most`)."""
-    centred = np.asarray(x, np.float64) - x.mean(axis=0)
-    if x.shape[1] > len(x):  # the same coordinates, up to signs, from the smaller product
-        values, vectors = np.linalg.eigh(centred @ centred.T)
-        return np.asarray(vectors[:, -most:] * np.sqrt(np.maximum(values[-most:], 0)))
-    return np.asarray(centred @ np.linalg.eigh(centred.T @ centred)[1][:, -most:])
+def principal_coordinates(x: Floats, most: int) -> Floats:
+    """Coordinates in the directions of largest variance.  (n, d) -> (n, at most `most`)."""
+    from sklearn.decomposition import PCA
+
+    n, d = x.shape
+    solver = "covariance_eigh" if d <= n else "arpack"
+    principal = PCA(min(most, d, n - 1), svd_solver=solver, random_state=0)
+    return np.asarray(principal.fit_transform(np.asarray(x, np.float64)))

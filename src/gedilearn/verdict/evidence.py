@@ -168,7 +168,7 @@ def evidence_of(
     beside = start.labels if beside is None else beside
     some = evenly_spaced(len(labels), MOST_COMPARED)
     apart = separation(x, labels[rows], n_clusters)
-    near = zip(*np.nonzero(np.triu(np.isfinite(apart.prominence))), strict=True)
+    near = zip(*np.nonzero(np.triu(np.isfinite(apart.dip))), strict=True)
     size, again = np.bincount(labels, minlength=n_clusters), recurrence(labels, start.subsamples)
     total = np.bincount(labels, again, n_clusters)
     return Evidence(
@@ -179,7 +179,7 @@ def evidence_of(
         shares=tuple((size / len(labels)).tolist()),
         kept=tuple((total / np.maximum(size, 1)).tolist()),
         cut=tuple(None if np.isnan(cut) else float(cut) for cut in apart.cut),
-        links=tuple((int(a), int(b), float(apart.prominence[a, b])) for a, b in near),
+        links=tuple((int(a), int(b), float(apart.dip[a, b])) for a, b in near),
         rivals=start.rivals,
     )
 
