@@ -41,7 +41,8 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
 from gedilearn import GEDI
-from gedilearn.evaluation.clustering import classes_of_clusters, clustering_scores
+from gedilearn.evaluation.clustering import clustering_scores
+from gedilearn.starts.choose import best_assignment
 from shape_sets import SHAPES
 
 FIRST_SEED = 1_000
@@ -367,7 +368,7 @@ def measured(seed: int, kind: str, x: np.ndarray, y: np.ndarray | None, k: int, 
     if y is None:
         return row
     y = np.unique(y, return_inverse=True)[1]
-    right = classes_of_clusters(y, model.labels_, k)[model.labels_] == y
+    right = best_assignment(model.labels_, y, k)[model.labels_] == y
     row |= {"ami": clustering_scores(y, model.labels_)["ami"], "accuracy": float(right.mean())}
     if model.trust_ is not None:
         order = np.argsort(-model.trust_, kind="stable")

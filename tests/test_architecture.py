@@ -189,8 +189,7 @@ PLACES = {
     '"labels.csv"': {"training/run.py"},
     "normalized_mutual_info_score": {"evaluation/clustering.py"},
     "adjusted_rand_score": {"evaluation/clustering.py"},
-    # Beside true classes, and beside the clusters of parts of the data.
-    "linear_sum_assignment": {"evaluation/clustering.py", "starts/choose.py"},
+    "linear_sum_assignment": {"starts/choose.py"},
     "torch.default_generator": {"training/environment.py"},
 }
 

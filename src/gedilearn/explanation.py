@@ -19,6 +19,7 @@ from gedilearn.data.arrays import Scaling, evenly_spaced, listing
 from gedilearn.errors import InputError
 from gedilearn.io import RESTORE, digits, read_json, reading, write_json, write_tensors
 from gedilearn.settings import Kind
+from gedilearn.starts.choose import adjusted_mutual_info
 from gedilearn.training.result import Result
 from gedilearn.training.run import RunDirectory, read_config
 
@@ -320,7 +321,6 @@ def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: np.ndarray) -> 
     A column alone is a decision tree of it with twice as many leaves as there are clusters.
     z: (rows, columns), standardised, since the tree computes in single precision
     """
-    from sklearn.metrics import adjusted_mutual_info_score
     from sklearn.tree import DecisionTreeClassifier
 
     used = len(np.unique(labels))
@@ -330,7 +330,7 @@ def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: np.ndarray) -> 
     for j in tried.tolist():
         tree, column = DecisionTreeClassifier(max_leaf_nodes=2 * used, random_state=0), z[:, [j]]
         predicted = tree.fit(column, labels).predict(column)
-        agreement[j] = float(adjusted_mutual_info_score(labels, predicted))
+        agreement[j] = adjusted_mutual_info(labels, predicted)
     best = sorted(agreement, key=lambda j: -agreement[j])[:MOST_COLUMNS]
     return {j: agreement[j] for j in best if agreement[j] >= SUFFICIENT_AMI}
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gedilearn.data.arrays import pair_counts
 from gedilearn.errors import InputError
+from gedilearn.starts.choose import adjusted_mutual_info, best_assignment
 
 CHANCE_REPEATS = 5
 
@@ -35,14 +35,12 @@ def clustering_scores(labels_true: np.ndarray, labels: np.ndarray) -> dict[str, 
     is above 0 for random labels. ``accuracy`` is that of the best one-to-one assignment of clusters
     to classes: points of clusters left without a class count as wrong.
     """
-    from sklearn.metrics import adjusted_mutual_info_score
-
     classes, clusters = (np.unique(y, return_inverse=True)[1] for y in (labels_true, labels))
     n_clusters = int(clusters.max()) + 1
-    assigned = classes_of_clusters(classes, clusters, n_clusters)[clusters]
+    assigned = best_assignment(clusters, classes, n_clusters)[clusters]
     return {
         "nmi": nmi(classes, clusters),
-        "ami": float(adjusted_mutual_info_score(classes, clusters)),
+        "ami": adjusted_mutual_info(classes, clusters),
         "ari": ari(classes, clusters),
         "accuracy": float((assigned == classes).mean()),
         "clusters_used": n_clusters,
@@ -62,19 +60,6 @@ def ari(labels_true: np.ndarray, labels: np.ndarray) -> float:
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(labels_true, labels))
-
-
-def classes_of_clusters(labels_true: np.ndarray, labels: np.ndarray, n_clusters: int) -> np.ndarray:
-    """The class of each cluster, (n_clusters,), in the one-to-one assignment of most points.
-
-    Classes and clusters are numbered from 0. Where there are more clusters than classes, those left
-    over have numbers beyond the last class.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    shape = (n_clusters, max(n_clusters, int(labels_true.max()) + 1))
-    counts = pair_counts(labels, labels_true, shape)
-    return np.asarray(linear_sum_assignment(counts, maximize=True)[1])
 
 
 def batchwise_nmi(

@@ -22,7 +22,7 @@ from gedilearn.data import toy as sets
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.evaluation.clustering import classes_of_clusters, clustering_scores, nmi
+from gedilearn.evaluation.clustering import clustering_scores, nmi
 from gedilearn.paper import table
 from gedilearn.paper.runner import (
     Cell,
@@ -37,6 +37,7 @@ from gedilearn.paper.runner import (
 from gedilearn.paper.table import Group, Row, Table
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import resolve
+from gedilearn.starts.choose import best_assignment
 from gedilearn.together import fit_together
 from gedilearn.training.run import RunDirectory
 
@@ -253,7 +254,7 @@ def picture(
         line[0].set_ylabel(name, fontsize=11)
         for axes, method in zip(line[1:], trained, strict=True):
             predicted = models[name, method].predict(real.x)
-            classes = classes_of_clusters(real.y, predicted, 2)
+            classes = best_assignment(predicted, real.y, 2)
             if kind == "labels":
                 head = f"{NAMES[method]}\nNMI {nmi(real.y, predicted):.2f}"
                 scatter(axes, everywhere, head, real.x, classes[predicted])
