@@ -3,7 +3,7 @@
 python docs/make_gallery.py            runs all scripts, then writes docs/gallery/index.md
 python docs/make_gallery.py --page     writes the page alone, from the pictures that are there
 
-A script writes one picture beside itself, under its own name. Its docstring is the title and the
+A script writes one picture next to itself, under its own name. Its docstring is the title and the
 text on the page.
 """
 
@@ -19,7 +19,7 @@ GALLERY = Path(__file__).parent / "gallery"
 ORDER = ("shapes", "no_structure", "trust", "density", "outliers", "digits")
 HEAD = """# Gallery
 
-Short scripts and the pictures that they draw; `make docs-pages` runs them and writes this page.
+Short scripts and their pictures. `make docs-pages` runs them and writes this page.
 """
 
 
@@ -45,7 +45,7 @@ def page() -> str:
 
 
 def main() -> None:
-    """Draw, unless only the page is asked for, and write."""
+    """Draw the pictures, unless only the page is wanted, and write the page."""
     if "--page" not in sys.argv:
         for name in ORDER:
             print(run(GALLERY / f"{name}.py"))

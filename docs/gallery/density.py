@@ -1,7 +1,7 @@
-"""The density of a ring and what is drawn from it
+"""The density of a ring, and samples from it
 
-On the left log p(x), in nats, with the data. On the right new points, drawn from the model, in
-the colours of their clusters.
+On the left log p(x), in nats, with the data. On the right new points drawn from the model, in the
+colours of their clusters.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Handwritten digits, typical and doubtful
 
 The 1,797 digits of scikit-learn as vectors of 64 pixels. A row is a cluster: five typical images
-on the left, the five least certain ones on the right.
+on the left, the five most uncertain ones on the right.
 """
 
 from pathlib import Path

@@ -1,9 +1,8 @@
 """When there is nothing to find
 
-Three clusters were asked for in each picture. From left to right the groups move together, until
-there are none. Every method gives three clusters there; the grade says whether they mean
-anything. In the third picture there still are three groups, but the density does not fall between
-them, as in the fourth, where there are none: nothing supports either.
+Each fit was asked for three clusters. From left to right the groups move together, until there are
+none. The grade says whether the clusters mean anything. In the third picture there still are three
+groups, but the density does not dip between them, so no evidence supports them.
 """
 
 from pathlib import Path

@@ -1,8 +1,7 @@
-"""Shapes that k-means cannot tell apart
+"""Shapes that k-means cannot separate
 
-K-means above, GEDI below, both told the number of clusters. The grade of the fit is above each
-picture. Clusters that are long, curved or nested are found because they hold together, not
-because they are round.
+K-means above, GEDI below, both with the right number of clusters. The grade of the fit is above
+each picture. GEDI finds long, curved and nested clusters because their points are connected.
 """
 
 from pathlib import Path

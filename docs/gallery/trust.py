@@ -1,8 +1,7 @@
 """Trust, point by point
 
-Two groups of unequal size, close together. Colour is the cluster on the left. On the right it is
-how far to trust it: how often a point kept its cluster when parts of the data were clustered,
-times its probability.
+Two groups of unequal size, close together. On the left, colour is the cluster. On the right, it is
+the trust of each point: low where subsamples give it another cluster, or where it is uncertain.
 """
 
 from pathlib import Path
