@@ -39,7 +39,8 @@ def named() -> GEDI:
 def test_clusters_are_the_classes_and_a_wrong_label_is_disputed(named):
     assert named.n_clusters_ == 4 and named.names_ == NAMES.tolist()
     assert (named.labels_ == K).all() and (named.predict(BLOBS) == K).all()
-    assert named.disputed_.tolist() == [1] and "disputes 1 of 40 labels" in named.verdict_
+    assert named.disputed_.tolist() == [1]
+    assert named.verdict_.figures["labels disputed"] == "1 of 40"
     assert [row["name"] for row in named.summary()["clusters"]] == named.names_
 
 
@@ -126,7 +127,7 @@ def test_shuffled_rows_lose_trust_and_are_named():
     )
     assert roc_auc_score(moved[5:], -found.trust_[5:]) > 0.95
     assert found.disputed_.tolist() == (np.flatnonzero(moved[5:]) + 5).tolist()
-    assert found.grade == "doubtful" and "disputes" in found.verdict
+    assert found.verdict.reason.code == "labels changed"
     assert [row["name"] for row in found.clusters] == NAMES.tolist()
 
 
@@ -137,7 +138,7 @@ def test_the_evidence_is_about_the_labels_that_are_given():
     model, evidence = found.model, found.model.diagnosis_.evidence
     assert (model.predict(BLOBS) == K).all() and model.bound_gap_ < 0.01
     assert (model.labels_ != K).sum() == moved.sum()
-    assert evidence.agreement == pytest.approx(1 - moved.mean()) and evidence.groups() < 4
+    assert evidence.labels_kept == pytest.approx(1 - moved.mean()) and evidence.groups() < 4
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ from gedilearn.training.run import (
 )
 from gedilearn.verdict.monitor import Diagnosis
 from gedilearn.verdict.number import NumberChoice, choose_number
+from gedilearn.verdict.outputs import Outputs
+from gedilearn.verdict.verdict import Verdict
 
 # Constructor argument -> setting. `views` and `encoder` also take objects, see the class.
 NAMED = {
@@ -168,8 +170,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     stability_, trust_ : float, ndarray of shape (n_samples,); None without a start
         Agreement of the labels with clusterings of parts of the data; of each point, how far to
         believe in its cluster, because it is stable or apart, times its probability.
-    verdict_ : str
-        The result in one sentence, failure modes named.
+    verdict_ : Verdict
+        A headline, a reason and a next step in plain sentences, and the figures behind them.
     diagnosis_ : Diagnosis
         The findings of the triad monitor behind the verdict.
     n_iter_ : int
@@ -212,7 +214,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     """
 
     columns_: Columns | None
-    choice_: NumberChoice | None
     feature_names_in_: np.ndarray
     result_: Result
     scaling_: Scaling
@@ -386,17 +387,15 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         own |= {"classes": known}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
             (result,) = train(x, settings, run=directory, progress=progress, **own)
-            if choice is not None:
-                result = replace(result, verdict=f"{result.verdict}; {choice.words}")
-            labels, names, disputed = result.training_labels, [], np.zeros(0, np.int64)
+            assert result.training is not None
+            labels, names, disputed = result.training.labels, [], np.zeros(0, np.int64)
             if known is not None:
                 names, rows = known.names, known.rows
                 disputed = rows[labels[rows] != known.labels[rows]]
                 labels = known.labels if known.graded else labels
-            if len(disputed):
-                words = f"the network disputes {len(disputed)} of {len(rows)} labels"
-                result = replace(result, verdict=f"{result.verdict}; {words}")
-            self.adopt(result, scaling, labels, names, disputed, choice)
+                result = replace(result, disputed=(len(disputed), len(rows)))
+            result = replace(result, choice=choice)
+            self.adopt(result, scaling, labels, names, disputed)
             if directory is not None and is_first_process():
                 progress.phase("profile")
                 self.save(directory.model, overwrite=True)
@@ -404,7 +403,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 keep(directory, result, scaling, data, labels, *named)
                 directory.write_summary(self.summary())
         if self.stopped_ == "diverged":
-            warnings.warn(self.verdict_, RuntimeWarning, stacklevel=4)
+            warnings.warn(str(self.verdict_), RuntimeWarning, stacklevel=4)
         return self
 
     def adopt(
@@ -414,7 +413,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         labels: np.ndarray,
         class_names: Sequence[str] = (),
         disputed: np.ndarray | None = None,
-        choice: NumberChoice | None = None,
     ) -> None:
         """Become the model that training gave."""
         self.result_ = result
@@ -422,7 +420,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.labels_ = labels
         self.class_names_ = list(class_names)
         self.disputed_ = np.zeros(0, np.int64) if disputed is None else disputed
-        self.choice_ = choice
 
     # --- fitted attributes --------------------------------------------------------------------
 
@@ -434,7 +431,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     bound_gap_: float = _of_result("diagnosis.gap")
     certified_: bool = _of_result("diagnosis.certified")
     grade_: str = _of_result("diagnosis.grade")
-    verdict_: str = _of_result("verdict")
+    verdict_: Verdict = _of_result("verdict")
+    choice_: NumberChoice | None = _of_result("choice")
     n_iter_: int = _of_result("iterations")
     seconds_: float = _of_result("seconds")
     stopped_: str = _of_result("stopped")
@@ -486,7 +484,23 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
         x = self.prepare(X)
-        return self.result_.probabilities(x)
+        return self.result_.outputs(x).probabilities
+
+    def outputs(self, X: Any = None) -> Outputs:
+        """Labels, p(y|x), log p(x) and trust of rows, in one pass; of the training rows by default.
+
+        Trust is known of training rows alone. Those are kept in memory after a fit, not in files.
+        """
+        check_is_fitted(self)
+        found = self.result_.training if X is None else self.result_.outputs(self.prepare(X))
+        if found is None:
+            raise InputError("outputs: the training rows are not in the model's file; give X")
+        found = found if X is not None else found.of(self.labels_)
+        density = self.result_.density
+        if density is None or found.log_density is None:
+            return found
+        volume = density.volume(self.scaling_.scale)
+        return replace(found, log_density=found.log_density - volume)
 
     def transform(self, X: Any) -> np.ndarray:
         """The representation enc(x): (n_samples, h)."""
@@ -560,8 +574,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if self.class_names_:
             rows = [row | {"name": name} for row, name in zip(rows, self.names_, strict=True)]
         more = {"choice": self.choice_ and self.choice_.to_json(), "clusters": rows}
-        labelled = {"classes": self.class_names_, "disputed": len(self.disputed_)}
-        return counts | self.result_.summary() | more | labelled
+        return counts | self.result_.summary() | more | {"classes": self.class_names_}
 
     # --- saving ------------------------------------------------------------------------------
 
@@ -608,7 +621,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 raise ValueError("its scaling or columns are of other data")
         disputed = tensors["disputed"].numpy() if "disputed" in tensors else None
         labels, summary = tensors["labels"].numpy(), header.summary
-        model.adopt(result, scaling, labels, summary.classes, disputed, summary.choice)
+        model.adopt(result, scaling, labels, summary.classes, disputed)
         model.columns_ = columns or None
         model.n_features_in_ = width
         if names:

@@ -22,6 +22,7 @@ from gedilearn.settings import Kind
 from gedilearn.starts.choose import adjusted_mutual_info
 from gedilearn.training.result import Result
 from gedilearn.training.run import RunDirectory, read_config
+from gedilearn.verdict.outputs import Outputs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -407,7 +408,7 @@ def keep(
     These rows are evenly spaced ones, and all that the profiles name.
     """
     names = read_config(directory.path).data.columns if names is None else names
-    outputs = _outputs(result, scaling, x) | {"labels": labels}
+    outputs = _outputs(result, scaling, x, result.training) | {"labels": labels}
     outputs["trust"] = None if result.trust is None else result.trust.prod(1).numpy()
     explanation = explain(x, names, **outputs, kinds=kinds)
     write_json(directory.profile, explanation.to_json(), None)
@@ -440,12 +441,13 @@ def _scaled(result: Result, scaling: Scaling, x: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(scaling.apply(x)).to(result.box.low.dtype)
 
 
-def _outputs(result: Result, scaling: Scaling, x: np.ndarray) -> dict[str, Any]:
+def _outputs(
+    result: Result, scaling: Scaling, x: np.ndarray, outputs: Outputs | None = None
+) -> dict[str, Any]:
     """Labels, p(y|x) and log p(x) as `GEDI.score_samples` gives it; None if it was not learnt."""
-    z, log_density = _scaled(result, scaling, x), None
-    if result.has_density:
-        log_density = result.scores(z, "log_density")
-        if result.density is not None:
-            log_density = log_density - result.density.volume(scaling.scale)
-    outputs = {"labels": result.labels(z), "probabilities": result.probabilities(z)}
-    return outputs | {"log_density": log_density}
+    found = result.outputs(_scaled(result, scaling, x)) if outputs is None else outputs
+    log_density = found.log_density
+    if log_density is not None and result.density is not None:
+        log_density = log_density - result.density.volume(scaling.scale)
+    both = {"labels": found.labels, "probabilities": found.probabilities}
+    return both | {"log_density": log_density}

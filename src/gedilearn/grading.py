@@ -18,6 +18,7 @@ from sklearn.utils import _safe_indexing
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.starts.classes import UNLABELLED, Classes
+from gedilearn.verdict.verdict import Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Graded:
 
     grade: str
     trust: float
-    verdict: str
+    verdict: Verdict
     clusters: list[dict[str, Any]]
     trust_: np.ndarray
     suggested_: np.ndarray

@@ -38,5 +38,11 @@ def fit_together(
     scaled = [torch.from_numpy(s.apply(a)) for s, a in zip(scalings, arrays, strict=True)]
     results = train(torch.stack(scaled), settings, n_results=n_results, factors=multiples)
     for model, result, scaling in zip(models, results, cycle(scalings), strict=False):
-        model.adopt(result, scaling, result.training_labels)
+        model.adopt(
+            result,
+            scaling,
+            result.outputs(torch.empty(0)).labels
+            if result.training is None
+            else result.training.labels,
+        )
     return models

@@ -41,7 +41,7 @@ def test_known_cells_name_the_clusters(table):
 def test_labels_of_a_table_are_judged_and_the_run_is_read_again(table):
     command = ("grade", "table.csv", "--label-column", "cluster", "--drop", "segment")
     result = json.loads(gedi(*command, "--out", "run", "--json").stdout)
-    assert result["n_samples"] == 237 and result["disputed"] == 1
+    assert result["n_samples"] == 237 and result["disputed"][0] == 1
     assert [row["name"] for row in result["clusters"]] == NAMES.tolist()
     rows = pd.read_csv("run/labels.csv")
     assert rows["row"].tolist() == list(range(3, 240))

@@ -74,7 +74,7 @@ def test_clusters_are_scored_over_the_whole_test_set_and_in_batches(model, train
 def test_the_certificate_is_that_of_diagnose(model, test):
     part = evaluate(model, None, test, **CHEAP)["certificate"]
     seen = model.diagnose(test.x)
-    assert part["gap"] == pytest.approx(seen.gap) and part["verdict"] == seen.verdict
+    assert part["gap"] == pytest.approx(seen.gap) and part["grade"] == seen.grade
     assert part["certified"] == seen.certified and part["n"] == 150
     without = evaluate(model, None, test, certificate=False, **CHEAP)
     assert set(without["certificate"]) == {"skipped"}

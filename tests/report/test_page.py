@@ -108,8 +108,16 @@ def test_the_report_writes_the_pictures_beside_it_and_leaves_pyplot_alone(
 def test_the_verdict_comes_first(run: Path) -> None:
     text = Parsed(write_report(run).read_text().split("</style>")[1]).text
     verdict, head = (read_summary(run)[name] for name in ("verdict", "grade"))
-    assert verdict in text
-    parts = (head.capitalize(), verdict, "Map", "Cluster 0", "How sure", "samples", "Training and")
+    assert verdict["headline"] in text
+    parts = (
+        head.capitalize(),
+        verdict["reason"]["text"],
+        "Map",
+        "Cluster 0",
+        "How sure",
+        "samples",
+        "Training and",
+    )
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
 
@@ -132,7 +140,7 @@ def test_the_verdict_is_in_plain_words(
         for mode in failed_modes
     ]
     diagnosis = {"findings": findings, "gap": gap, "tol": 0.01}
-    change_summary(run, gap=gap, diagnosis=diagnosis)
+    change_summary(run, bound_gap=gap, diagnosis=diagnosis)
     html = write_report(run).read_text()
     assert f'<h2 id="verdict">{head}</h2>' in html
     assert ('class="verdict good"' in html) == (head == "Certified")
@@ -150,16 +158,16 @@ def test_a_grade_is_the_head_of_what_is_not_certified(
     run: Path, prominence: float, stability: float, grade: str
 ) -> None:
     evidence = {
-        "method": "m", "stability": stability, "start_stability": stability, "agreement": 1.0,
-        "shares": [0.5, 0.3, 0.2], "kept": [1.0, 0.9, 0.8], "cut": [0.0, 0.1, 0.1], "rivals": {},
-        "links": [[0, 1, prominence], [1, 2, prominence]],
+        "method": "m", "stability": stability, "initial_stability": stability, "labels_kept": 1.0,
+        "shares": [0.5, 0.3, 0.2], "recurrence": [1.0, 0.9, 0.8], "cut": [0.0, 0.1, 0.1],
+        "rivals": {}, "dips": [[0, 1, prominence], [1, 2, prominence]],
     }  # fmt: skip
     diagnosis = {"findings": [], "gap": 2.5, "tol": 0.01, "evidence": evidence}
     figures = [
         {"cluster": k, "trust": 0.25 + k, "size": 1, "touches": [1], "place": "touches cluster 1"}
         for k in range(3)
     ]
-    change_summary(run, gap=2.5, diagnosis=diagnosis, clusters=figures)
+    change_summary(run, bound_gap=2.5, diagnosis=diagnosis, clusters=figures)
     html = write_report(run).read_text()
     assert f'<h2 id="verdict">{grade.capitalize()}</h2>' in html
     assert ('class="verdict good"' in html) == (grade == "supported")
@@ -204,7 +212,10 @@ def test_text_from_files_stays_text(run: Path) -> None:
     )
     finding = {"name": HOSTILE, "value": 1, "threshold": 1, "ok": False, "words": HOSTILE}
     diagnosis = {"findings": [finding | {"mode": HOSTILE}], "gap": 1, "tol": 1}
-    change_summary(run, verdict=HOSTILE, diagnosis=diagnosis, clusters=[{HOSTILE: 1}] * 3)
+    hostile = {"code": HOSTILE, "text": HOSTILE}
+    said = {"grade": "doubtful", "headline": HOSTILE, "reason": hostile, "next_step": HOSTILE}
+    said |= {"try_clusters": None, "figures": {HOSTILE: HOSTILE}}
+    change_summary(run, verdict=said, diagnosis=diagnosis, clusters=[{HOSTILE: 1}] * 3)
     event = {"time": HOSTILE, "kind": HOSTILE, "message": HOSTILE, "iteration": HOSTILE}
     (run / "events.jsonl").write_text(json.dumps(event) + "\n")
     profile = (run / "profile.json").read_text()
@@ -330,7 +341,7 @@ def test_a_profile_of_another_run_is_refused(run: Path) -> None:
 
 def test_a_run_that_diverged_from_the_start_has_a_page_without_its_network(run: Path) -> None:
     diagnosis = {"findings": [], "gap": "nan", "tol": 1}
-    change_summary(run, gap="nan", certified=False, diagnosis=diagnosis)
+    change_summary(run, bound_gap="nan", certified=False, diagnosis=diagnosis)
     row = {"iteration": 5, "inv": ["nan", 1.0], "gap": ["inf", "nan"], "kept": 0}
     (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     (run / "model.safetensors").unlink()

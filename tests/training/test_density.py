@@ -51,7 +51,7 @@ def test_members_with_too_few_effective_proposals_learn_no_density_any_more() ->
     assert "gen" not in step(setup, state)
 
 
-def test_the_verdict_and_an_event_say_that_no_density_was_learnt(
+def test_the_findings_and_an_event_say_that_no_density_was_learnt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "HEALTHY", CHECKED)
@@ -59,7 +59,7 @@ def test_the_verdict_and_an_event_say_that_no_density_was_learnt(
     model = GEDI(2, random_state=0, settings=quick, run_dir=tmp_path / "run").fit(X)
     found = model.density_
     assert found is not None and found.counted is not None and found.weight == 0
-    assert f"{found.counted:.0f} of 4,000 weighted proposals counted" in model.verdict_
+    assert f"(effective sample size {found.counted:.0f}," in found.words
     events = [json.loads(line) for line in (tmp_path / "run/events.jsonl").open()]
     (event,) = (event for event in events if event["kind"] == "no density")
     assert f"{found.counted:.1f} of 4,000" in event["message"] and event["iteration"] == 10

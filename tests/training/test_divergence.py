@@ -60,7 +60,7 @@ def test_stopping_instead_keeps_the_best_finite_state(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="diverged"):
         model = gedi(**WILD, run_dir=tmp_path / "run", **{"training.on_divergence": "stop"}).fit(X)
     assert model.stopped_ == "diverged" and model.n_recoveries_ == 0
-    assert "training diverged" in model.verdict_
+    assert model.verdict_.reason.code == "diverged"
     assert events(tmp_path / "run")[-1]["kind"] == "diverged"
     assert np.isfinite(model.predict_proba(X)).all()
     assert GEDI.load(tmp_path / "run" / "model.safetensors").verdict_ == model.verdict_
@@ -68,12 +68,12 @@ def test_stopping_instead_keeps_the_best_finite_state(tmp_path: Path) -> None:
 
 def test_with_the_guard_off_training_goes_on_and_the_verdict_tells(tmp_path: Path) -> None:
     off = {"training.on_divergence": "ignore", "training.patience": 1000}
-    with pytest.warns(RuntimeWarning, match="with the guard off"):
+    with pytest.warns(RuntimeWarning, match="training diverged"):
         model = gedi(**WILD, **off, run_dir=tmp_path / "run").fit(X)
     assert model.n_iter_ == 200 and model.n_recoveries_ == 0 and model.stopped_ == "diverged"
-    assert "ever since, with the guard off: the energies of data" in model.verdict_
+    assert "the energies of data" in model.verdict_.reason.text
     told = [e for e in events(tmp_path / "run") if e["kind"] == "diverged"]
-    assert len(told) == 1 and f"at iteration {told[0]['iteration']}," in model.verdict_
+    assert len(told) == 1 and f"at iteration {told[0]['iteration']}:" in model.verdict_.reason.text
     assert GEDI.load(tmp_path / "run" / "model.safetensors").verdict_ == model.verdict_
 
 
@@ -83,9 +83,7 @@ def test_with_the_guard_off_a_passing_trouble_is_told_too(monkeypatch: pytest.Mo
     values = {"training.on_divergence": "ignore", "training.check_every": 10, "max_iter": 40}
     model = gedi(**WILD | values).fit(X)
     assert model.stopped_ == "budget"
-    assert model.verdict_.endswith(
-        "; training diverged at iteration 20, but not at the end, with the guard off: a hiccup"
-    )
+    assert model.verdict_.figures["divergence"] == "training diverged at iteration 20: a hiccup"
 
 
 @pytest.mark.parametrize("answer", ["ignore", "stop", "recover"])

@@ -13,31 +13,31 @@ INF = math.inf
 THREE = Evidence(
     method="tree",
     stability=0.88,
-    start_stability=0.88,
-    agreement=1.0,
+    initial_stability=0.88,
+    labels_kept=1.0,
     shares=(0.5, 0.3, 0.2),
-    kept=(1.0, 0.9, 0.8),
+    recurrence=(1.0, 0.9, 0.8),
     cut=(0.0, 0.1, 0.1),
-    links=((0, 1, 2.0), (1, 2, 1.5)),
+    dips=((0, 1, 2.0), (1, 2, 1.5)),
     rivals={},
 )
-TOUCHING = replace(THREE, links=((0, 1, 2.0), (1, 2, 0.7)))
-NONE = replace(THREE, links=((0, 1, 0.2), (0, 2, -1.0), (1, 2, 0.4)))
+TOUCHING = replace(THREE, dips=((0, 1, 2.0), (1, 2, 0.7)))
+NONE = replace(THREE, dips=((0, 1, 0.2), (0, 2, -1.0), (1, 2, 0.4)))
 
 
-def test_clusters_that_are_not_apart_are_one_group() -> None:
+def test_clusters_that_are_not_separated_are_one_group() -> None:
     assert [own.groups() for own in (THREE, TOUCHING, NONE)] == [3, 2, 1]
-    assert TOUCHING.groups(0.5) == 3 and replace(NONE, links=()).groups() == 3
+    assert TOUCHING.groups(0.5) == 3 and replace(NONE, dips=()).groups() == 3
     assert replace(THREE, shares=(0.5, 0.5, 0.0)).groups() == 2  # one without points
 
 
 def test_the_place_of_a_cluster_is_said_in_words() -> None:
-    alone = replace(THREE, links=((1, 2, 0.7),))
-    assert alone.prominence(0) == INF and alone.place(0) == "separated by a gap"
-    assert alone.place(1) == "touches cluster 2" and alone.touched(2) == [1]
+    alone = replace(THREE, dips=((1, 2, 0.7),))
+    assert alone.dip(0) == INF and alone.place(0) == "disconnected"
+    assert alone.place(1) == "touches cluster 2" and alone.touches(2) == [1]
     assert NONE.place(0) == "touches clusters 1, 2"
-    assert THREE.prominence(1) == 1.5
-    assert THREE.place(1) == "the density falls by 1.5 nats around it"
+    assert THREE.dip(1) == 1.5
+    assert THREE.place(1) == "density dip of 1.5 nats"
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_the_place_of_a_cluster_is_said_in_words() -> None:
         (THREE, 0.001, "certified"),
         (THREE, 3.0, "supported"),
         (replace(THREE, stability=0.84), 0.001, "doubtful"),
-        (replace(THREE, agreement=0.8), 0.001, "doubtful"),
+        (replace(THREE, labels_kept=0.8), 0.001, "doubtful"),
         (TOUCHING, 3.0, "doubtful"),
         (replace(TOUCHING, stability=0.98), 1.0, "supported"),
         (replace(TOUCHING, stability=0.98), 1.2, "doubtful"),  # walks leave them: log 3 is 1.1
         (NONE, 3.0, "no structure found"),
         (NONE, 0.5, "doubtful"),
-        (replace(NONE, start_stability=0.91), 3.0, "doubtful"),
-        (replace(NONE, agreement=0.8), 3.0, "doubtful"),
+        (replace(NONE, initial_stability=0.91), 3.0, "doubtful"),
+        (replace(NONE, labels_kept=0.8), 3.0, "doubtful"),
         (replace(NONE, stability=0.99), 1.0, "supported"),
         (None, 0.001, "certified"),
         (None, 0.5, "doubtful"),
@@ -66,7 +66,7 @@ def test_the_rule(evidence: Evidence | None, gap: float, expected: str) -> None:
 
 
 def test_of_more_numbers_that_are_tried_more_is_asked() -> None:
-    near = replace(THREE, links=((0, 1, 1.2),))
+    near = replace(THREE, dips=((0, 1, 1.2),))
     assert near.supports(3.0) and near.supports(3.0, 2) and not near.supports(3.0, 3)
     stable = replace(NONE, stability=0.985)
     assert stable.supports(1.0) and not stable.supports(1.0, 4)
@@ -76,21 +76,13 @@ def test_of_more_numbers_that_are_tried_more_is_asked() -> None:
 def test_belief_needs_stability_or_a_dip_and_trust_is_its_mean() -> None:
     assert THREE.belief(0, 0.5) == 1  # more than a nat apart
     assert NONE.belief(2, 0.5) == pytest.approx(0.88)  # stable alone
-    assert NONE.belief(2, 0.5, kept=0.5) == pytest.approx(0.44)
+    assert NONE.belief(2, 0.5, recurrence=0.5) == pytest.approx(0.44)
     far = 16 * math.log(3)  # walks leave it
     assert NONE.belief(2, far) == pytest.approx(0.88 * 16**-0.1)
     assert NONE.belief(2, far, power=0.5) == pytest.approx(0.88 / 4)
-    assert NONE.belief(0, 0.5, kept=0.0) == pytest.approx(0.0)  # a rise of a nat
-    assert NONE.belief(1, 0.5, kept=0.0) == pytest.approx(0.6)  # its least is 0.2 nats
+    assert NONE.belief(0, 0.5, recurrence=0.0) == pytest.approx(0.0)  # a rise of a nat
+    assert NONE.belief(1, 0.5, recurrence=0.0) == pytest.approx(0.6)  # its least is 0.2 nats
     beliefs = [float(NONE.belief(k, 0.5)) for k in range(3)]
     expected = 0.5 * beliefs[0] + 0.3 * beliefs[1] + 0.2 * beliefs[2]
     assert NONE.trust(0.5) == pytest.approx(expected)
     assert replace(NONE, stability=-0.01).trust(INF) >= 0
-
-
-def test_the_words_say_what_is_apart() -> None:
-    assert "falls by 1.5 nats or more between all clusters; parts of" in THREE.words
-    assert "of 3 clusters only 2 groups are apart" in TOUCHING.words
-    assert "does not fall" in NONE.words and "agree to 0.88" in NONE.words
-    assert "separated by gaps" in replace(THREE, links=()).words
-    assert "keeps 80.0% of the labels it was given" in replace(THREE, agreement=0.8).words

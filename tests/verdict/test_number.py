@@ -39,7 +39,7 @@ def test_separated_blobs_are_counted_and_the_evidence_is_that_of_a_fit_with_the_
     assert given.diagnosis_.evidence is not None
     assert number.stability == given.stability_
     assert number.groups == given.diagnosis_.evidence.groups() == 4
-    assert number.reason == "separated" and fitted.choice_.words in fitted.verdict_
+    assert number.reason == fitted.verdict_.reason.code == "separated"
     assert fitted.choice_.tried == 9 == fitted.diagnosis_.tries
 
 
@@ -76,7 +76,7 @@ def test_where_no_number_stands_out_the_grade_is_doubtful_at_most(
     monkeypatch.setattr("gedilearn.estimator.choose_number", lambda *_: NumberChoice(4, silent))
     model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS)
     assert model.grade_ == "doubtful" and model.bound_gap_ < model.settings_.training.tol
-    assert "none of 2 to 10 clusters is supported; most stable: 4" in model.verdict_
+    assert model.verdict_.reason.code == "no number"
 
 
 def test_images_are_refused_and_few_points_try_fewer_numbers() -> None:
@@ -143,10 +143,10 @@ def test_the_evidence_for_every_number_is_that_of_a_fit_with_it() -> None:
         start = choose_start(points, k, 0)
         given = GEDI(k, random_state=0, w_gen=0.0, max_iter=60).fit(x).diagnosis_.evidence
         assert given is not None and given.method == told.method == start.method
-        assert given.start_stability == pytest.approx(told.stability) == start.stability
+        assert given.initial_stability == pytest.approx(told.stability) == start.stability
         apart = separation(points, start.labels, k)
         assert told.cut == pytest.approx(apart.cut.mean())
-        if given.agreement == 1:  # the network has the start's labels, and so the same evidence
+        if given.labels_kept == 1:  # the network has the start's labels, and so the same evidence
             same.append(k)
             assert told.groups == given.groups()
             assert told.cut == pytest.approx(np.mean(given.cut))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gedilearn.progress import Progress
 
 MOST_TOLD = 12  # clusters
-SHOWN = ("n_samples", "n_clusters", "gap", "iterations", "seconds", "nmi", "ami")
+SHOWN = ("n_samples", "n_clusters", "bound_gap", "iterations", "seconds", "nmi", "ami")
 OutRun = Annotated[
     Path | None,
     Option(metavar="RUN", help="Folder for the run, new or empty; gedi-runs/NAME-1 if not given."),
@@ -252,7 +252,7 @@ def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
     lines: list[Any] = [
         f"{model.names_[p.cluster]}, {p.size} rows: {p.words}" for p in profiles[:MOST_TOLD]
     ]
-    lines += [model.verdict_]
+    lines += [model.verdict_.text()]
     if y is not None:
         scores = clustering_scores(y, model.labels_)
         content |= {"nmi": scores["nmi"], "ami": scores["ami"]}

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.gaussians import Framed, Gaussians, Known
 from gedilearn.sampling.langevin import look, move
@@ -144,16 +143,6 @@ class Density(nn.Module):
         """log p(x): (n, *point) -> (n,)."""
         parts = torch.split(self.coordinates.taken(x), self.at_once)
         return torch.cat([self.of_values(part, energy) for part in parts])
-
-    def levels(self, x: Tensor, energy: Energy) -> Tensor:
-        """log p(x) of at most `MOST_LEVELS` points of x, evenly spaced quantiles: (LEVELS,).
-
-        Each is the value of a point, so that no more of them are below it than its share.
-        """
-        own = x[torch.from_numpy(evenly_spaced(len(x), MOST_LEVELS))].cpu()
-        places = torch.linspace(0, 1, LEVELS, dtype=torch.float64)
-        scores = self.log_density(own, energy).double()
-        return torch.quantile(scores, places, interpolation="lower")
 
     def slopes(self, x: Tensor, energy: Energy) -> Tensor:
         """d log p(x) / dx: (n, *point) -> (n, d)."""

@@ -66,28 +66,29 @@ class Findings:
     counted: float | None = None  # effective proposals of `CHECKED` when GEN ended for want of them
 
     @property
-    def verdict(self) -> str:
-        """In a few words."""
-        words = "the base alone, to which the network adds nothing"
-        if self.estimator == "none":
-            words = "the base alone: GEN was not trained, which in so many columns adds nothing"
+    def words(self) -> str:
+        """What the network adds to the base, and whether the density fits, in short sentences."""
+        if self.weight > 0:
+            words = f"The network adds {self.gain:.3g} ± {self.gain_error:.2g} nats to its base."
+            if not self.log_normaliser_error < UNSURE * max(self.gain, 1):
+                words += f" Standard error of the log-normaliser: {self.log_normaliser_error:.2g}."
+        elif self.bits is not None:
+            words = "log p(x) is that of the base. The network only draws samples."
         elif self.counted is not None:
             words = (
-                f"the base alone: {self.counted:.0f} of {CHECKED:,} weighted proposals counted, "
-                f"fewer than {HEALTHY}, so that the network learnt no density"
+                "log p(x) is that of the base: the network learned no density "
+                f"(effective sample size {self.counted:.0f}, at least {HEALTHY} are needed)."
             )
-        elif self.bits is not None:
-            words = "log p(x) is the base's; the network draws samples, its normaliser is not known"
-        if self.weight > 0:
-            words = f"the network adds {self.gain:.3f} ± {self.gain_error:.3f} nats to its base"
-            if not self.log_normaliser_error < UNSURE * max(self.gain, 1):
-                words += f"; its normaliser is unsure by {self.log_normaliser_error:.2g} nats"
+        elif self.estimator == "none":
+            words = "log p(x) is that of the base: GEN is not trained in so many columns."
+        else:
+            words = "log p(x) is that of the base, to which the network adds nothing."
         if self.stein < REFUTED:
-            words += f"; a test of its fit refutes it (p = {self.stein:.3f})"
-        return f"density: {words}"
+            words += f" A goodness-of-fit test rejects it (p = {self.stein:.2g})."
+        return words
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"verdict": self.verdict}
+        return asdict(self) | {"words": self.words}
 
 
 @torch.no_grad()

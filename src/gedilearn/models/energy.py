@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.models.image_encoders import Taps
 from gedilearn.models.mlp import MLP, MemberModule
-from gedilearn.ranks import by_shares
 from gedilearn.sampling.langevin import value_and_gradient
 
 Head = MLP | PrototypeHead
@@ -191,32 +190,6 @@ def outputs(model: EnergyModel, x: Tensor) -> Output:
 def logits_of(model: EnergyModel, x: Tensor) -> Tensor:
     """The logits alone, (n, clusters): of many points the features take much memory."""
     return in_batches(model, x, lambda network, batch: (network(batch).logits,))[0]
-
-
-def labels_of(model: EnergyModel, x: Tensor) -> Tensor:
-    """The most likely cluster of each point, (n,), on the processor.
-
-    For all ranks at the same time, which share the points out.
-    """
-    return of_all(model, x, lambda logits, rows: logits.argmax(-1), torch.int64)
-
-
-def of_all(
-    model: EnergyModel,
-    x: Tensor,
-    function: Callable[[Tensor, slice], Tensor],
-    dtype: torch.dtype = torch.float64,
-) -> Tensor:
-    """A number for each point, (n,), on the processor, from logits and which rows they are of.
-
-    Logits of many points take much memory: some rows at a time. For all ranks at the same time,
-    which share the points out.
-    """
-
-    def of_rows(rows: slice) -> Tensor:
-        return function(logits_of(model, x[rows]), rows).cpu()
-
-    return by_shares(torch.zeros(len(x), dtype=dtype), MANY, of_rows)
 
 
 def gradient_norms(model: EnergyModel, x: Tensor) -> Tensor:

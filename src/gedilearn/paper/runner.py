@@ -170,10 +170,12 @@ def seeded(values: Options, seed: int) -> Options:
 
 def outcome(model: GEDI) -> Row:
     """The end of a training, without labels: the part of a row that all experiments share."""
+    verdict = model.verdict_
+    diverged = str(verdict.figures.get("divergence", ""))
     return {
         "gap": model.bound_gap_,
         "certified": bool(model.certified_),
-        "verdict": model.verdict_,
+        "verdict": f"{verdict.headline} {diverged}".strip(),
         "modes": list(model.diagnosis_.failure_modes),
         "stopped": model.stopped_,
         "recoveries": model.n_recoveries_,

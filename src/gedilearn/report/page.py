@@ -195,7 +195,7 @@ def _head(summary: Summary) -> str:
         return "Certified, with remarks" if diagnosis.problems else "Certified"
     if diagnosis.failure_modes:
         return f"Not certified: {' and '.join(diagnosis.failure_modes)}"
-    if not math.isfinite(summary.gap):
+    if not math.isfinite(summary.bound_gap):
         return "Not certified: training diverged"
     return diagnosis.grade.capitalize()
 

@@ -129,7 +129,7 @@ class Run:
         """
         from gedilearn.estimator import GEDI
 
-        if not math.isfinite(self.summary.gap) or "encoder" in self.config.objects:
+        if not math.isfinite(self.summary.bound_gap) or "encoder" in self.config.objects:
             return None
         model = GEDI.load(_existing(self.files, self.files.model)).on_points()
         if hasattr(model, "feature_names_in_"):

@@ -6,7 +6,7 @@ import copy
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -25,12 +25,9 @@ from gedilearn.models.build import has_foreign_encoder
 from gedilearn.models.energy import (
     EnergyModel,
     gradient_norms,
-    labels_of,
     log_density,
     logits_of,
-    of_all,
     outputs,
-    posterior,
 )
 from gedilearn.sampling.langevin import Box, Kernel, run
 from gedilearn.settings import Settings
@@ -41,10 +38,18 @@ from gedilearn.training.run import DENSITY, MODEL, Summary, read_density
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState
 from gedilearn.verdict.bound import examine, temperature
-from gedilearn.verdict.monitor import Diagnosis
+from gedilearn.verdict.monitor import DIVERGENCE, Diagnosis
+from gedilearn.verdict.number import NumberChoice
+from gedilearn.verdict.outputs import (
+    RARE,
+    Outputs,
+    logits_and_log_density,
+    probabilities,
+    quantiles,
+)
+from gedilearn.verdict.verdict import Verdict, compose
 
 Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
-ELSEWHERE = 0.001  # the share of points that are no likelier than points from elsewhere
 CHAIN_STEPS = 500  # of a sample where there is no base
 MOST_TRIES = 1_000  # draws of a whole sample, until it has enough points of a cluster
 
@@ -58,41 +63,45 @@ class Result:
     prior: Tensor  # (clusters,): what the clusters were held against
     box: Box  # around the data, where chains start
     diagnosis: Diagnosis
-    verdict: str
     stopped: str  # 'certified', 'budget' or 'diverged'
     recoveries: int
     iterations: int
     seconds: float
-    temperature: float = 1.0  # divides the logits, for probabilities that mean what they say
-    # (n, 2): how far to believe in a point's cluster; the probability that it is of it.
+    temperature: float = 1.0  # divides the logits, which calibrates the probabilities
+    # (n, 2): how far to believe in a training row's cluster; the probability of that cluster.
     trust: Tensor | None = None
-    levels: Tensor | None = None  # (LEVELS,): log p(x) of the training points, evenly spaced
-    density: Density | None = None  # with its findings, where it was learnt on a base
+    levels: Tensor | None = None  # (LEVELS,): quantiles of log p(x) of the training rows
+    density: Density | None = None  # where it was learned on a base
     density_findings: Findings | None = None
-    # (n,): of the training points; files do not keep them.
-    training_labels: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    choice: NumberChoice | None = None  # of the number of clusters
+    disputed: tuple[int, int] | None = None  # given labels that the network disputes; all of them
+    training: Outputs | None = None  # of the training rows; files do not keep it
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """How far to trust the clusters, in plain sentences."""
+        return compose(self.diagnosis, self.density_findings, self.choice, self.disputed)
 
     def labels(self, x: Tensor) -> np.ndarray:
         """The most likely cluster of each point: (n, ...) -> (n,)."""
         return logits_of(self.model, x.to(self.box.low.dtype)).argmax(-1).numpy()
 
-    def probabilities(self, x: Tensor) -> np.ndarray:
-        """p(y|x): (n, ...) -> (n, clusters).
+    def outputs(self, x: Tensor) -> Outputs:
+        """Labels, p(y|x) and log p(x) of points (n, ...), in one pass.
 
-        With a density of vectors, points may also come from elsewhere, where all places are as
-        likely as those that a thousandth of the data is less likely than: of such points nothing is
-        known but the prior.
+        Log densities are in the network's units, and None where none was learned.
         """
-        return self.calibrated(logits_of(self.model, x), x).numpy()
+        own = (self.model, self.settings.n_clusters, self.density)
+        logits, level = logits_and_log_density(*own, x)
+        p = self.calibrated(logits, level)
+        learned = level.numpy() if self.has_density else None
+        return Outputs(logits.argmax(-1).numpy(), p.numpy(), learned)
 
-    def calibrated(self, logits: Tensor, x: Tensor) -> Tensor:
-        """The same, given the logits of the clusters' network at the points."""
-        p = posterior(logits / self.temperature)
-        if self.density is not None and self.levels is not None and x.dim() == 2:
-            level = self.density.log_density(x, self.energy)
-            inside = torch.sigmoid(level - self.level(ELSEWHERE))[:, None]
-            p = inside * p + (1 - inside) * self.prior
-        return p
+    def calibrated(self, logits: Tensor, log_density: Tensor) -> Tensor:
+        """p(y|x): (n, clusters), given the logits of the points and their log p(x)."""
+        is_normalised = self.density is not None and self.levels is not None
+        least = self.level(RARE) if is_normalised and self.box.low.dim() == 1 else None
+        return probabilities(logits, log_density, self.temperature, self.prior, least)
 
     @cached_property
     def energy(self) -> Energy:
@@ -122,11 +131,11 @@ class Result:
             row: dict[str, Any] = {"cluster": k, "size": int(own.sum()), "share": float(own.mean())}
             if self.trust is not None and evidence is not None and own.any():
                 believed, sure = self.trust[torch.from_numpy(own)].T
-                row |= {"stability": evidence.kept[k], "confidence": float(sure.mean())}
+                row |= {"stability": evidence.recurrence[k], "confidence": float(sure.mean())}
                 row |= {"trust": float((believed * sure).mean()), "cut": evidence.cut[k]}
-                prominence = evidence.prominence(k)
-                row["prominence"] = prominence if math.isfinite(prominence) else None
-                row |= {"touches": evidence.touched(k), "place": evidence.place(k)}
+                dip = evidence.dip(k)
+                row["density_dip"] = dip if math.isfinite(dip) else None
+                row |= {"touches": evidence.touches(k), "place": evidence.place(k)}
             rows.append(row)
         return rows
 
@@ -141,7 +150,7 @@ class Result:
         if kind == "gradient_norm":
             return -gradient_norms(self.model, x).numpy()
         if kind == "confidence":
-            return np.asarray(self.probabilities(x).max(-1))
+            return np.asarray(self.outputs(x).probabilities.max(-1))
         if kind not in get_args(Score):
             raise InputError(f"kind={kind!r}: expected one of {', '.join(get_args(Score))}")
         if kind == "log_density" and self.density is not None:
@@ -172,7 +181,7 @@ class Result:
             kept: list[Tensor] = []
             for _ in range(MOST_TRIES):
                 points = self._draw(model, n, steps, generator)
-                chance = torch.from_numpy(self.probabilities(points)[:, cluster])
+                chance = torch.from_numpy(self.outputs(points).probabilities[:, cluster])
                 kept.append(points[torch.rand(n, generator=generator) < chance])
                 if sum(map(len, kept)) >= n:
                     return torch.cat(kept)[:n]
@@ -216,9 +225,9 @@ class Result:
             "grade": self.diagnosis.grade,
             "stability": None if evidence is None else evidence.stability,
             "trust": None if evidence is None else evidence.trust(self.diagnosis.gap),
-            "gap": self.diagnosis.gap,
+            "bound_gap": self.diagnosis.gap,
             "certified": self.diagnosis.certified,
-            "verdict": self.verdict,
+            "verdict": self.verdict.to_json(),
             "stopped": self.stopped,
             "recoveries": self.recoveries,
             "iterations": self.iterations,
@@ -226,6 +235,7 @@ class Result:
             "temperature": self.temperature,
             "diagnosis": self.diagnosis.to_json(),
             "density": self.density_findings and self.density_findings.to_json(),
+            "disputed": self.disputed,
         }
 
     @classmethod
@@ -238,8 +248,9 @@ class Result:
     ) -> Result:
         """From the output of `tensors` and `summary`, and the network that was read."""
         box = Box(tensors["box.low"], tensors["box.high"])
-        names = ("diagnosis", "verdict", "stopped", "recoveries", "iterations", "seconds")
-        ended = {name: getattr(summary, name) for name in (*names, "temperature")}
+        names = ("diagnosis", "stopped", "recoveries", "iterations", "seconds")
+        ended = {name: getattr(summary, name) for name in (*names, "choice", "disputed")}
+        ended["temperature"] = summary.temperature
         ended |= {name: tensors.get(name) for name in ("trust", "levels")}
         density = read_density(tensors)
         ended |= {"density": density, "density_findings": summary.density if density else None}
@@ -268,7 +279,7 @@ def learnt_density(
     density, findings = conclude_density(
         bases, setup.group_of(k), energy_of(model), kind, seed, made_by, counted
     )
-    journal.event(state, "density", findings.verdict, result=k)
+    journal.event(state, "density", findings.words, result=k)
     return density.cpu(), findings
 
 
@@ -286,77 +297,65 @@ def energy_of(model: EnergyModel) -> Energy:
 
 
 def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Result:
-    """What came of a result: its network, measured once more, and the density."""
+    """The result of a training: its network, measured once more, the evidence and the density."""
     assert state.stopped is not None
-    kept, tol = state.kept[k], setup.settings.training.tol
-    journal.progress.phase("certificate")
+    kept, tol, settings = state.kept[k], setup.settings.training.tol, setup.settings
+    journal.progress.phase("measuring the result")
     data, views = setup.seen_by([k])
+    generator = state.generators.device
     model = kept.network(setup).eval()
     final = state.method.conclude(model, data)
     known = setup.trains_bound(k) and math.isfinite(kept.gap) and not final
-    if isinstance(views[0], WalkViews):  # judged by other walks than those it was trained with
-        views, known = [views[0].redrawn(setup.settings.training.seed + 1)], False
+    if isinstance(views[0], WalkViews):  # measured under other walks than those of training
+        views, known = [views[0].redrawn(settings.training.seed + 1)], False
     gap = kept.gap if known else None
-    diagnosis = examine(model, data, views, kept.target, tol, state.generators.device, gap)
-    heat, start, points = 1.0, setup.start_of(k), setup.points_of(k)
-    labels = labels_of(model, points)
+    diagnosis = examine(model, data, views, kept.target, tol, generator, gap)
+
+    density = learnt_density(setup, state, k, model, journal) or (None, None)
+    points, c = setup.points_of(k), settings.n_clusters
+    logits, level = logits_and_log_density(model, c, density[0], points, shared=True)
+    labels = logits.argmax(-1)
     evidence = setup.evidence(k, labels.numpy(), journal.progress)
-    tries = setup.settings.training.tries
-    diagnosis = replace(diagnosis, evidence=evidence, tries=tries)
-    if state.stopped == "diverged" or kept.diverges:
-        diagnosis = diagnosis.diverged("training diverged")
-    stopped, verdict = state.stopped, diagnosis.verdict
-    if stopped == "diverged":
-        times = f"after {state.recoveries} recoveries"
-        verdict += f"; training diverged {times}: {state.trouble}"
-    else:  # of several results, each may end differently
-        stopped = "certified" if diagnosis.certified else "budget"
-    if kept.diverged_at is not None:
-        stopped = "diverged" if kept.diverges else stopped
-        since = "ever since" if kept.diverges else "but not at the end"
-        verdict += (
-            f"; training diverged at iteration {kept.diverged_at}, {since}, with the guard off: "
-            f"{kept.trouble}"
-        )
-    if setup.settings.n_clusters > 1 and isinstance(views[0], WalkViews) and not final:
-        seen = data[0], views[0], state.generators.device
-        heat = temperature(lambda at: logits_of(model, data[0, at]), labels.to(data.device), *seen)
-    density = learnt_density(setup, state, k, model, journal)
-    if density is not None:
-        verdict += f"; {density[1].verdict}"
-    c, energy = setup.settings.n_clusters, energy_of(copy.deepcopy(model).cpu())
+    diagnosis = replace(diagnosis, evidence=evidence, tries=settings.training.tries)
+    if state.stopped == "diverged":
+        words = f"training diverged after {state.recoveries} recoveries: {state.trouble}"
+        diagnosis = diagnosis.diverged(words)
+    elif kept.diverged_at is not None:
+        words = f"training diverged at iteration {kept.diverged_at}: {kept.trouble}"
+        diagnosis = diagnosis.diverged(words, recovered=not kept.diverges)
+    stopped = "certified" if diagnosis.certified else "budget"
+    stopped = "diverged" if DIVERGENCE in diagnosis.failure_modes else stopped
+    heat = 1.0
+    if c > 1 and isinstance(views[0], WalkViews) and not final:
+        seen = (labels.to(data.device), data[0], views[0], generator)
+        heat = temperature(lambda at: logits[at.cpu()].to(data.device), *seen)
     prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
     result = Result(
-        settings=setup.settings,
+        settings=settings,
         model=copy.deepcopy(model).cpu(),
         prior=prior.double(),
         box=setup.box.cpu(),
         diagnosis=diagnosis,
-        verdict=verdict,
         stopped=stopped,
         recoveries=state.recoveries,
         iterations=state.iteration,
         seconds=journal.seconds(),
         temperature=heat,
-        levels=None if density is None else density[0].levels(points, energy),
-        density=None if density is None else density[0],
-        density_findings=None if density is None else density[1],
-        training_labels=labels.numpy(),
+        levels=None if density[0] is None else quantiles(level),
+        density=density[0],
+        density_findings=density[1],
     )
+    p = result.calibrated(logits, level).numpy()
+    learned = level.numpy() if result.has_density else None
+    outputs = Outputs(labels.numpy(), p, learned)
+    start = setup.start_of(k)
     if start is None or evidence is None:
-        return result
-
-    judged = setup.graded(result.training_labels)
-
-    def sure(logits: Tensor, rows: slice) -> Tensor:
-        p = result.calibrated(logits.cpu(), points[rows].cpu())
-        return p.gather(1, torch.from_numpy(judged[rows, None]))[:, 0]
-
-    again = recurrence(judged, start.subsamples)
-    believed = torch.zeros(len(again), dtype=torch.float64)
+        return replace(result, training=outputs)
+    graded = setup.graded(outputs.labels)
+    again, believed = recurrence(graded, start.subsamples), np.zeros(len(graded))
     for cluster in range(c):
-        own = judged == cluster
-        believed[torch.from_numpy(own)] = torch.from_numpy(
-            evidence.belief(cluster, diagnosis.gap, again[own])
-        )
-    return replace(result, trust=torch.stack([believed, of_all(model, data[0], sure)], 1))
+        own = graded == cluster
+        believed[own] = evidence.belief(cluster, diagnosis.gap, again[own])
+    both = np.stack([believed, outputs.of(graded).probability], axis=1)
+    outputs = replace(outputs, trust=both.prod(1))
+    return replace(result, training=outputs, trust=torch.from_numpy(both))

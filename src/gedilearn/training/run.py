@@ -65,6 +65,7 @@ from gedilearn.models.energy import EnergyModel
 from gedilearn.settings import Settings, resolve
 from gedilearn.verdict.monitor import Diagnosis
 from gedilearn.verdict.number import NumberChoice
+from gedilearn.verdict.verdict import Verdict
 
 RUN_FORMAT = 1
 
@@ -290,9 +291,9 @@ class Summary(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     cluster_sizes: list[NonNegativeInt]
-    gap: float
+    bound_gap: float
     certified: bool
-    verdict: str
+    verdict: Verdict
     stopped: Literal["certified", "budget", "diverged"]
     recoveries: NonNegativeInt
     iterations: NonNegativeInt
@@ -303,6 +304,7 @@ class Summary(BaseModel):
     clusters: list[dict[str, float | str | list[int] | None]] = []
     choice: NumberChoice | None = None
     classes: list[str] = []  # names of known classes, which the first clusters have
+    disputed: tuple[int, int] | None = None  # given labels that the network disputes; all of them
 
 
 class Header(Fit):

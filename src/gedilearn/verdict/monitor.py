@@ -1,12 +1,12 @@
-"""What can be wrong with a model: the three failure modes of the paper, and divergence.
+"""The triad monitor: the three failure modes of the paper, and divergence.
 
-The triad monitor names the failure mode from the model and the data alone. Each finding is a
-number, the threshold it is held against, and a sentence. The thresholds separate the exact failure
-of the definitions from anything a trained network does; they are not tuned to a data set.
+It names the failure mode from the model and the data alone. Each finding is a number, its
+threshold and a sentence. The thresholds separate the exact failure of the definitions from anything
+that a trained network does; they are not tuned to a data set.
 
-Divergence rarely begins with a NaN. Its sign is the energy gap opening: data and samples drift
-apart in log p(x), because the chains no longer reach where the network puts its density. What is
-not finite, what has left the scale of energies, and chains far outside the data are signs as well.
+Divergence rarely begins with a NaN. It begins when data and samples drift apart in log p(x),
+because the chains no longer reach where the network puts its density. Further signs are values that
+are not finite, energies out of scale, and chains far outside the data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 from gedilearn.methods.terms import invariance, log_marginal, target_entropy
 from gedilearn.models.energy import log_density, log_posterior, posterior
 from gedilearn.sampling.langevin import Box
-from gedilearn.verdict.evidence import UNMEASURED, Evidence, Grade, grade
+from gedilearn.verdict.evidence import Evidence, Grade, grade
 
 REPRESENTATION = "representation collapse"
 CLUSTERS = "cluster collapse"
@@ -43,14 +43,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All findings on one model and one data set, and the gap to Proposition 1's optimum."""
+    """All findings on one model and one data set, and the gap to the bound of Proposition 1."""
 
     findings: tuple[Finding, ...]
-    gap: float  # nats, under the certifying views
+    gap: float  # the bound gap in nats, under the certifying views
     tol: float  # below this gap, the bound counts as reached
     gap_prior: float | None = None  # the part of the gap that PRIOR has; INV has the rest
-    evidence: Evidence | None = None  # what else speaks for the clusters
-    tries: int = 1  # numbers of clusters that this one was chosen from; 0: none stood out
+    evidence: Evidence | None = None
+    tries: int = 1  # how many numbers of clusters were compared; 0 if none of them stood out
 
     def __getitem__(self, name: str) -> Finding:
         return next(f for f in self.findings if f.name == name)
@@ -71,40 +71,25 @@ class Diagnosis:
 
     @property
     def sound(self) -> bool:
-        """Whether the network is fit to be judged: no failure mode, and it is decided."""
+        """Whether there is no failure mode, and the predictions are decided."""
         return all(f.ok for f in self.findings if f.mode or f.name == "confidence")
 
-    def diverged(self, trouble: str) -> Diagnosis:
-        """The same of a network whose training diverged and did not come back."""
-        finding = Finding("divergence", 1.0, 0.0, False, trouble, DIVERGENCE)
+    @property
+    def is_density_alone(self) -> bool:
+        """Whether there is one cluster only: nothing to verify."""
+        return all(finding.name != "confidence" for finding in self.findings)
+
+    def diverged(self, words: str, recovered: bool = False) -> Diagnosis:
+        """The same for a network whose training diverged, and whether it recovered by itself."""
+        finding = Finding("divergence", 1.0, 0.0, recovered, words, DIVERGENCE)
         return replace(self, findings=(*self.findings, finding))
 
     @property
     def certified(self) -> bool:
         return self.grade == "certified"
 
-    @property
-    def verdict(self) -> str:
-        """The whole result in one sentence."""
-        if self.gap < self.tol:
-            gap = f"gap {self.gap:.4f} < {self.tol:g} nats"
-        elif math.isfinite(self.gap):
-            gap = f"gap {self.gap:.4f} nats, tolerance {self.tol:g}"
-            if self.gap_prior is not None and self.gap_prior > self.gap / 2:
-                gap += f", {self.gap_prior:.4f} of it because the prior does not fit"
-        else:
-            gap = "the network's output is not finite"
-        head = f"{self.grade}: {gap}"
-        head += f"; {self.evidence.words if self.evidence else UNMEASURED}"
-        reasons = ", ".join(f.words for f in self.problems)
-        if not reasons:
-            return f"{head}; no failure mode"
-        modes = " and ".join(self.failure_modes)
-        return f"{head}; {modes}: {reasons}" if modes else f"{head}; {reasons}"
-
     def to_json(self) -> dict[str, Any]:
-        words = {"grade": self.grade, "certified": self.certified, "verdict": self.verdict}
-        return asdict(self) | words
+        return asdict(self) | {"grade": self.grade, "certified": self.certified}
 
 
 def diagnose(
@@ -124,7 +109,7 @@ def diagnose(
     findings += [
         clusters_in_use(logits, target),
         marginal_entropy(logits, target),
-        permutation_notice(logits, logits_view),
+        permutation_sensitivity(logits, logits_view),
         agreement(logits, logits_view),
         confidence(logits),
         energy_level(logits),
@@ -201,7 +186,7 @@ def marginal_entropy(logits: Tensor, target: Tensor | None = None) -> Finding:
     return Finding("marginal entropy", share, 0.5, ok, words, CLUSTERS)
 
 
-def permutation_notice(logits: Tensor, logits_view: Tensor) -> Finding:
+def permutation_sensitivity(logits: Tensor, logits_view: Tensor) -> Finding:
     """Failure mode 3: the loss does not change when assignments are permuted among points.
 
     How much INV rises, on average over all permutations, when the predictions are handed to other
@@ -213,11 +198,11 @@ def permutation_notice(logits: Tensor, logits_view: Tensor) -> Finding:
     rise = float(permuted - invariance(logits, logits_view)) / math.log(logits.shape[-1])
     ok = rise >= 0.1
     words = (
-        "the loss notices permuted assignments"
+        "the loss rises when assignments are permuted"
         if ok
-        else "the loss hardly notices when assignments are permuted"
+        else "the loss hardly changes when assignments are permuted"
     )
-    return Finding("permutation notice", rise, 0.1, ok, words, PERMUTATION)
+    return Finding("permutation sensitivity", rise, 0.1, ok, words, PERMUTATION)
 
 
 def agreement(logits: Tensor, logits_view: Tensor) -> Finding:

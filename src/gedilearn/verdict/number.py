@@ -58,7 +58,7 @@ class Number:
         return cls(
             n_clusters=len(evidence.shares),
             stability=evidence.stability,
-            reason="separated" if evidence.are_apart(tried) else stable,
+            reason="separated" if evidence.are_separated(tried) else stable,
             groups=evidence.groups(),
             cut=float(np.mean([cut for cut in evidence.cut if cut is not None])),
             method=evidence.method,
