@@ -50,7 +50,7 @@ def test_labels_of_a_table_are_judged_and_the_run_is_read_again(table):
     assert differs["trust"].item() < rows["trust"].median()
     (table_file := pd.read_csv("table.csv")).to_csv("moved.csv", index=False)
     assert len(table_file) == 240
-    again = gedi("resume", "run", "--data", "moved.csv").stdout
+    gedi("resume", "run", "--data", "moved.csv")
     assert result["verdict"]["figures"]["labels disputed"] == "1 of 237"
     assert gedi("report", "run").exit_code == 0
     assert GEDI.load("run/model.safetensors").disputed_.tolist() == [4]
