@@ -21,7 +21,7 @@ ROWS may be several files, joined by commas. Options are NAME="VALUE", lists are
 where="column:cell|cell"    only lines with these cells
 pivot="column:other"        a column for each cell of `column`, filled from `other`
 columns="name|name"         these columns, in this order
-plain="yes"                 medians without their ranges
+plain="yes"                 numbers without their ranges and deviations
 csv="file.csv"              the table becomes this file, and the page links it
 
 Pictures that need models are copied by hand.
@@ -55,7 +55,7 @@ from gedilearn.paper.table import Row, Table
 RESULTS = ROOT / "docs" / "results"
 COMPARISONS = ("shapes", "density")  # modules of benchmarks
 BLOCK = re.compile(r"<!-- ((?:table|provenance).*?) -->\n.*?<!-- end -->", re.DOTALL)
-RANGE = re.compile(r" \([^()]* to [^()]*\)")
+SPREAD = re.compile(r" \([^()]* to [^()]*\)| ± [0-9.]+")
 DIGITS = 6  # of numbers in rows
 # By how much numbers of one fit differ between processors. Sinkhorn's rounds differ by more.
 TOLERANCE, SWAV_TOLERANCE = 0.002, 0.05
@@ -200,7 +200,7 @@ def table_of(words: list[str], results: Path = RESULTS) -> tuple[Table, dict[str
         column, cells = text.split(":")
         lines = [line for line in lines if line[column] in cells.split("|")]
     if "plain" in options:
-        lines = [{head: RANGE.sub("", cell) for head, cell in line.items()} for line in lines]
+        lines = [{head: SPREAD.sub("", cell) for head, cell in line.items()} for line in lines]
     names = [name for name in options.get("columns", "").split("|") if name]
     if text := options.get("pivot"):
         lines = pivoted(lines, *text.split(":"), names)
