@@ -2,9 +2,9 @@
 
 With gradients: every rank computes the loss of the joined batch, and the backward pass of the
 training averages gradients over ranks. The gradient of each exchange below sums over ranks, which
-cancels that average: N ranks do what one does on the joined batch.
+cancels that average. N ranks are then equal to one on the joined batch.
 
-Without: work on all rows of the data is shared out, and all ranks have what came of it.
+Without gradients: ranks divide the rows of the data among them, and all receive the results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def own_rank() -> int:
 
 
 def own_share(items: Tensor) -> Tensor:
-    """This rank's share of a vector; all have equally many, so a few at the end may be left out."""
+    """This rank's share of a vector; shares are equal, and a few last items may be left out."""
     ranks = n_ranks()
     if ranks == 1:
         return items
@@ -54,11 +54,11 @@ def rank_mean(x: Tensor) -> Tensor:
 def by_shares(
     out: Tensor, step: int, compute: Callable[[slice], Tensor], shared: bool = True
 ) -> Tensor:
-    """`out` (n, ...), zeros, filled with what `compute` gives for every `step` rows of n.
+    """`out` (n, ...), zeros, filled with the results of `compute` for every `step` rows.
 
-    Ranks that all do this at the same time have the rows `shared` out among them. The steps do not
-    depend on how many ranks there are: numbers that come of products may depend on which rows are
-    multiplied at once.
+    `shared`: all ranks call this at the same time and divide the rows among them. The steps do not
+    depend on the number of ranks: rounding in a product may depend on which rows are multiplied at
+    once.
     """
     rank, ranks = (own_rank(), n_ranks()) if shared else (0, 1)
     parts = -(-len(out) // step)
@@ -73,7 +73,7 @@ def by_shares(
 
 
 def _place() -> str:
-    """Where tensors must be to be exchanged: what does it for graphics cards takes no others."""
+    """The device of exchanged tensors: NCCL takes those of graphics cards alone."""
     return "cuda" if dist.get_backend() == "nccl" else "cpu"
 
 
@@ -101,16 +101,16 @@ class _RankSum(torch.autograd.Function):
 # What several threads of one process do one after another.
 
 
-# Held while a library changes what all threads share. scikit-learn lets BLAS compute with a single
-# thread meanwhile, which changes the last digits of other products, and then puts back what it
-# found: of two overlapping searches, the second finds the first one's limit. `catch_warnings` does
+# Held while a library changes state that all threads share. scikit-learn limits BLAS to a single
+# thread, which changes the last digits of other products, and later restores the earlier limit. Of
+# two overlapping searches, the second would restore the limit of the first. `catch_warnings` does
 # the same to filters.
 ONE_AT_A_TIME = threading.RLock()
 
 
 @contextmanager
 def fitting() -> Iterator[None]:
-    """One fit of scikit-learn's at a time; that it has not converged is no warning."""
+    """For a fit of scikit-learn's: one at a time, without warnings that it has not converged."""
     from sklearn.exceptions import ConvergenceWarning
 
     with ONE_AT_A_TIME, warnings.catch_warnings():

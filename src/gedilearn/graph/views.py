@@ -1,8 +1,8 @@
 """Views x -> x': the distribution T(x'|x) under which predictions must not change.
 
-All views work on data in the network's units, in batches, on the data's device, and draw from the
-generator that they are given. A function of the user's that does not take one draws from torch's
-global generators, which the caller then seeds (`draws_globally`).
+All views work on batches of data in the network's units, on the data's device. They draw from the
+given generator. A user's function without this argument draws from torch's global generators, which
+the caller then seeds (`draws_globally`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from torch import Generator, Tensor
 from gedilearn.data.image_views import grey_views, paper_views
 from gedilearn.errors import InputError
 from gedilearn.graph.neighbours import distance_features
-from gedilearn.graph.walks import Nodes, WalkTables, draw, landmark_tables, redrawn
+from gedilearn.graph.walks import Nodes, WalkTables, draw, landmark_tables, resample
 from gedilearn.registry import VIEWS
 from gedilearn.settings import Schedule, value_at
 from gedilearn.settings import Views as ViewSettings
 
 
 class Views(Protocol):
-    """Draws one view for each point of a batch of the data set it was made for.
+    """Draws one view for each point of a batch of its data set.
 
-    `annealed` says whether the distribution changes with the training's progress.
+    `annealed`: whether the distribution changes with the training's progress.
     """
 
     annealed: bool
@@ -37,7 +37,7 @@ class Views(Protocol):
         ...
 
     def certify(self, index: Tensor, x: Tensor, generator: Generator) -> Tensor:
-        """Views under which the certificate is measured: the same from first to last."""
+        """Views for the certificate, which do not change during the training."""
         return self.draw(index, x, 0.0, generator)
 
 
@@ -48,8 +48,8 @@ MakeViews = Callable[[ViewSettings, Tensor, int, int], Views]
 class CallableViews(Views):
     """Any function x -> x' of a batch.
 
-    One with an argument `generator` is given the torch.Generator to draw from. Any other that draws
-    from torch draws from its global generators.
+    A function with an argument `generator` receives the torch.Generator to draw from. Any other one
+    draws from torch's global generators.
     """
 
     annealed = False
@@ -78,7 +78,7 @@ def _takes_generator(function: Callable[..., Tensor]) -> bool:
 
 
 def draws_globally(views: Views) -> bool:
-    """Whether they may draw from torch's global generators: a function that takes no generator."""
+    """Whether they may draw from torch's global generators: a function without a generator."""
     return isinstance(views, CallableViews) and not views.takes_generator
 
 
@@ -87,7 +87,7 @@ def draw_views(
 ) -> Tensor:
     """Views of x = data[:, index] by the views of each group: (groups, batch, ...).
 
-    At `progress` of the training, or, with None, those under which the certificate is measured.
+    At `progress` of the training; with None, the views for the certificate.
     """
     drawn = [
         own.certify(index, mine, generator)
@@ -101,8 +101,7 @@ def draw_views(
 class NoiseViews(Views):
     """x' = x + sigma * standard normal noise: the toy views of the paper.
 
-    `sigma` may be a schedule over the training's progress; the certificate is measured under its
-    first value.
+    `sigma` may be a schedule over the training's progress; the certificate uses its first value.
     """
 
     def __init__(self, sigma: Schedule) -> None:
@@ -113,24 +112,24 @@ class NoiseViews(Views):
         return x + value_at(self.sigma, progress) * torch.empty_like(x).normal_(generator=generator)
 
 
-# A walk this long for the first quarter of the training, then halved stage by stage.
+# The share of the training with the longest walks, before their length is halved in stages.
 HOLD = 0.25
 
 
 class WalkViews(Views):
     """x' = the end of a random walk on the nearest-neighbour graph, plus a little noise.
 
-    Near the uniform prediction, INV amplifies every split that survives a walk with correlation
-    above 1/2. Small noise keeps nearly all smooth splits, so the smoothest one wins, right or
-    wrong; a walk so long that only about as many modes as clusters survive leaves the true ones
-    alone. It is then halved until single steps draw the boundary. The certificate is measured under
-    the long walk, where a wrong split cannot hide, and without noise: between points of the data.
+    Near the uniform prediction, INV amplifies every split with a correlation above 1/2 between the
+    two ends of a walk. Under small noise nearly all smooth splits have it, and the smoothest one
+    wins, right or wrong. Under walks so long that about as many modes as clusters survive, only the
+    true ones have it. The length is then halved until single steps fix the boundary. The
+    certificate is measured under the longest walks, which show a wrong split, without noise.
 
     `noise` is the length of the noise vector in units of the end point's distance to its last
-    neighbour: in many dimensions the same noise in every coordinate would carry a view far off the
-    data, where the network can tell views from points and cheat.
+    neighbour. In many dimensions, the same noise in every coordinate would move views far from the
+    data, where the network distinguishes views from points.
 
-    `nodes` are the points of the graph as distances see them, which starts use too.
+    `nodes` are those of the graph, which the initial clustering uses too.
     """
 
     annealed = True
@@ -142,7 +141,7 @@ class WalkViews(Views):
         self.tables = tables
         self.nodes = nodes
         self.noise = noise
-        self.spread = (noise * tables.radius / math.sqrt(data.shape[1]))[:, None]
+        self.sigma = (noise * tables.radius / math.sqrt(data.shape[1]))[:, None]
 
     def steps(self, progress: float) -> int:
         """The length of walks at `progress`: the longest, then half of it, ..., 1."""
@@ -155,11 +154,11 @@ class WalkViews(Views):
     def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
         end = draw(self.tables, index, self.steps(progress), generator)
         noise = torch.empty_like(x).normal_(generator=generator)
-        return self.data[end] + self.spread[end] * noise
+        return self.data[end] + self.sigma[end] * noise
 
-    def redrawn(self, seed: int) -> WalkViews:
-        """Views by other walks on the same graph."""
-        return WalkViews(self.data, redrawn(self.tables, seed), self.noise)
+    def resampled(self, seed: int) -> WalkViews:
+        """Views by new walks on the same graph."""
+        return WalkViews(self.data, resample(self.tables, seed), self.noise)
 
     def certify(self, index: Tensor, x: Tensor, generator: Generator) -> Tensor:
         return self.data[draw(self.tables, index, self.tables.longest, generator)]
@@ -211,9 +210,9 @@ def make_views(
     function: Callable[..., Tensor] | None = None,
     shared: bool = False,
 ) -> Views:
-    """The views that the settings ask for, ready for this data set.  data: (n, ...).
+    """The views of the settings, for this data set.  data: (n, ...).
 
-    Ranks that make them at the same time may have the work `shared` out among them.
+    `shared`: all ranks call this at the same time and divide the work among them.
     """
     if function is not None:
         return CallableViews(function)

@@ -1,11 +1,10 @@
 """Random walks on the k-nearest-neighbour graph of the data, stored as tables of end points.
 
-The views x' of a point x can be the ends of t-step walks from x. Long walks forget everything but
-the few slowest modes of the graph, which are its clusters; short walks see local detail. Training
-needs walks of many lengths from any point at any moment, so they are sampled once and looked up
-later: a table of ``width`` end points a node for each length 1, 2, 4, 8, ... Memory is
-``levels * n * width`` integers, and fewer columns are kept of many nodes; no n x n matrix is ever
-formed.
+The views x' of a point x can be the ends of t-step walks from x. Long walks depend only on the
+slowest modes of the graph, which are its clusters. Short walks see local detail. Training needs
+walks of many lengths from any point at any time. They are sampled once: a table of ``width`` end
+points per node for each length 1, 2, 4, 8, ... Memory is ``levels * n * width`` integers. With many
+nodes the tables are narrower. No n x n matrix is formed.
 """
 
 from __future__ import annotations
@@ -37,22 +36,22 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
-# Walks up to 2**5 steps are walked step by step, each on its own; only longer ones are spliced
-# from shorter ones. Splicing one-step tables would be cheaper, but the same few sampled steps
-# would then be walked again and again: on thin shapes their chance preferences add up to a drift.
+# Walks of up to 2**5 steps are walked step by step, independently. Longer ones are spliced from
+# shorter ones. Splicing one-step tables would be cheaper, but would reuse few sampled steps: on
+# thin shapes their random preferences add up to a drift.
 _WALKED_LEVELS = 6
-_MAX_LOOKUPS = 1 << 26  # steps of all walks of a level; of many nodes fewer levels are walked
+_MAX_LOOKUPS = 1 << 26  # steps of all walks of a level; with many nodes fewer levels are walked
 
-# Ends of single steps that are looked up for every node; of many nodes fewer, this many in all.
+# Sampled ends of single steps for every node, and for all nodes together.
 _STEPS = 128
 _MAX_STEPS = 3_200_000
 
-# Of many nodes fewer walks are sampled: this many a level, but 32 a node, for the traces' sake.
+# Sampled walks of a level, but at least 32 for every node, which traces need.
 _MAX_WALKS = 4_000_000
 _LEAST_SAMPLED = 32
 
-# And of those, fewer are kept: the tables hold at most this many bytes, or 8 end points a node and
-# level where that is more. A view needs one end point, and each of many nodes is drawn less often.
+# The tables hold at most this many bytes, or 8 end points per node and level if that is more. A
+# view needs one end point, and with many nodes each is drawn less often.
 _MAX_BYTES = 256_000_000
 _LEAST_KEPT = 8
 
@@ -62,16 +61,16 @@ class WalkTables:
     """Sampled end points of random walks from every node.
 
     ends: (levels, n, width) int32, ``ends[j, i]`` are end points of 2**j-step walks from node i.
-    radius: (n,) float32, distance from point i to its k-th neighbour (0 among duplicates), for the
-        k asked for: the scale of detail around i, which joining far groups does not change.
-    n_neighbors: the k finally used.
+    radius: (n,) float32, distance from point i to its k-th neighbour (0 among duplicates): the
+        scale of detail around i. Links between components do not change it.
+    n_neighbors: the k that was used.
     n_components: connected components of the graph; a walk never leaves its own.
     traces: for each level the trace of the walk matrix P**(2**j), the expected number of returns
-        summed over the nodes. It counts the modes that a walk of that length still tells apart.
-        Exact at level 0, estimated above (see `return_trace`).
-    graph: what the walks are on, every node linked to itself too.
-    node, place: (n,), (nodes,): where not every point is a node (`data.landmarks`), the node of
-        each point and the point of each node; walks begin and end at points.
+        summed over the nodes. It counts the modes that a walk of that length distinguishes. Exact
+        at level 0, estimated above (see `return_trace`).
+    graph: the graph of the walks, in which every node is also linked to itself.
+    node, place: (n,), (nodes,): the node of each point and the point of each node, where not every
+        point is a node (`landmark_tables`). Walks begin and end at points.
     """
 
     ends: torch.Tensor
@@ -85,7 +84,7 @@ class WalkTables:
 
     @property
     def longest(self) -> int:
-        """Number of steps of the longest tabled walk."""
+        """Number of steps of the longest walk in the tables."""
         return 1 << (self.ends.shape[0] - 1)
 
     def to(self, device: torch.device) -> WalkTables:
@@ -107,18 +106,17 @@ def walk_tables(
 ) -> WalkTables:
     """Tables of random walks on the neighbour graph of the standardised data ``x`` (n, d).
 
-    The graph is made connected enough first: at most ``n_clusters`` components. Then walks are
-    doubled in length until the trace of the walk matrix is at most ``n_clusters + 0.5``, that is
-    until hardly more modes than clusters survive, or until there are ``max_levels`` lengths. The
-    trace falls towards the number of components, which is at most ``n_clusters``, so given enough
-    levels the first rule always ends it.
+    The graph has at most ``n_clusters`` components (`connected_graph`). The length of walks is
+    doubled until the trace of the walk matrix is at most ``n_clusters + 0.5``, or until there are
+    ``max_levels`` lengths. Then about as many modes as clusters survive. The trace falls towards
+    the number of components, so the first rule holds after enough doublings.
 
-    Where clusters touch, that may be too long: fewer modes than clusters survive, and training
-    would never leave the uniform prediction. The longest length at which `surviving_modes` counts
-    ``n_clusters`` is kept then.
+    Where clusters touch, fewer modes than clusters may survive, and training would never leave the
+    uniform prediction. The longest length at which `surviving_modes` counts ``n_clusters`` is then
+    the last.
 
-    With many points the tables are narrower than ``width`` (see `_MAX_BYTES`). Neighbours that are
-    `known` are not sought again.
+    With many points the tables are narrower than ``width`` (see `_MAX_BYTES`). `neighbours` of an
+    earlier search are used as they are.
     """
     x = as_points(x)
     graph, radius, k, n_components = connected_graph(x, n_clusters, n_neighbors, neighbours)
@@ -126,7 +124,7 @@ def walk_tables(
 
     width = min(width, max(_LEAST_SAMPLED, _MAX_WALKS // len(x)))
     kept = min(width, max(_LEAST_KEPT, _MAX_BYTES // (4 * max_levels * len(x))))
-    walks = _longer_and_longer(graph, width, random_state)
+    walks = _doubling_walks(graph, width, random_state)
     last = next(walks)
     ends = [last[:, :kept].copy()]
     traces = [float((graph.diagonal() / np.asarray(graph.sum(axis=1)).ravel()).sum())]
@@ -155,15 +153,15 @@ def walk_tables(
     )
 
 
-def redrawn(tables: WalkTables, random_state: int) -> WalkTables:
-    """Other walks of the same lengths on the same graph."""
+def resample(tables: WalkTables, random_state: int) -> WalkTables:
+    """New walks of the same lengths on the same graph."""
     levels, _, width = tables.ends.shape
-    walks = _longer_and_longer(tables.graph, max(width, _LEAST_SAMPLED), random_state)
+    walks = _doubling_walks(tables.graph, max(width, _LEAST_SAMPLED), random_state)
     ends = np.stack([ends[:, :width] for ends in itertools.islice(walks, levels)])
     return replace(tables, ends=torch.from_numpy(ends).to(tables.ends.device))
 
 
-def _longer_and_longer(
+def _doubling_walks(
     graph: scipy.sparse.csr_matrix, width: int, random_state: int
 ) -> Iterator[Ints]:
     """Ends (n, width) of walks of 1, 2, 4, ... steps."""
@@ -178,8 +176,8 @@ def _longer_and_longer(
 def surviving_modes(traces: Sequence[float]) -> float:
     """About how many eigenvalues of P**t exceed 1/2, from the traces at t, 2t and 4t.
 
-    The sum over the eigenvalues u of P**t of 2u**2 - u**4, which is 1 at u = 1, 0.44 at 1/2 and
-    0.02 at 0.1: INV amplifies the modes above 1/2 and damps the others.
+    The sum of 2u**2 - u**4 over the eigenvalues u of P**t, which is 1 at u = 1, 0.44 at 1/2 and
+    0.02 at 0.1. INV amplifies the modes above 1/2 and damps the others.
     """
     return 2 * traces[1] - traces[2]
 
@@ -192,8 +190,8 @@ def draw(
 ) -> torch.Tensor:
     """Ends of walks of exactly ``steps`` steps from the points ``index`` (any shape, int64).
 
-    ``steps`` is split into powers of two; for each, the walk jumps to a random end point in that
-    level's table at the node it has reached. ``steps=0`` stays.
+    ``steps`` is split into powers of two. For each, the walk moves to a random end point in the
+    table of that level, at the node it has reached. With ``steps=0`` it stays.
     """
     levels, _, width = tables.ends.shape
     node = index.long() if tables.node is None else tables.node[index]
@@ -209,19 +207,18 @@ def draw(
 def return_trace(ends: Ints) -> float:
     """Estimate tr(P**2t) from ``ends`` (n, width), end points of t-step walks.
 
-    tr(P**2t) = sum over i, k of P**t(i, k) P**t(k, i): count the pairs of walks that run i -> k
-    and k -> i. There are width**2 of them for each two nodes, so the standard error is about
-    sqrt(2 tr) / width, where counting the returns of 2t-step walks gives sqrt(tr / width): 0.03
-    against 0.2 at trace 2 and width 64. A walk is never paired with itself (i = k), which makes
-    the estimate unbiased for independent walks. Pairs of walks from one node that meet would, by
-    reversibility, serve as well, but they also meet where spliced walks share a piece, and so
-    overestimate the trace of long walks.
+    tr(P**2t) = sum over i, k of P**t(i, k) P**t(k, i): count the pairs of walks i -> k and k -> i.
+    There are width**2 of them for each two nodes, and the standard error is about sqrt(2 tr) /
+    width. Counting the returns of 2t-step walks gives sqrt(tr / width): 0.2 instead of 0.03 at
+    trace 2 and width 64. A walk is never paired with itself (i = k), which makes the estimate
+    unbiased for independent walks. By reversibility, pairs of walks from one node that meet could
+    be counted too. But spliced walks that share a piece also meet, which overestimates the trace.
     """
     from scipy.sparse import csr_matrix
 
     n, width = ends.shape
     row_starts = np.arange(0, ends.size + 1, width)
-    # A sorted copy: sum_duplicates works in place, and is much slower on unsorted rows.
+    # A sorted copy: sum_duplicates works in place and is much slower on unsorted rows.
     there = np.sort(ends, axis=1).ravel()
     count = csr_matrix((np.ones(ends.size, np.int32), there, row_starts), shape=(n, n))
     count.sum_duplicates()
@@ -243,9 +240,8 @@ def _walk(graph: scipy.sparse.csr_matrix, steps: int, width: int, rng: np.random
 def _one_step(graph: scipy.sparse.csr_matrix, rng: np.random.Generator) -> Ints:
     """Ends of one step from every node, (n, `_STEPS`), in proportion to the links' weights.
 
-    Evenly spaced places in the sum of a node's weights, from a random one on: each link comes as
-    often as its weight says, rounded up or down, so walks that look their steps up here have no
-    preferences of chance.
+    Evenly spaced places in the cumulative weights of a node, from a random one on (systematic
+    sampling). Each link occurs in proportion to its weight, rounded up or down.
     """
     n = graph.shape[0]
     number = int(np.clip(_MAX_STEPS // n, 16, _STEPS))
@@ -261,11 +257,11 @@ def _one_step(graph: scipy.sparse.csr_matrix, rng: np.random.Generator) -> Ints:
 def _double(ends: Ints, rng: np.random.Generator) -> Ints:
     """Splice walks of length t into walks of length 2t: (n, width) to (n, width).
 
-    Column w at node i goes on, from the end of its own walk, with a walk in column w + s_i, where
-    s_i != 0 is random. The shift keeps a walk from being its own second half, and two walks of
-    one node from sharing theirs, so the first splice of independent walks is unbiased. Further
-    splices meet pieces they have used with a chance of order 1/width. Walks from different nodes
-    do share pieces: averages over nodes stay right and vary a little more.
+    The walk in column w at node i continues from its end with the walk in column w + s_i there,
+    where s_i != 0 is random. With this shift no walk is its own second half, and no two walks of
+    one node share theirs: the first splice of independent walks is unbiased. Later splices reuse a
+    piece with a probability of order 1/width. Walks from different nodes share pieces: averages
+    over nodes stay right and vary a little more.
     """
     n, width = ends.shape
     shift = rng.integers(1, width, size=(n, 1))
@@ -274,42 +270,39 @@ def _double(ends: Ints, rng: np.random.Generator) -> Ints:
 
 # --- landmarks ------------------------------------------------------------------------------------
 #
-# A part of very many points stands for all: nodes of the walks' graph, and who is nearest to whom.
-#
-# Searching neighbours and walking grow faster than the number of points, and what they tell does
-# not: beyond some size, more points only show the same clusters more densely. So the graph has a
-# random part of the points as its nodes; every other point starts its walks at the node nearest to
-# it.
+# The cost of neighbours and walks grows faster than the number of points. Above some size, more
+# points only show the same clusters more densely. So the nodes of the graph are a random sample of
+# the points. Every other point starts its walks at the nearest node.
 
 
-# Of more points than these, or than so many a cluster, the graph has this many as nodes.
+# The largest number of nodes, and the least number for each cluster.
 MOST_NODES, NODES_EACH = 50_000, 100
-# Largest number of pairs of which all distances are taken to find the nearest landmarks.
+# Up to this many pairs, all distances are computed to find the nearest landmarks.
 ALL_PAIRS = 500_000_000
-# Beyond, a k-d tree is searched in up to so many columns. In more it visits most of its leaves.
+# Above, a k-d tree is searched in up to so many columns. In more it visits most of its leaves.
 LOW_DIMENSION = 10
-# There, landmarks lie in cells, and a point looks at those of so many cells around its own.
+# There, landmarks are divided into cells, and a point searches those of its nearest cells.
 CELLS = 8
 
 
 class Nodes(NamedTuple):
-    """The nodes of the walks' graph, as distances see them."""
+    """The nodes of the graph: their distance features and neighbours."""
 
     points: Floats  # (nodes, d)
     neighbours: Neighbours
 
 
 def n_nodes(n: int, n_clusters: int) -> int:
-    """How many of n points are nodes of the walks' graph."""
+    """How many of n points are nodes of the graph."""
     return min(n, max(MOST_NODES, NODES_EACH * n_clusters))
 
 
 def landmark_tables(
     x: Floats, n_clusters: int, *, n_neighbors: int, random_state: int = 0, shared: bool = False
 ) -> tuple[WalkTables, Nodes]:
-    """Walks from all points x (n, d) on a graph of as many as `n_nodes` says, and the nodes.
+    """Walks from all points x (n, d) on a graph of `n_nodes` of them, and the nodes.
 
-    Ranks that all do this at the same time may have the points `shared` out among them.
+    `shared`: all ranks call this at the same time and divide the points among them.
     """
     most = n_nodes(len(x), n_clusters)
     chosen = np.sort(own_stream(random_state).choice(len(x), most, replace=False))
@@ -328,11 +321,11 @@ def landmark_tables(
 def nearest_landmark(landmarks: Floats, x: Floats, shared: bool = False) -> Ints:
     """The nearest landmark of each point.  (m, d), (n, d) -> (n,).
 
-    Of many points in many columns it may be one that is nearly as near. Ranks that all ask the same
-    at the same time may have the points `shared` out among them.
+    The search is approximate for many points in many columns. `shared`: all ranks call this at the
+    same time and divide the points among them.
     """
     if len(x) * len(landmarks) <= ALL_PAIRS:
-        return _of_all(landmarks, x)
+        return _by_all_pairs(landmarks, x)
     find = _by_cells(landmarks, x.dtype) if x.shape[1] > LOW_DIMENSION else _by_tree(landmarks)
 
     def of_rows(rows: slice) -> torch.Tensor:
@@ -342,7 +335,7 @@ def nearest_landmark(landmarks: Floats, x: Floats, shared: bool = False) -> Ints
     return by_shares(found, rows_at_once(x), of_rows, shared).numpy()
 
 
-def _of_all(landmarks: Floats, x: Floats) -> Ints:
+def _by_all_pairs(landmarks: Floats, x: Floats) -> Ints:
     from sklearn.metrics import pairwise_distances_argmin
 
     with ONE_AT_A_TIME:
@@ -361,23 +354,23 @@ def _by_tree(landmarks: Floats) -> Callable[[Floats], Ints]:
 
 
 def _by_cells(landmarks: Floats, dtype: np.dtype[Any]) -> Callable[[Floats], Ints]:
-    """By cells around some of the landmarks: each holds about as many as there are cells."""
+    """Of m landmarks, about sqrt(m) are centres of cells, with about sqrt(m) landmarks in each."""
     from sklearn.metrics import pairwise_distances
 
     landmarks = np.ascontiguousarray(landmarks, dtype)
     centres = landmarks[evenly_spaced(len(landmarks), math.isqrt(len(landmarks)))]
-    cell = _of_all(centres, landmarks)
+    cell = _by_all_pairs(centres, landmarks)
     members = np.split(np.argsort(cell, kind="stable"), np.cumsum(np.bincount(cell))[:-1])
     around = np.argsort(pairwise_distances(centres), axis=1)[:, :CELLS]
     candidates = [np.concatenate([members[k] for k in near]) for near in around]
 
     def find(x: Floats) -> Ints:
         found = np.empty(len(x), np.int64)
-        cell = _of_all(centres, x)
+        cell = _by_all_pairs(centres, x)
         for name in np.unique(cell):
             own = np.flatnonzero(cell == name)
             there = candidates[name]
-            found[own] = there[_of_all(landmarks[there], x[own])]
+            found[own] = there[_by_all_pairs(landmarks[there], x[own])]
         return found
 
     return find

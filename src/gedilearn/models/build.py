@@ -25,15 +25,15 @@ def build_model(
 ) -> EnergyModel:
     """An energy model for points of this shape: (d,) or (channels, height, width).
 
-    A given `encoder` replaces the network of the settings: the first member starts from its weights
-    as they are, the others from copies whose layers are initialised anew, which they do from
-    torch's global generator. It is never changed itself.
+    A given `encoder` replaces the network of the settings. The first member starts from a copy with
+    its weights. The others start from copies whose layers are initialised again, from torch's
+    global generator. The encoder itself is never changed.
 
-    All other weights are drawn from `generator`; with None they are left unset, to be loaded.
+    All other weights are drawn from `generator`; with None they stay unset and must be loaded.
     """
     network = settings.network
-    wanted = settings.own.network()
-    normalise = wanted.batch_norm
+    required = settings.own.network()
+    normalise = required.batch_norm
     body: MemberModule
     shifted = bool(network.shift) and encoder is None
     if encoder is not None:
@@ -61,16 +61,16 @@ def build_model(
         if network.sines:
             body = SineMLP(layers, point_shape[0], generator=generator)
     c, n_normalised = settings.n_clusters, len(network.head) if normalise else 0
-    temperature = wanted.temperature or network.temperature
-    widths = [width, *network.head, wanted.embedding or c]
+    temperature = required.temperature or network.temperature
+    widths = [width, *network.head, required.embedding or c]
     head = MLP(widths, n_members, network.activation, False, n_normalised, generator=generator)
-    if wanted.embedding is None:
+    if required.embedding is None:
         return EnergyModel(body, head, temperature, shifted)
     return EnergyModel(body, PrototypeHead(head, c, generator=generator), temperature, shifted)
 
 
 def has_foreign_encoder(model: EnergyModel) -> bool:
-    """Whether the encoder is the user's own, which may draw from torch's global generators."""
+    """Whether the user gave the encoder, which may draw from torch's global generators."""
     own = (SmallConvNet, ResNet8)
     return isinstance(model.encoder, Members) and not all(
         isinstance(network, own) for network in model.encoder.networks
@@ -97,7 +97,7 @@ def _copies(encoder: nn.Module, n_members: int) -> list[nn.Module]:
         raise InputError(f"encoder must be a torch.nn.Module, got {type(encoder).__name__}")
     if any(tensor.is_meta for tensor in (*encoder.parameters(), *encoder.buffers())):
         raise InputError("encoder has tensors without values (device 'meta'): give it some")
-    # Of single precision, like all that is built here; Fabric makes it double where that is wanted.
+    # In single precision, like all networks here; Fabric converts to double where that is set.
     copies = [copy.deepcopy(encoder).float() for _ in range(n_members)]
     for other in copies[1:]:
         for layer in other.modules():
@@ -114,7 +114,7 @@ def _output_width(encoder: MemberModule, point_shape: tuple[int, ...]) -> int:
     try:
         with torch.no_grad(), first.device:
             width = int(encoder(probe).shape[-1])
-    except Exception as error:  # a module of the user's may raise anything
+    except Exception as error:  # a user's module may raise anything
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise InputError(f"encoder does not take points of shape {point_shape}: {reason}") from None
     finally:

@@ -5,9 +5,9 @@ With logits f_y(enc(x)) / tau (Eq. 6 of the paper):
     p(y | x)  = softmax over y of the logits
     log p(x)  = logsumexp over y of the logits - log Gamma
 
-On a base b(x), log p(x) = log b(x) + logsumexp over y of the logits - log Gamma (`density/`); with
-b = 1 it is the paper's. Gamma does not depend on x, so log-densities here are known up to one
-constant for each network. Everything else in the library asks this module.
+On a base b(x), log p(x) = log b(x) + logsumexp over y of the logits - log Gamma (`density/`). With
+b = 1 it is the paper's. Gamma does not depend on x: log-densities here are known up to one constant
+for each network. All other modules use this one.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ Head = MLP | PrototypeHead
 
 
 class Reading(NamedTuple):
-    """What logits say of a batch."""
+    """Log-density and posterior of a batch."""
 
     log_density: Tensor  # (..., batch): log p(x) up to the constant log Gamma
     log_posterior: Tensor  # (..., batch, clusters): log p(y | x)
 
 
 def read(logits: Tensor) -> Reading:
-    """Both identities at once: they share their one costly part.  logits: (..., clusters).
+    """Both identities at once: they share the costly part.  logits: (..., clusters).
 
-    A reduction over a last axis of a few clusters takes torch several times as long as one over a
-    first axis, where it works on many points at once.
+    Torch reduces over a first axis several times as fast as over a last axis with few clusters.
     """
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
@@ -66,20 +65,20 @@ def log_density(logits: Tensor) -> Tensor:
 
 
 class Output(NamedTuple):
-    """What the networks say of a batch."""
+    """Features, logits and embeddings of a batch."""
 
     features: Tensor  # (members, batch, h): enc(x)
     logits: Tensor  # (members, batch, clusters): f(enc(x)) / tau
-    embedding: Tensor | None = None  # (members, batch, d): of a head with prototypes
-    projection: Tensor | None = None  # (members, batch, d): the same before it has length 1
+    embedding: Tensor | None = None  # (members, batch, d), of length 1: of a head with prototypes
+    projection: Tensor | None = None  # (members, batch, d): the embedding before normalisation
 
 
 class EnergyModel(nn.Module):
     """Encoder, head and temperature tau, for one or several member networks at once.
 
-    Input is (members, batch, ...): a batch that all members share is expanded by the caller, which
-    costs no memory. A `shifted` encoder gives one number more than its representation: s, read from
-    all of its layers, which is added to all logits. It changes p(x) and leaves p(y|x) as it is.
+    Input is (members, batch, ...). The caller expands a batch that all members share, which takes
+    no memory. A `shifted` encoder gives one more number than its representation: s, computed from
+    all of its layers and added to all logits. It changes p(x) and not p(y|x).
     """
 
     def __init__(
@@ -124,18 +123,18 @@ class EnergyModel(nn.Module):
         return log_density(self(x).logits)
 
     def state_of(self, member: int) -> dict[str, Tensor]:
-        """A copy of the parameters and buffers of one member, as a network of its own has them."""
+        """A copy of the parameters and buffers of one member, as of a network with one member."""
         return {k: v.detach().clone() for k, v in self.select([member]).state_dict().items()}
 
     def train_shift(self, trained: bool) -> None:
-        """Whether s is computed and trained; where it is not, it is 0."""
+        """Whether s is computed and trained; otherwise it is 0."""
         for taps in (m for m in self.modules() if isinstance(m, Taps)):
             taps.on = trained
             taps.requires_grad_(trained)
 
     @contextmanager
     def fixed(self) -> Iterator[None]:
-        """As chains need it: in evaluation mode, and no gradients of parameters computed."""
+        """In evaluation mode and without gradients of parameters, for chains."""
         was_training = self.training
         trained = [p for p in self.parameters() if p.requires_grad]
         self.eval()
@@ -149,15 +148,15 @@ class EnergyModel(nn.Module):
             self.train(was_training)
 
     def select(self, indices: Sequence[int]) -> EnergyModel:
-        """A copy that holds only these members, in this order."""
+        """A copy with only these members, in this order."""
         parts = self.encoder.select(indices), self.head.select(indices)
         return EnergyModel(*parts, self.temperature, self.shifted)
 
     def load_members(self, states: Sequence[dict[str, Tensor]]) -> None:
-        """Give each member the state of a network of its own, as `state_of` gives it."""
+        """Load a state for each member, as `state_of` gives it."""
         joined: dict[str, Tensor] = {}
         for name in states[0]:
-            if name.startswith("encoder.networks.0."):  # of `Members`: without an axis of members
+            if name.startswith("encoder.networks.0."):  # `Members` have no member axis
                 rest = name.removeprefix("encoder.networks.0.")
                 joined |= {f"encoder.networks.{k}.{rest}": s[name] for k, s in enumerate(states)}
             else:
@@ -178,8 +177,8 @@ class EnergyModel(nn.Module):
 # --- one trained network on data of any size, batch by batch, without gradients ------------------
 
 BATCH = 4_096  # vectors
-IMAGES = 256  # so that a wide network fits in memory
-MANY = 8 * BATCH  # of which the logits are kept at the same time
+IMAGES = 256  # a wide network needs much memory for each
+MANY = 8 * BATCH  # points whose logits are in memory at the same time
 
 
 def outputs(model: EnergyModel, x: Tensor) -> Output:
@@ -188,7 +187,7 @@ def outputs(model: EnergyModel, x: Tensor) -> Output:
 
 
 def logits_of(model: EnergyModel, x: Tensor) -> Tensor:
-    """The logits alone, (n, clusters): of many points the features take much memory."""
+    """The logits alone, (n, clusters): features of many points take much memory."""
     return in_batches(model, x, lambda network, batch: (network(batch).logits,))[0]
 
 
@@ -207,10 +206,10 @@ def gradient_norms(model: EnergyModel, x: Tensor) -> Tensor:
 def in_batches(
     model: EnergyModel, x: Tensor, function: Callable[[EnergyModel, Tensor], tuple[Tensor, ...]]
 ) -> list[Tensor]:
-    """Apply `function` to (1, batch, ...) and join what it returns, without the member axis.
+    """Apply `function` to (1, batch, ...) and join the results, without the member axis.
 
-    Vectors are evaluated in double precision, so that a point's result does not depend on which
-    others share its batch; images stay in single precision for speed.
+    Vectors are evaluated in double precision: the result of a point does not depend on the others
+    in its batch. Images stay in single precision for speed.
     """
     network, kind, size = copy.deepcopy(model).eval(), x.dtype, IMAGES
     if x.dim() == 2:

@@ -12,9 +12,8 @@ from gedilearn.models.mlp import MLP, MemberModule
 class PrototypeHead(MemberModule):
     """A projector, then the cosines between its output and c prototypes of length 1.
 
-    The prototypes are kept at length 1 by whoever trains them (`normalise`, after each step), as in
-    SwAV: no gradient passes through their normalisation. With None for a generator they are left
-    unset.
+    The training calls `normalise` after each step, as in SwAV: no gradient passes through the
+    normalisation of prototypes. Without a generator they are left unset.
     """
 
     def __init__(self, projector: MLP, n_clusters: int, *, generator: Generator | None) -> None:
@@ -31,7 +30,7 @@ class PrototypeHead(MemberModule):
         return self.projector.n_inputs
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the projector gives, the same at length 1, and its cosines with the prototypes.
+        """The projection, the same at length 1 (the embedding), its cosines with the prototypes.
 
         (members, batch, h) -> (members, batch, d), twice, and (members, batch, clusters)
         """

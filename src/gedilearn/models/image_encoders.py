@@ -1,6 +1,6 @@
 """Encoders of images: a small convolutional network, and the paper's ResNet-8.
 
-Weights are drawn from the generator that an encoder is given; with None they are left unset.
+Weights are drawn from the given generator; with None they are left unset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: N812
 from gedilearn.models.mlp import ACTIVATIONS, LEAK, Activation
 from gedilearn.settings import LARGE
 
-# Images with a shorter side below this are not made smaller: there is nothing to spare.
+# Images with a shorter side below this are not pooled.
 SMALLEST_POOLED = 6
 
 # 1 / the standard deviation of the activation of a standard normal number.
@@ -23,11 +23,11 @@ GAINS: dict[str, float] = {"leaky_relu": 1.546, "relu": 1.713, "silu": 1.788, "t
 
 
 class Taps(nn.Module):
-    """s: one number for an image, read from all layers of an encoder.
+    """s: one number for an image, computed from all layers of an encoder.
 
-    INV makes the last layer blind to noise and to the width of strokes, by which samples are told
-    from data; the layers before it see them. It begins as 0. While it is not `on`, it stays 0 and
-    costs nothing.
+    Noise and the width of strokes distinguish samples from data. INV makes the last layer
+    insensitive to them; earlier layers still see them. s starts at 0. While `on` is False, it stays
+    0 and takes no time.
     """
 
     WIDTH = 64
@@ -60,15 +60,15 @@ class Taps(nn.Module):
 class SmallConvNet(nn.Module):
     """Four 3x3 convolutions, the first three pooled, then the mean over positions.
 
-    Batch normalisation makes one point's density depend on the others of its batch, which an
-    energy-based model cannot have. So the *weights* are standardised here: filters of mean 0 do not
-    see a constant background, and the size of activations stays about the same from layer to layer.
-    On MNIST this found the clusters in far fewer iterations than plain weights did.
+    With batch normalisation, the density of a point would depend on the others in its batch, which
+    is wrong for an energy-based model. So the *weights* are standardised here. Filters of mean 0
+    ignore a constant background, and the size of activations changes little between layers. On
+    MNIST this found the clusters in far fewer iterations than plain weights.
 
     Images (batch, channels, height, width) of any size from 4x4 -> (batch, 3 * width); 158,000
-    parameters for grey images. What is already smaller than 6x6 is not pooled further, and what is
-    larger than 48x48 is averaged down before the first convolution. `normalise` adds batch
-    normalisation, `tapped` one more number at the end (`Taps`).
+    parameters for grey images. Layers smaller than 6x6 are not pooled further. Images larger than
+    48x48 are averaged down before the first convolution. `normalise` adds batch normalisation,
+    `tapped` one more number at the end (`Taps`).
     """
 
     def __init__(
@@ -109,16 +109,16 @@ def _with_taps(features: Tensor, taps: Taps | None, layers: Sequence[Tensor]) ->
 
 
 def averaged_down(x: Tensor) -> Tensor:
-    """Images in at most 48 pixels by the shorter side, by means over squares of pixels."""
+    """Images whose shorter side is at most 48 pixels, by means over squares of pixels."""
     factor = -(-min(x.shape[-2:]) // LARGE)
     return x if factor <= 1 else F.avg_pool2d(x, factor, ceil_mode=True)
 
 
 class StandardisedConv(nn.Module):
-    """A 3x3 convolution whose filters have mean 0 and a norm that is a parameter of its own.
+    """A 3x3 convolution whose filters have mean 0 and a norm that is a separate parameter.
 
-    The gain is where the norms start. Weights start from He's normal distribution: their size does
-    not change what is computed, but sets how far a step of Adam turns a filter.
+    Norms start at `gain`. Weights start from He's normal distribution. Their size does not change
+    the output, but sets how far a step of Adam turns a filter.
     """
 
     def __init__(self, inputs: int, outputs: int, gain: float, generator: Generator | None) -> None:
@@ -130,7 +130,7 @@ class StandardisedConv(nn.Module):
             nn.init.kaiming_normal_(self.weight, LEAK, generator=generator)
 
     def kernel(self) -> Tensor:
-        """The filters that the layer applies: (outputs, inputs, 3, 3)."""
+        """The standardised filters: (outputs, inputs, 3, 3)."""
         centred = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
         return centred * (self.gain * (centred.square().sum((1, 2, 3), True) + 1e-8).rsqrt())
 
@@ -151,23 +151,23 @@ def pooled_conv(x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """x (batch, channels, height, width) in the memory order in which convolutions are fastest."""
+    """x (batch, channels, height, width) in the memory order of the fastest convolutions."""
     return x.contiguous(memory_format=torch.channels_last)
 
 
 class ResNet8(nn.Module):
     """The paper's residual network of 8 layers (its table 'Resnet').
 
-    Four residual blocks, the first two pooled, then the mean over positions. What the table leaves
-    open is as in the public code that it comes from: only the first shortcut has a convolution, the
-    first block starts without an activation, one more activation stands before the mean over
-    positions, and weights start from Xavier's uniform distribution with the gain of a ReLU.
+    Four residual blocks, the first two pooled, then the mean over positions. The table leaves some
+    details open, which are as in its public code. Only the first shortcut has a convolution. The
+    first block starts without an activation, and one more activation precedes the mean over
+    positions. Weights start from Xavier's uniform distribution with the gain of a ReLU.
 
     Images (batch, channels, height, width) of any size from 8x8 -> (batch, width); `width` is F of
     the paper: 128 (1,037,184 parameters), or 256 for CIFAR-100 (4,138,752). `normalise` adds batch
-    normalisation after each convolution of the blocks, for SwAV and Barlow; energy-based models
-    cannot have it. `standardised` weights (`StandardisedConv`) are what they can have in its place,
-    in all 3x3 convolutions. `tapped` adds one more number at the end (`Taps`).
+    normalisation after each convolution of the blocks, for SwAV and Barlow. Energy-based models use
+    `standardised` weights (`StandardisedConv`) instead, in all 3x3 convolutions. `tapped` adds one
+    more number at the end (`Taps`).
     """
 
     def __init__(
@@ -206,16 +206,16 @@ class ResNet8(nn.Module):
 
 
 def _conv(inputs: int, outputs: int, kernel: int, padding: int = 0) -> nn.Conv2d:
-    """A convolution whose weights are unset: it draws nothing from torch's global generator."""
+    """A convolution with unset weights, which draws nothing from torch's global generator."""
     layer = nn.Conv2d(inputs, outputs, kernel, padding=padding, device="meta")
     return layer.to_empty(device=torch.get_default_device())
 
 
 class Block(nn.Module):
-    """The long way of the k-th residual block: two convolutions, each behind an activation.
+    """The residual branch of the k-th block: two convolutions, each after an activation.
 
-    The first block works on the image itself, so it begins without one. With standardised weights
-    the long way begins with half the gain, so that the sum of both ways grows slowly.
+    The first block takes the image itself and starts without an activation. With standardised
+    weights the branch starts at half the gain: its sum with the shortcut then grows slowly.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class Block(nn.Module):
         self.norm_leave = nn.BatchNorm2d(width) if normalise else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        # The input is still needed by the shortcut; what `enter` gives is needed by nothing else.
+        # The shortcut still needs the input; nothing else needs the output of `enter`.
         x = self.enter(x if self.first else F.leaky_relu(x, LEAK))
         x = F.leaky_relu(self.norm_enter(x), LEAK, inplace=True)
         leave = self.leave

@@ -16,11 +16,9 @@ from gedilearn.ranks import n_ranks, rank_mean
 
 # --- members --------------------------------------------------------------------------------------
 #
-# Several networks of one shape, trained side by side.
-#
-# Initialisations, seeds and the points of a weight sweep are all "members": the first axis of
-# every activation. `models.mlp` computes them in batched products; `Members` does the same for any
-# module, one forward pass a member.
+# Several networks of one shape, trained side by side: members are the first axis of every
+# activation. Perceptrons compute them in batched products. `Members` does the same for any module,
+# with one forward pass per member.
 
 
 Module = TypeVar("Module", bound="MemberModule")
@@ -29,15 +27,15 @@ Module = TypeVar("Module", bound="MemberModule")
 class MemberModule(nn.Module):
     """A module over (members, batch, ...) whose parameters belong to one member each.
 
-    Here they have three axes, the first of which is that of the members.
+    Parameters have three axes, with the members first.
     """
 
     n_members: int
 
     def select(self: Module, indices: Sequence[int]) -> Module:
-        """A copy that holds only these members, in this order."""
+        """A copy with only these members, in this order."""
         kept = list(indices)
-        # Copied in the place of the tensors of all members.
+        # `deepcopy` takes these in place of the tensors of all members.
         tensors: dict[int, Any] = {id(b): b[kept] for b in self.buffers()}
         tensors |= {id(p): nn.Parameter(p.detach()[kept]) for p in self.parameters()}
         other = copy.deepcopy(self, tensors)
@@ -58,7 +56,7 @@ class MemberModule(nn.Module):
 
 
 class Members(MemberModule):
-    """Separate networks behind the member interface; outputs are flattened to vectors."""
+    """Separate networks with the interface of members; outputs are flattened to vectors."""
 
     def __init__(self, networks: Iterable[nn.Module]) -> None:
         super().__init__()
@@ -88,11 +86,11 @@ def _gradients(module: nn.Module) -> list[Tensor]:
 
 Activation = Literal["leaky_relu", "relu", "silu", "tanh"]
 
-# The slope of the public energy-based code that the paper builds on. A plain ReLU may lose all
-# units of a narrow layer and then outputs a constant for ever: failure mode 1 in practice.
+# The slope of the public energy-based code behind the paper. With a plain ReLU all units of a
+# narrow layer may die, and the layer then outputs a constant: failure mode 1.
 LEAK = 0.2
 
-# Of what nothing else needs: in place where that is possible.
+# In place where that is possible: nothing else needs their input.
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "leaky_relu": partial(F.leaky_relu, negative_slope=LEAK, inplace=True),
     "relu": F.relu_,
@@ -104,9 +102,9 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 class MLP(MemberModule):
     """Fully connected layers `widths[0] -> ... -> widths[-1]`, an activation between layers.
 
-    `activate_last` adds one after the last layer: for an encoder whose last hidden layer is the
-    representation. The weights start as in `torch.nn.Linear`: uniform within 1/sqrt(inputs); with
-    None for a generator they are left unset, for whoever sets them next.
+    `activate_last` adds one after the last layer, for an encoder whose last hidden layer is the
+    representation. The weights start as in `torch.nn.Linear`: uniform within 1/sqrt(inputs).
+    Without a generator they are left unset.
 
     Batch normalisation follows each of the first `n_normalised` layers.
 
@@ -160,9 +158,9 @@ class MLP(MemberModule):
 class SineMLP(MemberModule):
     """A perceptron on x and on sines of it.
 
-    Perceptrons learn last what changes over short distances; sines let them see it. The frequencies
-    are trained too; they start such that a typical direction sees about the same number of waves
-    in any dimension.
+    Perceptrons are slow to learn changes over short distances; sines represent them directly. The
+    frequencies are trained. At the start the number of waves along a typical direction is about
+    the same in any dimension.
     """
 
     SCALE = 2.0  # of the frequencies
@@ -184,10 +182,10 @@ class SineMLP(MemberModule):
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation of each member by itself: (members, batch, width) -> the same.
+    """Batch normalisation of each member separately: (members, batch, width) -> the same.
 
-    In training the moments are those of the batch, joined over ranks with gradients; in evaluation
-    their running averages.
+    In training it uses the moments of the batch, joined over ranks with gradients. In evaluation it
+    uses their running averages.
     """
 
     MOMENTUM = 0.1

@@ -1,4 +1,4 @@
-"""A start from the slowest modes of walks on the weighted neighbour graph."""
+"""Clusters from the slowest modes of walks on the weighted neighbour graph."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[Any]
 
-# In up to this many columns a graph is so nearly flat that its matrix is factorised with few new
-# entries; then modes are found however close together they are.
+# In up to this many columns the factors of the graph's matrix are sparse. A shifted solver then
+# finds modes with nearly equal eigenvalues.
 FLAT = 10
 # A shift just above the largest eigenvalue, which is 1.
 SHIFT = 1 + 1e-5
 # Up to this many nodes a dense matrix is as fast.
 DENSE = 200
-# Links so weak that the parts of a graph that they join have modes as if they were apart.
-APART = 1e-8
+# Weaker links are ignored: the modes of the components that they join do not change.
+WEAK = 1e-8
 
 
 def slow_modes(
@@ -29,8 +29,8 @@ def slow_modes(
 ) -> tuple[Floats, Floats]:
     """The largest eigenvalues of the walk on the graph, descending, and their modes (n, n_modes).
 
-    The walk D^-1 W and the symmetric D^-1/2 W D^-1/2 have the same eigenvalues; a mode of the first
-    is one of the second times D^-1/2.
+    The walk D^-1 W and the symmetric D^-1/2 W D^-1/2 have the same eigenvalues. A mode of the walk
+    is an eigenvector of the symmetric matrix times D^-1/2. `flat`: see `FLAT`.
     """
     from scipy.sparse import csc_matrix, diags
 
@@ -40,7 +40,7 @@ def slow_modes(
     if flat or len(root) <= DENSE:
         values, vectors = _largest(symmetric, n_modes, start, SHIFT)
     else:
-        values, vectors = _by_parts(symmetric, n_modes, start)
+        values, vectors = _by_components(symmetric, n_modes, start)
     order = np.argsort(-values, kind="stable")[:n_modes]
     return values[order], vectors[:, order] / root[:, None]
 
@@ -57,41 +57,40 @@ def _largest(
     try:
         which = "LA" if shift is None else "LM"
         values, vectors = eigsh(symmetric, n_modes, which=which, sigma=shift, v0=start)
-    except ArpackError:  # too close together: the shift sets them apart, roughly
+    except ArpackError:  # eigenvalues too close together: the shift separates them, roughly
         many = min(n - 1, 4 * n_modes + 40)
         values, vectors = eigsh(symmetric, n_modes, sigma=SHIFT, v0=start, ncv=many, tol=1e-3)
     return values, vectors
 
 
-def _by_parts(
+def _by_components(
     symmetric: scipy.sparse.csc_matrix, n_modes: int, start: Floats
 ) -> tuple[Floats, Floats]:
-    """The modes of each part of a graph that falls apart, the largest parts first.
+    """The modes of each component of the graph, the largest components first.
 
-    Every part has an eigenvalue 1, and without a shift the iteration misses most of those that are
-    equal.
+    Every component has an eigenvalue 1. Without a shift the solver misses most equal eigenvalues.
     """
     from scipy.sparse.csgraph import connected_components
 
-    n_parts, part = connected_components(symmetric > APART, directed=False)
-    largest = np.argsort(-np.bincount(part), kind="stable")[:n_modes]
-    each = max(n_modes - n_parts + 1, 1)
+    n_components, component = connected_components(symmetric > WEAK, directed=False)
+    largest = np.argsort(-np.bincount(component), kind="stable")[:n_modes]
+    each = max(n_modes - n_components + 1, 1)
     values, vectors = [], []
     for name in largest:
-        own = np.flatnonzero(part == name)
+        own = np.flatnonzero(component == name)
         found, modes = _largest(symmetric[own][:, own], min(each, len(own)), start[own], None)
         values.append(found)
-        vectors.append(np.zeros((len(part), len(found))))
+        vectors.append(np.zeros((len(component), len(found))))
         vectors[-1][own] = modes
     return np.concatenate(values), np.hstack(vectors)
 
 
 def pivoted_clusters(modes: Floats) -> Ints:
-    """Labels (n,) from modes (n, k): rows that stand for k clusters are found by a pivoted QR.
+    """Labels (n,) from modes (n, k), by a pivoted QR decomposition.
 
-    The modes are turned so that these rows become the axes, as nearly as a rotation can; each point
-    belongs to the axis that is largest in it (Damle, Minden and Ying, Information and Inference 8,
-    2019). Unlike k-means there, it starts from nothing random.
+    It finds one row for each of k clusters. The modes are rotated until these rows are as close to
+    the axes as a rotation allows. Each point belongs to the axis of its largest coordinate (Damle,
+    Minden and Ying, Information and Inference 8, 2019). Unlike k-means, this is deterministic.
     """
     from scipy.linalg import polar, qr
 

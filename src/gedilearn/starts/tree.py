@@ -1,8 +1,8 @@
-"""A start from a tree: points joined along a minimum spanning tree, sizes kept from diverging.
+"""Clusters from a minimum spanning tree, with a bound on how unequal their sizes become.
 
-After Genie (Gagolewski, Bartoszuk and Cena, Information Sciences 363, 2016): the shortest edge of
-the tree joins two clusters, as in single linkage; but while the sizes of the clusters are more
-unequal than a bound on their Gini index allows, the shortest edge at a smallest cluster does.
+After Genie (Gagolewski, Bartoszuk and Cena, Information Sciences 363, 2016). As in single linkage,
+the shortest edge of the tree merges two clusters. While the Gini index of the sizes is above a
+bound, the shortest edge at a smallest cluster is taken instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gedilearn.graph.neighbours import SHARED, Neighbours, nearest_neighbours, s
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[Any]
 
-GINI = 0.3  # the bound that its authors recommend
+GINI = 0.3  # the bound that the authors recommend
 
 
 def spanning_tree(x: Floats, neighbours: Neighbours | None = None) -> Ints:
@@ -75,13 +75,13 @@ def _edges_between(x: Floats, group: Ints) -> tuple[Ints, Floats]:
 
 
 def merge_order(edges: Ints, gini: float) -> Ints:
-    """Edges (n - 1, 2), the shortest first, in the order in which they join points and clusters."""
+    """Edges (n - 1, 2), the shortest first, in the order in which they merge clusters."""
     n, order = len(edges) + 1, []
     parent, size = list(range(n)), [1] * n
     ends = edges.tolist()
     free = [True] * len(ends)
     sizes = Counter({1: n})
-    spread = 0  # the sum of |size - size'| over all pairs of clusters
+    inequality = 0  # the sum of |size - size'| over all pairs of clusters
 
     def root(point: int) -> int:
         while parent[point] != point:
@@ -89,8 +89,8 @@ def merge_order(edges: Ints, gini: float) -> Ints:
             point = parent[point]
         return point
 
-    def away(one: int) -> int:
-        return sum(count * abs(one - other) for other, count in sizes.items())
+    def differences(size: int) -> int:
+        return sum(count * abs(size - other) for other, count in sizes.items())
 
     def at_a_smallest(edge: int) -> bool:
         return free[edge] and least in (size[root(ends[edge][0])], size[root(ends[edge][1])])
@@ -101,8 +101,8 @@ def merge_order(edges: Ints, gini: float) -> Ints:
         while not free[shortest]:
             shortest += 1
         edge = shortest
-        if spread > gini * (left - 1) * n:
-            if least != min(sizes):  # an edge passed over may be at a smallest cluster now
+        if inequality > gini * (left - 1) * n:
+            if least != min(sizes):  # an edge that was skipped may be at a smallest cluster now
                 least, searched = min(sizes), 0
             edge = max(searched, shortest)
             while not at_a_smallest(edge):
@@ -115,16 +115,16 @@ def merge_order(edges: Ints, gini: float) -> Ints:
             sizes[gone] -= 1
             if not sizes[gone]:
                 del sizes[gone]
-            spread -= away(gone)
+            inequality -= differences(gone)
         size[one] += size[other]
         parent[other] = one
-        spread += away(size[one])
+        inequality += differences(size[one])
         sizes[size[one]] += 1
     return edges[order]
 
 
 def cut(edges: Ints, n_clusters: int) -> Ints:
-    """The clusters that are left before the last ordered edges (n - 1, 2) join them: (n,)."""
+    """The `n_clusters` clusters (n,) that the last of the ordered edges (n - 1, 2) would merge."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 

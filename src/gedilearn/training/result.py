@@ -307,7 +307,7 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
     final = state.method.conclude(model, data)
     known = setup.trains_bound(k) and math.isfinite(kept.gap) and not final
     if isinstance(views[0], WalkViews):  # measured under other walks than those of training
-        views, known = [views[0].redrawn(settings.training.seed + 1)], False
+        views, known = [views[0].resampled(settings.training.seed + 1)], False
     gap = kept.gap if known else None
     diagnosis = examine(model, data, views, kept.target, tol, generator, gap)
 
