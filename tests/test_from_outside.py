@@ -21,10 +21,11 @@ from gedilearn.errors import InputError
 from gedilearn.graph.views import CallableViews, Views
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Forward, Method, share
+from gedilearn.methods.settings import MethodSettings
 from gedilearn.models.energy import EnergyModel
 from gedilearn.registry import METHODS, SAMPLERS, VIEWS, Registry
 from gedilearn.sampling.langevin import LogDensity, SampleBatch, SamplerContext
-from gedilearn.settings import MethodSettings, known_paths
+from gedilearn.settings import known_paths
 from helpers import gedi
 
 X, Y = make_blobs(150, centers=[[0, 0], [5, 5]], cluster_std=0.5, random_state=0)

@@ -33,7 +33,6 @@ def test_the_literal_preset_holds_the_papers_values() -> None:
     settings = resolve(preset("paper/toy-literal"), (100, 2))
     assert settings.training.max_iter == 20_000 and settings.optimizer.batch_size == 400
     assert settings.optimizer.learning_rate == 1e-3
-    assert settings.optimizer.betas == (0.9, 0.999)
     assert (settings.weights.gen, settings.weights.inv, settings.weights.prior) == (1, 50, 10)
     assert settings.views.noise == 0.03
     sampler = settings.sampler
@@ -110,15 +109,15 @@ def test_few_or_large_images_are_trained_for_less_long(shape, iterations, later,
     assert resolve({"training": {"max_iter": 7}}, shape).training.max_iter == 7
 
 
-def test_values_are_refused_before_the_data_is_known_if_no_data_could_have_them() -> None:
+def test_single_values_are_refused_before_the_data_is_known_and_contradictions_after() -> None:
     assert checked({"training": {"seed": 3}}).training.seed == 3
-    # More than the chains of vectors, but not of images.
-    many = {"optimizer": {"batch_size": 1500}, "sampler": {"chains": 1500}}
-    assert checked(many).sampler.chains == 1500
     with pytest.raises(InputError, match=r"training.tol=-1: should be greater"):
         checked({"training": {"tol": -1}})
+    # More than the chains of vectors, but not of images.
+    many = {"optimizer": {"batch_size": 1500}, "sampler": {"chains": 1500}}
+    assert resolve(many, (5000, 1, 8, 8)).sampler.chains == 1500
     with pytest.raises(InputError, match=r"sampler.buffer=1000 is smaller"):
-        checked({"optimizer": {"batch_size": 5000}, "sampler": {"chains": 5000}})
+        resolve(many, (5000, 2))
 
 
 @pytest.mark.parametrize(

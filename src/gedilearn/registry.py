@@ -59,19 +59,19 @@ class Registry:
         return iter(self._entries)
 
 
-# Subclasses of `settings.MethodSettings`, each of which names its `methods.method.Method`.
+# Subclasses of `methods.settings.MethodSettings`, each of which names its `Method`.
 METHODS = Registry(
     "method",
-    gedi="gedilearn.settings:GEDI",
-    no_gen="gedilearn.settings:NoGen",
-    no_inv="gedilearn.settings:NoInv",
-    no_unif="gedilearn.settings:NoUnif",
-    jem="gedilearn.settings:JEM",
-    swav="gedilearn.settings:SwAV",
-    barlow="gedilearn.settings:Barlow",
-    dino="gedilearn.settings:Dino",
-    deepcluster="gedilearn.settings:DeepCluster",
-    ebclr="gedilearn.settings:Ebclr",
+    gedi="gedilearn.methods.settings:GEDI",
+    no_gen="gedilearn.methods.settings:NoGen",
+    no_inv="gedilearn.methods.settings:NoInv",
+    no_unif="gedilearn.methods.settings:NoUnif",
+    jem="gedilearn.methods.settings:JEM",
+    swav="gedilearn.methods.settings:SwAV",
+    barlow="gedilearn.methods.settings:Barlow",
+    dino="gedilearn.methods.settings:Dino",
+    deepcluster="gedilearn.methods.settings:DeepCluster",
+    ebclr="gedilearn.methods.settings:Ebclr",
 )
 # Functions (settings, data, n_clusters, seed) -> `graph.views.Views`.
 VIEWS = Registry(

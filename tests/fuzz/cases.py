@@ -187,7 +187,7 @@ BOMB = f"[&a [x,x,x,x,x,x,x,x,x,x]{ALIASES}]"
 
 def awaits_others(path: str, value: Any) -> bool:
     """Whether a fit would wait for, or start, further processes."""
-    if path not in ("device.devices", "device.num_nodes"):
+    if path != "device.devices":
         return False
     return value not in (None, 0, 1, -1, "", "a", "auto", "1")
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from gedilearn.methods.method import Batch
+from gedilearn.methods.settings import SwAV as Options
 from gedilearn.methods.swav import SwAV, sinkhorn
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.heads import PrototypeHead
-from gedilearn.settings import SwAV as Options
 from gedilearn.settings import resolve
 from helpers import SEEDED
 

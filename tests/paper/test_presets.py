@@ -30,7 +30,6 @@ PRINTED = {
     "sampler.step_size": (1, 1, 1),
     "sampler.noise": (0.01, 0.01, 0.01),
     "optimizer.batch_size": (64, 64, 64),
-    "optimizer.betas": ((0.9, 0.999), (0.9, 0.999), (0.9, 0.999)),
     "optimizer.learning_rate": (1e-4, 1e-4, 1e-4),
     "weights.gen": (1, 1, 1),
     "weights.inv": (50, 50, 50),
@@ -62,6 +61,14 @@ def test_the_papers_presets_hold_the_printed_values(column):
     assert settings.weights.energy == 0 and not settings.weights.symmetric
     assert settings.sampler.max_move is None and settings.optimizer.grad_clip is None
     assert not settings.sampler.clamp and settings.sampler.margin == 0
+
+
+def test_adams_betas_are_the_printed_ones():
+    x = torch.rand(160, 3, 8, 8) * 2 - 1
+    values = preset("small/cifar10")
+    assign(values, "network.width", 4)
+    _, state = begin(x, resolve(values, tuple(x.shape)), launch(resolve({}, SHAPE).device))
+    assert {group["betas"] for group in state.optimizer.param_groups} == {(0.9, 0.999)}
 
 
 @pytest.mark.parametrize("column", range(3), ids=SETS)

@@ -16,7 +16,7 @@ from gedilearn.sampling.langevin import Box
 from gedilearn.settings import resolve
 from gedilearn.training import loop
 from gedilearn.training.environment import launch
-from gedilearn.training.loop import begin, step
+from gedilearn.training.loop import MOST_RECOVERIES, begin, step
 from gedilearn.verdict.monitor import outside
 from helpers import gedi
 
@@ -96,11 +96,9 @@ def test_where_no_state_is_finite_the_one_before_training_is_kept(answer: str) -
 
 
 def test_recoveries_are_bounded() -> None:
-    with pytest.warns(RuntimeWarning, match="after 3 recoveries"):
-        model = gedi(**WILD | {"optimizer.learning_rate": 1e20, "training.max_recoveries": 3}).fit(
-            X
-        )
-    assert model.n_recoveries_ == 3
+    with pytest.warns(RuntimeWarning, match=f"after {MOST_RECOVERIES} recoveries"):
+        model = gedi(**WILD | {"optimizer.learning_rate": 1e20}).fit(X)
+    assert model.n_recoveries_ == MOST_RECOVERIES
 
 
 def test_chains_far_outside_the_data_are_counted() -> None:

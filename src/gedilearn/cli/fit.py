@@ -165,7 +165,6 @@ def _fit(
         else:
             number = AUTO if classes is None else None
             model = GEDI(number, random_state=settings.training.seed, settings=flat(values))
-        processes = settings.device.devices if settings.device.num_nodes == 1 else "many"
         described = inputs.describe(data, how, rows, typed is not None)
         described["class_column"] = column
         if outliers is not None:
@@ -175,7 +174,7 @@ def _fit(
                 )
             described["outliers"] = outliers
         with (
-            inputs.run_folder(out, rows.name, processes) as run,
+            inputs.run_folder(out, rows.name, settings.device.devices) as run,
             interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),
         ):
             model.fit_run(rows.x, run, described, progress, typed, classes, graded)

@@ -21,10 +21,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from gedilearn.methods.method import Batch, Context, Forward, Method, k_means, share
+from gedilearn.methods.settings import DeepCluster as Options
 from gedilearn.models.energy import EnergyModel, log_posterior
 from gedilearn.models.mlp import MLP
 from gedilearn.ranks import gather
-from gedilearn.settings import DeepCluster as Options
 
 CHUNK = 2_000
 

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from gedilearn.methods.method import Batch, Forward, Method, share
+from gedilearn.methods.settings import Dino as Options
 from gedilearn.models.energy import EnergyModel, log_posterior, posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
-from gedilearn.settings import Dino as Options
 
 
 class DINO(Method):

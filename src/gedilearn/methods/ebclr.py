@@ -38,11 +38,11 @@ import torch
 from torch import Tensor
 
 from gedilearn.methods.method import Batch, Context, Forward, Method, k_means, make_sampler, share
+from gedilearn.methods.settings import Ebclr as Options
 from gedilearn.models.energy import EnergyModel, in_batches, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
 from gedilearn.sampling.langevin import Sampler
-from gedilearn.settings import Ebclr as Options
 from gedilearn.settings import value_at
 
 

@@ -69,7 +69,7 @@ def _ranks(device: Device) -> tuple[int | str, int]:
     Otherwise each of its processes would be a fit of its own, all into one run directory.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return device.devices, device.num_nodes
+        return device.devices, 1
     here = int(os.environ["LOCAL_WORLD_SIZE"])
     return here, int(os.environ["WORLD_SIZE"]) // here
 

@@ -34,6 +34,8 @@ from gedilearn.verdict.monitor import divergence
 
 # Tolerances within which a certificate is still to be had, however slowly the gap falls.
 NEAR = 50
+# Recoveries from divergence before training gives up.
+MOST_RECOVERIES = 5
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -283,7 +285,7 @@ def go_back(
     noise), and a penalty on the energies that is ten times stronger each time.
     """
     training = setup.settings.training
-    if training.on_divergence == "recover" and state.recoveries < training.max_recoveries:
+    if training.on_divergence == "recover" and state.recoveries < MOST_RECOVERIES:
         back = state.recover(setup, good)
         journal.event(
             back,

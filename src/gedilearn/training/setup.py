@@ -348,7 +348,6 @@ class Setup:
         adam = torch.optim.Adam(
             model.parameters(),
             lr=stage.learning_rate,
-            betas=self.settings.optimizer.betas,
             fused=self.fabric.device.type in ("cpu", "cuda"),
         )
         wrapped: Any = self.fabric.setup(model, adam)
