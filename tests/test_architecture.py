@@ -43,6 +43,8 @@ ROOMS = [
     "ranks",
     "progress",
     "settings",
+    "methods.settings",
+    "fields",
     "registry",
     "io",
     "errors",

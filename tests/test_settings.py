@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gedilearn.errors import InputError
+from gedilearn.fields import value_at
 from gedilearn.presets import preset
 from gedilearn.registry import PRESETS
 from gedilearn.settings import (
@@ -14,7 +15,6 @@ from gedilearn.settings import (
     nested,
     resolve,
     settings_type,
-    value_at,
 )
 
 

@@ -29,6 +29,7 @@ from gedilearn.data.tables import Columns, as_frame, frame_of_rows, numbers
 from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
+from gedilearn.fields import Schedule
 from gedilearn.io import RESTORE, is_first_process, reading
 from gedilearn.models.energy import EnergyModel
 from gedilearn.presets import preset as preset_values
@@ -37,7 +38,6 @@ from gedilearn.sampling.langevin import Box
 from gedilearn.settings import (
     AUTO,
     Kind,
-    Schedule,
     Settings,
     assign,
     checked,
@@ -368,9 +368,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         most = min(training.max_clusters, max(len(data) // LEAST_EACH, 2))
         x = self.scaling(data, settings.scaling).apply(data)
         choice = choose_number(x, most, training.seed, progress)
-        tries = choice.tried if choice.stands_out else 0
-        changes = {"n_clusters": choice.n_clusters, "training.tries": tries}
-        return self.resolve(data.shape, changes | {"training.seed": training.seed}), choice
+        changes = {"n_clusters": choice.n_clusters, "training.seed": training.seed}
+        return self.resolve(data.shape, changes), choice
 
     def _train(
         self: Self,
@@ -384,7 +383,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         scaling = self.scaling(data, settings.scaling)
         x = torch.from_numpy(scaling.apply(data))
         own = {"view_function" if k == "views" else k: v for k, v in self.objects().items()}
-        own |= {"classes": known}
+        own |= {"classes": known, "choice": choice}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
             (result,) = train(x, settings, run=directory, progress=progress, **own)
             assert result.training is not None
@@ -394,7 +393,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 disputed = rows[labels[rows] != known.labels[rows]]
                 labels = known.labels if known.graded else labels
                 result = replace(result, disputed=(len(disputed), len(rows)))
-            result = replace(result, choice=choice)
             self.adopt(result, scaling, labels, names, disputed)
             if directory is not None and is_first_process():
                 progress.phase("profile")

@@ -11,14 +11,10 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from numbers import Real
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     create_model,
@@ -27,65 +23,18 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from gedilearn.errors import InputError, closest
+from gedilearn.fields import (
+    Count,
+    Fraction,
+    Many,
+    NonNegative,
+    Positive,
+    Ranks,
+    Schedule,
+    Section,
+    Width,
+)
 from gedilearn.registry import METHODS, SAMPLERS, VIEWS
-
-# --- kinds of values ------------------------------------------------------------------------------
-
-
-def _schedule(value: Any) -> Any:
-    """A number, or (progress, value) points as a tuple; anything else is refused."""
-    constant = isinstance(value, Real | str)  # YAML reads 1e-3 as text
-    points = [(0.0, value)] if constant else value
-    try:
-        pairs = [(float(progress), float(level)) for progress, level in points]
-    except (TypeError, ValueError, OverflowError):
-        pairs = []
-    moments = [progress for progress, _ in pairs]
-    in_order = moments == sorted(moments) and all(0 <= progress <= 1 for progress in moments)
-    if not pairs or not in_order:
-        raise ValueError("give a number, or (progress, value) points, progress from 0 to 1")
-    if not all(0 <= level <= LARGEST for _, level in pairs):
-        raise ValueError(f"values must be from 0 to {LARGEST:g}")
-    return pairs[0][1] if constant else tuple(pairs)
-
-
-LARGEST = 1e30  # beyond it torch refuses numbers in single precision
-
-# A number, or (progress, value) points joined by lines.
-Schedule = Annotated[float | tuple[tuple[float, float], ...], BeforeValidator(_schedule)]
-Positive = Annotated[float, Field(gt=0, le=LARGEST)]
-NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-# The width of a layer, and a number of chains or past points: what is larger fits no machine.
-Width = Annotated[int, Field(ge=1, le=1_000_000)]
-MOST = 100_000_000
-Many = Annotated[int, Field(ge=1, le=MOST)]
-Count = Annotated[int, Field(ge=0, le=MOST)]
-Ranks = Annotated[int, Field(ge=1, le=1024)]
-
-
-def value_at(schedule: float | tuple[tuple[float, float], ...], progress: float) -> float:
-    """The value at `progress` in [0, 1]: linear between the points of a schedule, flat outside."""
-    if not isinstance(schedule, tuple):
-        return float(schedule)
-    before = schedule[0]
-    for point in schedule:
-        if progress < point[0]:
-            share = (progress - before[0]) / (point[0] - before[0]) if point != before else 0.0
-            return before[1] + share * (point[1] - before[1])
-        before = point
-    return before[1]
-
-
-def raised(
-    schedule: float | tuple[tuple[float, float], ...], amount: float
-) -> float | tuple[tuple[float, float], ...]:
-    """The schedule with `amount` added throughout."""
-    if not isinstance(schedule, tuple):
-        return schedule + amount
-    return tuple((progress, value + amount) for progress, value in schedule)
-
 
 # --- sections -------------------------------------------------------------------------------------
 
@@ -93,20 +42,12 @@ AUTO = "auto"
 Kind = Literal["number", "boolean", "date", "time", "category", "id", "drop"]
 
 
-class Section(BaseModel):
-    """Settings that belong together; the text below each says what it means."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
-
-
 class TableOptions(Section):
     """How the columns of a table are read: docs/tables.md."""
 
     columns: tuple[str, ...] | None = None
     """Names of the columns to use; None: all useful ones."""
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, Kind] = Field({})
     """Kinds of columns, by name; others are detected. Kinds are number, boolean, date, time,
     category, id (kept in the output, not used) or drop."""
     impute: Literal["median", "mean", "most_frequent"] = "median"

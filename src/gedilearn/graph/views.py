@@ -17,10 +17,10 @@ from torch import Generator, Tensor
 
 from gedilearn.data.image_views import grey_views, paper_views
 from gedilearn.errors import InputError
+from gedilearn.fields import Schedule, value_at
 from gedilearn.graph.neighbours import distance_features
 from gedilearn.graph.walks import Nodes, WalkTables, draw, landmark_tables, resample
 from gedilearn.registry import VIEWS
-from gedilearn.settings import Schedule, value_at
 from gedilearn.settings import Views as ViewSettings
 
 

@@ -37,13 +37,13 @@ import math
 import torch
 from torch import Tensor
 
+from gedilearn.fields import value_at
 from gedilearn.methods.method import Batch, Context, Forward, Method, k_means, make_sampler, share
 from gedilearn.methods.settings import Ebclr as Options
 from gedilearn.models.energy import EnergyModel, in_batches, log_density, log_posterior
 from gedilearn.models.heads import PrototypeHead
 from gedilearn.ranks import gather
 from gedilearn.sampling.langevin import Sampler
-from gedilearn.settings import value_at
 
 
 def closeness(a: Tensor, b: Tensor, temperature: float) -> Tensor:

@@ -13,13 +13,14 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
+from gedilearn.fields import value_at
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Context, Forward, Method, make_sampler, share
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Reading, read
 from gedilearn.ranks import gather, n_ranks, rank_mean
 from gedilearn.sampling.langevin import LogDensity, Sampler
-from gedilearn.settings import Weights, value_at
+from gedilearn.settings import Weights
 
 # Points with a known class in an iteration.
 LABELLED = 64

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from gedilearn.settings import Fraction, Many, NonNegative, Positive, Section, Share, Width
+from gedilearn.fields import Fraction, Many, NonNegative, Positive, Section, Share, Width
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ import torch.distributed as dist
 from torch import Generator
 
 from gedilearn.errors import InputError
+from gedilearn.fields import MOST
 from gedilearn.models.build import build_model
-from gedilearn.settings import MOST, Device, Settings
+from gedilearn.settings import Device, Settings
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

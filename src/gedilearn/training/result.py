@@ -316,7 +316,9 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
     logits, level = logits_and_log_density(model, c, density[0], points, shared=True)
     labels = logits.argmax(-1)
     evidence = setup.evidence(k, labels.numpy(), journal.progress)
-    diagnosis = replace(diagnosis, evidence=evidence, tries=settings.training.tries)
+    choice = setup.choice
+    tries = 1 if choice is None else choice.tried if choice.stands_out else 0
+    diagnosis = replace(diagnosis, evidence=evidence, tries=tries)
     if state.stopped == "diverged":
         words = f"training diverged after {state.recoveries} recoveries: {state.trouble}"
         diagnosis = diagnosis.diverged(words)
@@ -344,6 +346,7 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
         levels=None if density[0] is None else quantiles(level),
         density=density[0],
         density_findings=density[1],
+        choice=choice,
     )
     p = result.calibrated(logits, level).numpy()
     learned = level.numpy() if result.has_density else None

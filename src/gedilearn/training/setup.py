@@ -19,6 +19,7 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.density.base import Bases
 from gedilearn.density.fit import fit_bases
+from gedilearn.fields import raised
 from gedilearn.graph.neighbours import distance_features
 from gedilearn.graph.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.methods.method import Context, Forward, Method, learns_density
@@ -29,11 +30,12 @@ from gedilearn.models.image_encoders import averaged_down
 from gedilearn.progress import SILENT, Progress
 from gedilearn.registry import imported
 from gedilearn.sampling.langevin import Box
-from gedilearn.settings import LARGE, Settings, Weights, is_images, raised
+from gedilearn.settings import LARGE, Settings, Weights, is_images
 from gedilearn.starts.choose import Start, choose_start
 from gedilearn.starts.classes import Classes
 from gedilearn.verdict.dips import stratified_rows
 from gedilearn.verdict.evidence import Evidence, evidence_of
+from gedilearn.verdict.number import NumberChoice
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -183,6 +185,7 @@ class Setup:
     starts: Sequence[Start] | None = None  # one a group
     whole: Tensor | None = None  # images as they are, where `data` holds them averaged down
     classes: Classes | None = None  # of some points
+    choice: NumberChoice | None = None  # of the number of clusters
 
     @classmethod
     def make(
@@ -196,6 +199,7 @@ class Setup:
         n_results: int | None = None,
         factors: dict[str, Tensor] | None = None,
         classes: Classes | None = None,
+        choice: NumberChoice | None = None,
         progress: Progress = SILENT,
     ) -> Setup:
         """From data (n, ...), or, with `n_results`, (groups, n, ...)."""
@@ -220,7 +224,7 @@ class Setup:
             both = zip(data, views, strict=True)
             starts = [_start(x, own, clusters, seed, progress, classes) for x, own in both]
         results = n_results or 1
-        own = (encoder, factors, starts, whole, classes)
+        own = (encoder, factors, starts, whole, classes, choice)
         made = cls(settings, fabric, data, views, box, results, *own)
         if first_stage(settings).weights.gen and made.learns_on_base:
             progress.phase("base")
