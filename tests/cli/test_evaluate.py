@@ -94,7 +94,7 @@ def test_the_findings_are_listed_for_data_without_labels(run, folder, tmp_path):
     text = gedi(*asked).stdout
     assert all(finding.name in text for finding in diagnosis.findings)
     certificate = json.loads(gedi(*asked, "--json", "-q").stdout)["certificate"]
-    assert certificate["gap"] == pytest.approx(diagnosis.gap) and certificate["n"] == 80
+    assert certificate["bound_gap"] == pytest.approx(diagnosis.gap) and certificate["n"] == 80
     values = {each["name"]: each["value"] for each in certificate["findings"]}
     assert values == pytest.approx({each.name: each.value for each in diagnosis.findings})
 
@@ -121,7 +121,7 @@ def test_tables_keep_their_columns_and_labels_are_optional(folder, tmp_path):
     bare = gedi("evaluate", run, *CHEAP, "--test", folder / "bare.csv", "--json", "-q")
     found = json.loads(bare.stdout)
     assert "no labels" in found["clustering"]["skipped"]
-    assert found["certificate"]["gap"] == pytest.approx(content["certificate"]["gap"])
+    assert found["certificate"]["bound_gap"] == pytest.approx(content["certificate"]["bound_gap"])
 
 
 def test_a_run_whose_data_is_gone_needs_test_data(run, folder, tmp_path):

@@ -178,7 +178,7 @@ def evaluate(
         probe=probe,
         certificate="views" not in config.objects,  # a function is in no file
         out=folder,
-        tell=screen.message,
+        say=screen.message,
     )
     findings = [
         (each["name"], f"{each['value']:.4g}", ("" if each["ok"] else "PROBLEM: ") + each["words"])

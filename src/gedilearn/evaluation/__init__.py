@@ -1,6 +1,6 @@
-"""How good a fitted model is: `evaluate` gives every number in one plain dictionary.
+"""How good a fitted model is: `evaluate` gives all numbers in one dictionary.
 
-The other modules score arrays, one kind of score each; nothing here trains.
+Each of the other modules has one kind of score of arrays.
 """
 
 from gedilearn.evaluation.fitted_model import Probe, evaluate, sentences, table

@@ -1,7 +1,4 @@
-"""Clusters compared with known classes: over all points, and in batches beside the chance level.
-
-The only place that computes such scores.
-"""
+"""Clusters compared with known classes: over all points, and in batches with the chance level."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ CHANCE_REPEATS = 5
 
 
 class BatchwiseNMI(NamedTuple):
-    """NMI as a mean over small batches, never without the score of random labels.
+    """The mean NMI over small batches, with the score of random labels.
 
     Attributes
     ----------
@@ -29,11 +26,11 @@ class BatchwiseNMI(NamedTuple):
 
 
 def clustering_scores(labels_true: np.ndarray, labels: np.ndarray) -> dict[str, float | int]:
-    """Agreement of clusters (n,) with classes (n,) over all points at once.
+    """Agreement of clusters (n,) with classes (n,) over all points.
 
-    ``nmi``, ``ami`` and ``ari`` do not depend on how clusters are numbered; of the three, NMI alone
-    is above 0 for random labels. ``accuracy`` is that of the best one-to-one assignment of clusters
-    to classes: points of clusters left without a class count as wrong.
+    ``nmi``, ``ami`` and ``ari`` do not depend on the numbers of clusters. NMI alone is above 0 for
+    random labels. ``accuracy`` is that of the best one-to-one assignment of clusters to classes.
+    Points of clusters without a class count as wrong.
     """
     classes, clusters = (np.unique(y, return_inverse=True)[1] for y in (labels_true, labels))
     n_clusters = int(clusters.max()) + 1
@@ -49,14 +46,14 @@ def clustering_scores(labels_true: np.ndarray, labels: np.ndarray) -> dict[str, 
 
 
 def nmi(labels_true: np.ndarray, labels: np.ndarray) -> float:
-    """Normalised mutual information, with the arithmetic mean of the entropies below the line."""
+    """Mutual information divided by the arithmetic mean of the entropies."""
     from sklearn.metrics import normalized_mutual_info_score
 
     return float(normalized_mutual_info_score(labels_true, labels))
 
 
 def ari(labels_true: np.ndarray, labels: np.ndarray) -> float:
-    """The adjusted Rand index, which is symmetric: also of two clusterings of the same points."""
+    """The adjusted Rand index, which is symmetric."""
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(labels_true, labels))
@@ -65,12 +62,11 @@ def ari(labels_true: np.ndarray, labels: np.ndarray) -> float:
 def batchwise_nmi(
     labels_true: np.ndarray, labels: np.ndarray, batch_size: int = 64, random_state: int = 0
 ) -> BatchwiseNMI:
-    """The mean NMI over consecutive batches; a last, incomplete batch is left out.
+    """The mean NMI over consecutive batches in the given order, without an incomplete last one.
 
-    Only for comparison with figures computed so. A batch has few points per cluster, so that
-    random labels agree with the classes by accident; how much depends on the number of clusters
-    and of classes (docs/metrics.md). Therefore the score of the same labels in random order comes
-    with it, as the mean of several orders. Batches are taken in the order given.
+    Only for comparison with published numbers of this kind. A batch has few points per cluster, and
+    random labels agree with classes by chance. How much depends on the numbers of clusters and
+    classes (docs/metrics.md). ``chance`` is the score of the same labels in random orders.
     """
     n = len(labels)
     if not 2 <= batch_size <= n:

@@ -1,8 +1,8 @@
 """All measures of a fitted model on test data, in one plain dictionary and a table.
 
-Labels are used here and only here, after the fit. Numbers that are easily misread never come
-alone: the batch-wise NMI has its chance level beside it, OOD scores have those of scores that need
-no model, and a Frechet distance has the distance between real images.
+Labels are used after the fit only. Numbers that are easy to misread have a reference: the chance
+level of the batch-wise NMI, OOD scores without a model, and the Frechet distance between real
+images.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from gedilearn.training.result import Score
 
 Probe = Literal["fast", "paper", "none"]
 Part = dict[str, Any]
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 Clustered = tuple[np.ndarray, np.ndarray]  # points and their clusters
-Line = tuple[str, str, str]  # a measure, its value, and what must be read beside it
+Line = tuple[str, str, str]  # a measure, its value, its reference or condition
 
-MOST = 10_000  # points of a set, where not all are used
+MOST = 10_000  # points of a set, for parts that do not use all
 BATCH = 64  # of the batch-wise NMI
 CHAINS_AT_ONCE = 100  # of images
 SHOWN, COLUMNS = 200, 20  # samples in a picture
-GAP = 2  # white pixels between images
+BORDER = 2  # white pixels between images
 TITLES = {
     "log_density": "log p(x)",
     "gradient_norm": "-||grad log p(x)||",
@@ -46,7 +46,7 @@ TITLES = {
     "nonzero_share": "share of non-zero pixels",
     "distance_from_mean": "distance from the mean",
 }
-LEARNT = get_args(Score)  # the others need no model
+LEARNT = get_args(Score)  # all other scores need no model
 
 
 def evaluate(
@@ -60,45 +60,43 @@ def evaluate(
     probe: Probe = "fast",
     certificate: bool = True,
     out: Path | None = None,
-    tell: Tell = lambda text: None,
+    say: Say = lambda text: None,
 ) -> dict[str, Any]:
     """Measure `model` on `test`; vectors or images. The result is plain JSON.
 
-    Parts that do not apply hold ``{"skipped": "why"}`` instead of their numbers:
+    Parts that do not apply are ``{"skipped": "why"}``:
 
     data        {"train", "test": names or None, "n_train", "n_test", "shape", "test_is_train"}
     clustering  {"n", "n_clusters", "clusters_used"} and, with labels, {"nmi", "ami", "ari",
                 "accuracy", "batchwise_nmi": {"nmi", "chance", "batch_size"}}, over all of `test`
-    certificate {"gap", "certified", "grade", "verdict", "findings", ..., "n"} of `model.diagnose`
+    certificate {"bound_gap", "certified", "grade", "findings", ..., "n"} of `model.diagnose`
     ood         for each name in `others` {"n_inside", "n_outside", "changes", "scores": {score:
-                {"auroc", "fpr95"}}, "trivial": {score: {"auroc", "fpr95", "direction"}}}; scores
-                log_density, gradient_norm, confidence; trivial ones mean_pixel, nonzero_share for
-                images and distance_from_mean for vectors, in the direction that separates better
+                {"auroc", "fpr95"}}, "trivial": {score: {"auroc", "fpr95", "direction"}}}; the
+                trivial scores mean_pixel and nonzero_share of images and distance_from_mean of
+                vectors use the direction that separates better
     probe       {"accuracy", "method", "n_train"}
-    samples     {"n", "finite", "steps", "clusters_used", "share_off"}; share_off is how far a
-                cluster's share of them is from its share of `test`, as a part of the latter, at
-                most
-    frechet     {"title", "distance", "floor", "space", "n"}; the title is FID only where it is
-    files       names of what was written into `out`
-    seconds     the time that measuring took
+    samples     {"n", "finite", "steps", "clusters_used", "share_off"} (`share_off`)
+    frechet     {"title", "distance", "floor", "space", "n"}; the title is FID for that space alone
+    files       names of files written into `out`
+    seconds     duration
 
-    At most `MOST` points of each set, evenly spaced, are used for OOD, the certificate and the
-    Frechet distance, and of `train` for the fast probe.
+    OOD, the certificate and the Frechet distance use at most `MOST` points of each set, evenly
+    spaced. The fast probe uses as many of `train`.
 
     Parameters
     ----------
-    train: what the model was fitted to; needed for the probe
-    test: the data measured; may be `train` itself, and the result says so
-    others: data outside, by name; images are brought to the model's channels, size and range
-    n_samples, steps: how many samples, and Langevin steps for each; 0 samples skip all that needs
-        them
+    train: the data of the fit, needed for the probe
+    test: the data to measure; may be `train` itself, and the result says so
+    others: OOD data by name; images are converted to the model's channels, size and range
+    n_samples, steps: the number of samples, and of Langevin steps for each; 0 samples skip the
+        parts that need them
     probe: 'fast' logistic regression, the 'paper' protocol on all of `train`, or 'none'
     certificate: False where the views of the fit are not available
-    out: folder for evaluation.json and, of images, samples.png
-    tell: receives one line for each part begun
+    out: folder for evaluation.json and, for images, samples.png
+    say: receives one line at the begin of each part
     """
     begin = time.perf_counter()
-    # Input that would fail in the end is refused before any work.
+    # Input that would fail later is refused before any work.
     if n_samples < 0:
         raise InputError(f"n_samples={n_samples}: give at least 0")
     if steps is not None:
@@ -116,7 +114,7 @@ def evaluate(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
 
-    tell(f"clusters of {len(test.x)} points")
+    say(f"clusters of {len(test.x)} points")
     labels, x = model.predict(test.x), _some(test.x)
     result: dict[str, Any] = {
         "data": {
@@ -131,14 +129,14 @@ def evaluate(
         "certificate": _part(_certificate, model, x, certificate),
         "ood": {},
     }
-    ours = _scores(model, x) if outside else {}
+    inside = _scores(model, x) if outside else {}
     for name, (other, changes) in outside.items():
-        tell(f"points outside: {name}")
-        result["ood"][name] = {"changes": changes, **_ood(model, reference, x, ours, other)}
-    tell(f"probe: {probe}")
+        say(f"OOD data: {name}")
+        result["ood"][name] = {"changes": changes, **_ood(model, reference, x, inside, other)}
+    say(f"probe: {probe}")
     result["probe"] = _part(_probe, model, train, test, probe)
-    samples, result["samples"] = _draw(model, n_samples, steps, labels, tell)
-    tell("Frechet distance")
+    samples, result["samples"] = _draw(model, n_samples, steps, labels, say)
+    say("Frechet distance")
     result["frechet"] = _part(_frechet, x, samples[0], reference)
     result |= {"files": [], "seconds": round(time.perf_counter() - begin, 3)}
     if out is not None:
@@ -162,7 +160,7 @@ def _skipped(why: str) -> Part:
 
 
 def _part(measure: Callable[..., Part], *arguments: Any) -> Part:
-    """The numbers, or why there are none: too few points, a single class, nothing finite."""
+    """The numbers, or why there are none: too few points, one class, nothing finite."""
     try:
         return measure(*arguments)
     except InputError as error:
@@ -182,16 +180,17 @@ def _clustering(model: GEDI, test: Dataset, labels: np.ndarray) -> Part:
     return part | scores | {"batchwise_nmi": batchwise | {"batch_size": BATCH}}
 
 
-def _certificate(model: GEDI, x: np.ndarray, wanted: bool) -> Part:
-    if not wanted:
+def _certificate(model: GEDI, x: np.ndarray, available: bool) -> Part:
+    if not available:
         return _skipped("the views of the fit are not available")
-    return model.diagnose(x).to_json() | {"n": len(x)}
+    part = model.diagnose(x).to_json()
+    return {"bound_gap": part.pop("gap"), **part, "n": len(x)}
 
 
 def _outside(
     model: GEDI, reference: np.ndarray, name: str, x: np.ndarray
 ) -> tuple[np.ndarray, str]:
-    """Points in the form that the model takes, and the changes; other shapes are refused."""
+    """Points in the shape and range of the model, and the changes; other shapes are refused."""
     if x.ndim == 4 and len(model.point_shape_) == 3:
         return ood.converted(x, model.point_shape_, ood.value_range(reference))
     check_same_shape(x, model.point_shape_, name)
@@ -199,12 +198,16 @@ def _outside(
 
 
 def _ood(
-    model: GEDI, reference: np.ndarray, inside: np.ndarray, ours: ood.Scores, outside: np.ndarray
+    model: GEDI,
+    reference: np.ndarray,
+    inside: np.ndarray,
+    scores_inside: ood.Scores,
+    outside: np.ndarray,
 ) -> Part:
-    """How every score separates two sets of points; `ours` are those inside."""
-    scores = ood.separation(ours, _scores(model, outside))
+    """How every score separates two sets of points."""
+    scores = ood.separation(scores_inside, _scores(model, outside))
     counts = {"n_inside": len(inside), "n_outside": len(outside)}
-    if inside.ndim == 2:  # columns differ in their units
+    if inside.ndim == 2:  # columns have different units
         reference, inside, outside = map(model.scaling_.apply, (reference, inside, outside))
     simple = (ood.trivial_scores(reference, x) for x in (inside, outside))
     trivial = ood.separation(*simple, signed=False)
@@ -213,31 +216,31 @@ def _ood(
 
 def _probe(model: GEDI, train: Dataset | None, test: Dataset, probe: Probe) -> Part:
     if probe == "none":
-        return _skipped("not asked")
+        return _skipped("not requested")
     if train is None or train.y is None or test.y is None:
         return _skipped("needs training and test data with labels")
     if test.x is train.x:
-        return _skipped("the test data is the training data, which a probe would know already")
+        return _skipped("the test data is the training data of the probe")
     fit, method, most = fast_probe, "logistic regression, standardised features", MOST
     if probe == "paper":
         method = "linear layer, SGD with momentum, features as they are"
         fit, most = paper_probe, len(train.x)
     rows = evenly_spaced(len(train.x), most)
     x, y = model.transform(train.x[rows]), train.y[rows]
-    seen = model.transform(test.x), test.y
-    return {"accuracy": fit(x, y, *seen), "method": method, "n_train": len(x)}
+    accuracy = fit(x, y, model.transform(test.x), test.y)
+    return {"accuracy": accuracy, "method": method, "n_train": len(x)}
 
 
 def _draw(
-    model: GEDI, n: int, steps: int | None, labels: np.ndarray, tell: Tell
+    model: GEDI, n: int, steps: int | None, labels: np.ndarray, say: Say
 ) -> tuple[Clustered, Part]:
-    """Samples in the data's units, those that are finite, and their clusters."""
+    """The finite samples, in the data's units, and their clusters."""
     if n == 0:
-        return (np.empty(0), np.empty(0)), _skipped("not asked")
+        return (np.empty(0), np.empty(0)), _skipped("not requested")
     size = CHAINS_AT_ONCE if len(model.point_shape_) == 3 else n
     drawn = []
     for k, start in enumerate(range(0, n, size)):
-        tell(f"samples: {start} of {n} drawn")
+        say(f"samples: {start} of {n} drawn")
         drawn.append(model.sample(min(size, n - start), steps=steps, random_state=k))
     x, y = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
     finite = np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
@@ -247,9 +250,9 @@ def _draw(
 
 
 def share_off(drawn: np.ndarray, labels: np.ndarray) -> float | None:
-    """How far a cluster's share of samples is from its share of data, as a part of it, at most.
+    """The largest relative difference between a cluster's share of samples and its share of data.
 
-    Clusters that the data does not have are left out; None without samples.
+    Clusters without data are left out; None without samples.
     """
     if not len(drawn):
         return None
@@ -271,11 +274,11 @@ def _frechet(x: np.ndarray, samples: np.ndarray, reference: np.ndarray) -> Part:
 
 
 def table(result: Mapping[str, Any]) -> list[Line]:
-    """The numbers that count, one a line; parts that were skipped say why."""
-    clusters, gap, probe = result["clustering"], result["certificate"], result["probe"]
+    """The main numbers, one per line; parts that were skipped say why."""
+    clusters, certificate = result["clustering"], result["certificate"]
     lines = [("clusters used", str(clusters["clusters_used"]), f"of {clusters['n_clusters']}")]
     if "skipped" in clusters:
-        lines.append(_line("clusters against labels", clusters))
+        lines.append(_line("clusters compared with labels", clusters))
     else:
         batches, whole = clusters["batchwise_nmi"], "whole test set"
         lines += [
@@ -285,38 +288,38 @@ def table(result: Mapping[str, Any]) -> list[Line]:
         lines.append(_line("accuracy", clusters, "{accuracy:.3f}", "best one-to-one assignment"))
         title, chance = f"NMI, mean of batches of {BATCH}", "random labels: {chance:.3f}"
         lines.append(_line(title, batches, "{nmi:.3f}", chance))
-    said = "certified" if gap.get("certified") else "not certified"
-    lines.append(_line("gap", gap, "{gap:.4f} nats", f"{said}, on {{n}} points"))
+    status = "certified" if certificate.get("certified") else "not certified"
+    lines.append(
+        _line("bound gap", certificate, "{bound_gap:.3g} nats", status + ", on {n} points")
+    )
     for name, part in result["ood"].items():
         for kind, numbers in (part["scores"] | part["trivial"]).items():
-            trivial = "; needs no learning, {direction}" if kind not in LEARNT else ""
-            title, beside = f"AUROC against {name}: {TITLES[kind]}", "FPR at 95%: {fpr95:.3f}"
+            trivial = "; without a model, {direction}" if kind not in LEARNT else ""
+            title, beside = f"AUROC, {name}: {TITLES[kind]}", "FPR at 95% TPR: {fpr95:.3f}"
             lines.append(_line(title, numbers, "{auroc:.3f}", beside + trivial))
     beside = "{method}; {n_train} training points"
-    lines.append(_line("linear probe, accuracy", probe, "{accuracy:.3f}", beside))
+    lines.append(_line("linear probe, accuracy", result["probe"], "{accuracy:.3f}", beside))
     samples, distance = result["samples"], result["frechet"]
     lines.append(_line("samples", samples, "{n}", "{finite} finite, in clusters: {clusters_used}"))
     title = distance.get("title", "Frechet distance")
-    beside = "real against real {floor:.2f}; {n} images on each side"
+    beside = "real to real: {floor:.2f}; {n} images on each side"
     return [*lines, _line(title, distance, "{distance:.2f}", beside)]
 
 
 def _line(title: str, part: Mapping[str, Any], value: str = "", beside: str = "") -> Line:
-    """`value` and `beside` with the numbers of the part in their places, or why it was skipped."""
+    """`value` and `beside` filled with the numbers of the part, or why it was skipped."""
     if "skipped" in part:
         return title, "-", part["skipped"]
     return title, value.format(**part), beside.format(**part)
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """The data measured, and the verdict; test data that was training data is named as such."""
+    """Which data was measured, and whether the model was fitted to it."""
     data = result["data"]
-    where = f"; the model was fitted to {data['train'] or 'data that is not at hand'}."
+    where = f". The model was fitted to {data['train'] or 'data that was not found'}."
     if data["test_is_train"]:
         where = ", which is the training data."
-    words, verdict = f"Measured on {data['n_test']} points of {data['test']}", result["certificate"]
-    said = [f"There: {verdict['verdict']}."] if "verdict" in verdict else []
-    return [words + where, *said]
+    return [f"Measured on {data['n_test']} points of {data['test']}{where}"]
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -325,9 +328,9 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
 def _write(
     out: Path, result: dict[str, Any], reference: np.ndarray, x: np.ndarray, labels: np.ndarray
 ) -> None:
-    """Write numbers, and a picture of samples of images, in the place of earlier ones.
+    """Write numbers and, for images, a picture of samples, in the place of earlier ones.
 
-    Black and white of images are those of `reference`, data that the model was made for.
+    Black and white are those of `reference`, data like that of the fit.
     """
     from PIL import Image
 
@@ -343,14 +346,14 @@ def _write(
 
 
 def image_grid(images: np.ndarray, labels: np.ndarray, columns: int = COLUMNS) -> np.ndarray:
-    """Bytes (n, c, h, w), c 1 or 3, in one picture (height, width, 3) with white gaps.
+    """Bytes (n, c, h, w), c 1 or 3, in one picture (height, width, 3) with white lines between.
 
-    Images are sorted by label, in the given order within one.
+    Images are sorted by label.
     """
     n, _, height, width = images.shape
     columns = min(columns, n)
-    framed = np.full((n + -n % columns, height + GAP, width + GAP, 3), 255, dtype=np.uint8)
+    framed = np.full((n + -n % columns, height + BORDER, width + BORDER, 3), 255, dtype=np.uint8)
     framed[:n, :height, :width] = images[np.argsort(labels, kind="stable")].transpose(0, 2, 3, 1)
     rows = framed.reshape(-1, columns, *framed.shape[1:])
-    picture = rows.swapaxes(1, 2).reshape(-1, columns * (width + GAP), 3)
-    return picture[:-GAP, :-GAP]
+    picture = rows.swapaxes(1, 2).reshape(-1, columns * (width + BORDER), 3)
+    return picture[:-BORDER, :-BORDER]

@@ -1,8 +1,8 @@
 """How far generated images are from real ones: the Frechet distance between their features.
 
-A distance means little alone. It is biased upwards by the number of images, and it depends on the
-network that makes the features; so a result comes with the distance between real images in equal
-numbers, and names its space. Only features of Inception with the published weights give FID.
+A distance alone says little: it is biased upwards for few images, and it depends on the network of
+the features. A result includes the distance between real images in equal numbers, and names its
+space. Only features of Inception with the published weights give FID.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class FrechetResult:
 
     Attributes
     ----------
-    distance: n real images against n generated ones
-    floor: the same n real images against n others; a perfect generator scores about this
-    space: the features compared
+    distance: from n real images to n generated ones
+    floor: from the same n real images to n others; a perfect generator scores about this
+    space: the name of the features
     n: images on each side
     """
 
@@ -42,7 +42,7 @@ class FrechetResult:
 
     @property
     def title(self) -> str:
-        """What the distance may be called; FID only where it is."""
+        """The name of the distance; FID for the space of Inception alone."""
         return "FID" if self.space == Inception.space else f"Frechet distance in {self.space}"
 
 
@@ -50,19 +50,18 @@ def frechet_distance(real_features: np.ndarray, fake_features: np.ndarray) -> fl
     """|m - m'|^2 + tr(S + S' - 2 (S S')^(1/2)) of the means and covariances of (n, d), (m, d).
 
     With S = A^T A and S' = B^T B, the trace of the root is the sum of the singular values of A B^T.
-    So no root of a matrix is taken, and the distance is exact but for rounding also where there are
-    fewer points than columns.
+    No root of a matrix is needed, and the result is exact also for fewer points than columns.
     """
     real, fake = (np.asarray(x, dtype=np.float64) for x in (real_features, fake_features))
     check_finite(real, "real_features")
     check_finite(fake, "fake_features")
     shift = real.mean(0) - fake.mean(0)
-    # The triangular factor has the same product with itself, and no more rows than columns.
+    # The triangular factor R has R^T R = X^T X, and no more rows than columns.
     scaled = ((x - x.mean(0)) / np.sqrt(len(x) - 1) for x in (real, fake))
     a, b = (np.asarray(np.linalg.qr(x, mode="r")) for x in scaled)
     overlap = np.linalg.svd(a @ b.T, compute_uv=False).sum()
     distance = shift @ shift + (a**2).sum() + (b**2).sum() - 2 * overlap
-    return max(float(distance), 0.0)  # rounding can carry the distance of equals below 0
+    return max(float(distance), 0.0)  # rounding can give a negative distance of equals
 
 
 def frechet(
@@ -73,10 +72,10 @@ def frechet(
     reference: np.ndarray | None = None,
     random_state: int = 0,
 ) -> FrechetResult:
-    """Compare images (n, c, h, w); equal numbers on all sides, drawn at random.
+    """Compare images (n, c, h, w), in equal numbers, drawn at random.
 
-    There must be at least twice as many real images as are compared, because the floor needs two
-    sets of them without a common image. Black and white are those of `reference`, or of `real`.
+    The floor needs two disjoint sets of real images. Black and white are those of `reference`, or
+    of `real`.
     """
     n = min(len(real) // 2, len(fake))
     if n < 2:
@@ -84,7 +83,7 @@ def frechet(
             f"{len(real)} real and {len(fake)} generated images: give at least 4 and 2"
         )
     values = value_range(real if reference is None else reference)
-    # Samples and data sets are often sorted, by cluster or by class.
+    # Samples and data sets are often sorted by cluster or class.
     generator = np.random.default_rng(random_state)
     ours, theirs = (
         features(as_bytes(x[generator.permutation(len(x))[:most]], values), extract)
@@ -99,13 +98,13 @@ def frechet(
 
 
 def extractor() -> FeatureNetwork:
-    """The best feature space available; nothing is downloaded.
+    """The best feature space available, without downloads.
 
-    Inception, hence FID, when its weight file lies in ``inception/`` of the cache folder
-    (`published.cache_root`); otherwise EfficientNet-Lite0 when its package is there.
+    Inception, which gives FID, if its weight file is in ``inception/`` of the cache folder
+    (`published.cache_root`); otherwise EfficientNet-Lite0, if its package is installed.
     """
     folder = cache_root() / "inception"
-    for file in sorted(folder.glob("*-2015-12-05-6726825d.pth")):  # published under two names
+    for file in sorted(folder.glob("*-2015-12-05-6726825d.pth")):  # it has two published names
         return Inception.load(file)
     try:
         return EfficientNetLite0.installed()
@@ -128,9 +127,9 @@ AT_8 = ("branch1x1", "branch3x3", "branch3x3dbl")
 class Inception(FeatureNetwork):
     """Inception-v3 (Szegedy et al., 2015) as FID uses it, without torchvision: (n, 2048).
 
-    The weights behind FID come from a TensorFlow graph of December 2015, which differs from later
-    versions in three ways: 1008 outputs, average pooling that leaves the padding out of the mean,
-    and maximum pooling in place of average pooling in the last block.
+    The weights of FID come from a TensorFlow graph of December 2015. It differs from later versions
+    in three ways: it has 1008 outputs, its average pooling leaves the padding out of the mean, and
+    its last block has maximum pooling in the place of average pooling.
     """
 
     space = "Inception-v3 features"
@@ -168,15 +167,15 @@ class Inception(FeatureNetwork):
     def _branch(self, x: Tensor, name: str, last_stride: int = 1) -> Tensor:
         """The layer `name`, or `name_1`, `name_2`, ...; two with one number share their input."""
         numbered = [[f"{name}_{i}{part}" for part in ("", "a", "b")] for i in range(1, 6)]
-        known = [[n for n in names if f"{n}.conv.weight" in self.weights] for names in numbered]
-        steps = [names for names in known if names] or [[name]]
+        present = [[n for n in names if f"{n}.conv.weight" in self.weights] for names in numbered]
+        steps = [names for names in present if names] or [[name]]
         for names in steps:
             stride = last_stride if names is steps[-1] else 1
             x = torch.cat([self._layer(x, each, stride) for each in names], dim=1)
         return x
 
     def _layer(self, x: Tensor, name: str, stride: int = 1, pads: bool = True) -> Tensor:
-        """Convolution, batch normalisation, ReLU; with stride 1 it keeps the size, if it pads."""
+        """Convolution, batch normalisation, ReLU; with stride 1 and padding it keeps the size."""
         kernel = self.weights[f"{name}.conv.weight"]
         padding = [side // 2 if pads and stride == 1 else 0 for side in kernel.shape[2:]]
         return relu(self.normalised(conv2d(x, kernel, None, stride, padding), f"{name}.bn"))
@@ -185,8 +184,8 @@ class Inception(FeatureNetwork):
 def resize_as_tensorflow_1(x: Tensor, size: int) -> Tensor:
     """Bilinear resizing as in FID's graph: pixel i of the result is read at i * old / new.
 
-    Torch aligns the centres of pixels or the corners instead, which moves every FID a little. With
-    the last pixel repeated, aligned corners are at multiples of the ratio.
+    Torch aligns the centres of pixels or the corners instead, which changes every FID a little. If
+    the last pixel is repeated, aligned corners are at multiples of the ratio.
     """
     larger = pad(x, (0, 1, 0, 1), mode="replicate")
     resized = interpolate(larger, (size + 1, size + 1), mode="bilinear", align_corners=True)

@@ -1,4 +1,4 @@
-"""Points of the data told from others by a score: inside is the positive class."""
+"""How well a score separates data from other points (OOD); inside is the positive class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gedilearn.errors import InputError
 
 Scores = dict[str, np.ndarray]  # (n,) of each kind
 
-# Black and white in the forms that images come in.
+# Common values of black and white.
 KNOWN_RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 
 
@@ -23,8 +23,8 @@ class Roc(NamedTuple):
 
     Attributes
     ----------
-    auroc: how often a point inside scores higher than one outside; a tie counts one half
-    fpr95: share outside at the highest threshold that lets at least 95% of those inside pass
+    auroc: the probability that a point inside scores higher than one outside; ties count one half
+    fpr95: the share of points outside above the highest threshold with at least 95% of those inside
     """
 
     auroc: float
@@ -47,15 +47,14 @@ def separation(
 ) -> dict[str, dict[str, Any]]:
     """``auroc`` and ``fpr95`` of each kind of score, or the reason why there are none.
 
-    Scores that are not `signed` need not be higher inside: they are taken in the direction that
-    separates better, and say which.
+    Scores that are not `signed` use the direction that separates better, and name it.
     """
     signs = {"higher inside": 1} if signed else {"higher inside": 1, "lower inside": -1}
     numbers: dict[str, dict[str, Any]] = {}
-    for kind, ours in inside.items():
+    for kind, scores in inside.items():
         try:
-            found = {name: roc(sign * ours, sign * outside[kind]) for name, sign in signs.items()}
-        except InputError as error:  # energies of a run that diverged are not finite
+            found = {name: roc(sign * scores, sign * outside[kind]) for name, sign in signs.items()}
+        except InputError as error:  # scores of a run that diverged are not finite
             numbers[kind] = {"skipped": str(error)}
             continue
         best = max(found, key=lambda name: found[name].auroc)
@@ -64,9 +63,9 @@ def separation(
 
 
 def trivial_scores(reference: np.ndarray, x: np.ndarray) -> Scores:
-    """Scores (n,) that need no learning: a model has to beat them.
+    """Scores (n,) without a model, which a model has to beat.
 
-    Of images the mean pixel, and the share of pixels above the smallest of `reference`; of vectors
+    For images the mean pixel and the share of pixels above the smallest of `reference`. For vectors
     the distance from the mean of `reference`.
     """
     if x.ndim == 4:
@@ -79,13 +78,13 @@ def trivial_scores(reference: np.ndarray, x: np.ndarray) -> Scores:
     return {"distance_from_mean": np.linalg.norm(x - middle, axis=1)}
 
 
-# --- images outside, in the form of those inside --------------------------------------------------
+# --- OOD images, converted to the shape and range of the data ------------------------------------
 
 
 def value_range(x: np.ndarray) -> tuple[float, float]:
-    """Black and white of images: 0 to 255, 0 to 1 or -1 to 1 where values suggest it.
+    """Black and white of images: 0 to 255, 0 to 1 or -1 to 1 by their values.
 
-    Otherwise their smallest and largest value.
+    Otherwise the smallest and largest value.
     """
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else (float(x.min()), float(x.max()))
     if low >= -1 and high <= 1:
@@ -96,7 +95,7 @@ def value_range(x: np.ndarray) -> tuple[float, float]:
 
 
 def as_bytes(x: np.ndarray, values: tuple[float, float]) -> np.ndarray:
-    """Numbers as an image file holds them, black and white at `values`, clipped beyond."""
+    """Pixels as in an image file, with black and white at `values`, clipped beyond."""
     check_finite(x, "images")
     low, high = values
     share = np.clip((x.astype(np.float64) - low) / (high - low), 0, 1)
@@ -106,17 +105,17 @@ def as_bytes(x: np.ndarray, values: tuple[float, float]) -> np.ndarray:
 def converted(
     x: np.ndarray, shape: tuple[int, ...], values: tuple[float, float]
 ) -> tuple[np.ndarray, str]:
-    """Images (n, c, h, w) in another shape (c, h, w) and range of values, and the change.
+    """Images (n, c, h, w) in another shape (c, h, w) and range of values, and the changes in words.
 
-    Colour becomes grey by luminance, grey colour by three equal channels; bilinear interpolation
-    gives the size. Pixels are rounded to 256 levels, as in a file, so that black stays black.
+    Colour becomes grey by luminance; grey becomes three equal channels. Sizes change by bilinear
+    interpolation. Pixels are rounded to 256 levels, as in a file: black stays exactly black.
     """
     (own_channels, *size), (channels, height, width) = x.shape[1:], shape
     if own_channels != channels and {own_channels, channels} != {1, 3}:
         raise InputError(f"images with {own_channels} channels, but the model has {channels}")
     own = value_range(x)
     if own not in KNOWN_RANGES and values not in KNOWN_RANGES:
-        values = own  # two sets in units of their own are taken to share them
+        values = own  # two sets in other units are assumed to share them
     if x.shape[1:] == shape and own == values:
         return x, "none"
     form = "{}x{}x{}, values {:g}..{:g}"

@@ -1,7 +1,7 @@
-"""How well frozen features tell classes apart: linear probes.
+"""Linear probes: the accuracy of a linear classifier on fixed features.
 
-The features are never changed; only a classifier on top of them is fitted, to measure them. Each
-function gives the share of test points with the right class; one absent from training is a miss.
+Each function gives the share of test points with the right class. A class that training does not
+have counts as wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gedilearn.errors import InputError
 
 EPOCHS = 100  # the paper's
 C_GRID = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-VALIDATION = 0.1  # share of the training points that chooses C
+VALIDATION = 0.1  # share of the training points for the choice of C
 MAX_ITER, SEED = 1_000, 0
 
 
@@ -24,9 +24,9 @@ def paper_probe(
 ) -> float:
     """The paper's linear evaluation: SGD on the features (n, d) as they are, without scaling.
 
-    The paper says "with momentum" and not how much; this is the usual value. Without scaling, the
-    result depends on how large a method's features are: `fast_probe` does not.
-    Two classes have one output, and more of them an output each.
+    The paper does not give the momentum; 0.9 is the usual value. Without scaling the result depends
+    on the size of a method's features; `fast_probe` does not. Two classes have one output, more
+    classes have one output each.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
@@ -58,9 +58,9 @@ def fast_probe(
 ) -> float:
     """Multinomial logistic regression (lbfgs) on standardised features (n, d).
 
-    The inverse strength of the penalty, C, is chosen among `C_GRID` by the accuracy on a tenth of
-    the training points, and the regression fitted again to all of them; with fewer than ten points
-    for each class it is 1.
+    C, the inverse strength of the penalty, is chosen from `C_GRID` by the accuracy on a tenth of
+    the training points. The regression is then fitted to all of them. With fewer than ten points
+    for each class, C is 1.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
@@ -78,7 +78,7 @@ def fast_probe(
 
 
 def _check(train_x: np.ndarray, train_y: np.ndarray, test_x: np.ndarray) -> None:
-    """Refuse features that are not finite, and a single class."""
+    """Refuse features that are not finite, and labels of a single class."""
     check_finite(train_x, "train_x")
     check_finite(test_x, "test_x")
     if len(np.unique(train_y)) < 2:

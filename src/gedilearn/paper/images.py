@@ -192,7 +192,7 @@ def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
         work.test,
         others=work.others,
         out=out / "evaluations" / name,
-        tell=say,
+        say=say,
         **work.measuring,
     )
     return [row | _figures(model, found)]
