@@ -387,14 +387,14 @@ def run(
 ) -> list[Table]:
     """One row for each (data, method, seed); None for data is all; `settings` are GEDI's."""
     names, shown = chosen("data set", data, CASES), chosen("method", methods, NAMES)
-    cells = [Cell(name, "all", (seed,), tuple(NAMES)) for seed in seeds for name in names]
+    cells = [Cell(name, "all", seed, tuple(NAMES)) for seed in seeds for name in names]
     rows = runner.rows(cells, fit, n, settings, threads=1)
     return runner.finish("density", [row for row in rows if row["method"] in shown], tables)
 
 
 def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
     """Fit all methods to one set, and measure them."""
-    return [row for seed in cell.seeds for row in compare(cell.data, seed, n, settings)]
+    return compare(cell.data, cell.seed, n, settings)
 
 
 def compare(data: str, seed: int, n: int, settings: Options) -> list[Row]:

@@ -34,7 +34,6 @@ from gedilearn.paper.runner import Options, changed
 from gedilearn.paper.table import Row
 from gedilearn.presets import preset
 from gedilearn.settings import assign, nested, resolve
-from gedilearn.together import fit_together
 
 SHORT = {"training.max_iter": 300, "density.iterations": 40}
 SMALL_IMAGES = {
@@ -110,28 +109,11 @@ def two_ranks() -> GEDI:
         return GEDI.load(f"{folder}/run/model.safetensors")
 
 
-def several_seeds() -> list[GEDI]:
-    data = [make_moons(200, noise=0.05, random_state=seed)[0] for seed in range(3)]
-    return fit_together(data, settings(SHORT | {"training.n_init": 2}, data[0]))
-
-
-def certified_ones_leave() -> list[GEDI]:
-    """Of these three, some are certified before the others, and leave the training."""
-    data = [make_circles(300, noise=0.03, factor=0.5, random_state=seed)[0] for seed in (0, 1, 2)]
-    return fit_together(data, settings({"training.max_iter": 400, "weights.gen": 0.0}, data[0]))
-
-
-def sweep() -> list[GEDI]:
-    factors = {"inv": np.array([0.0, 1.0, 50.0]), "prior": np.array([50.0, 1.0, 50.0])}
-    values = SHORT | {"weights.inv": 1.0, "weights.prior": 1.0}
-    return fit_together([MOONS], settings(values, MOONS), factors)
-
-
 def baseline(method: str, **more: Any) -> Callable[[], GEDI]:
     return lambda: fitted(MOONS, SHORT | {"method": method, "network.head": (8,)} | more)
 
 
-FITS: dict[str, Callable[[], GEDI | list[GEDI]]] = {
+FITS: dict[str, Callable[[], GEDI]] = {
     "moons": lambda: fitted(MOONS, {}),
     "circles, 3 initialisations": lambda: fitted(CIRCLES, SHORT | {"training.n_init": 3}),
     "blobs, prior estimated": lambda: fitted(BLOBS, SHORT | {"n_clusters": 3, "prior": "auto"}),
@@ -157,9 +139,6 @@ FITS: dict[str, Callable[[], GEDI | list[GEDI]]] = {
     ),
     "resumed": resumed,
     "two ranks": two_ranks,
-    "several seeds": several_seeds,
-    "certified ones leave": certified_ones_leave,
-    "sweep": sweep,
 }
 USED_ON = {"blobs, prior estimated": BLOBS, "blobs, prior given": BLOBS, "density alone": BLOBS}
 USED_ON |= {"digits": DIGITS, "resnet8, colours": COLOURS, "circles, 3 initialisations": CIRCLES}
@@ -191,11 +170,9 @@ def run_all() -> dict[str, Any]:
     for name, fit in FITS.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            models = fit()
-        models = models if isinstance(models, list) else [models]
-        x = USED_ON.get(name, MOONS)
-        results[name] = [described(model, x) for model in models]
-        print(f"{name}: gap {models[0].bound_gap_:.4f}, {models[0].stopped_}", flush=True)
+            model = fit()
+        results[name] = [described(model, USED_ON.get(name, MOONS))]
+        print(f"{name}: bound gap {model.bound_gap_:.4f}, {model.stopped_}", flush=True)
     return results
 
 
@@ -203,24 +180,24 @@ def run_all() -> dict[str, Any]:
 
 BRIEF = {"training.max_iter": 15, "density.iterations": 15, "training.check_every": 10}
 BRIEF_IMAGES = SMALL_IMAGES | {"training.max_iter": 4, "density.iterations": 3}
-GRID = np.array([0.0, 50.0])  # of a sensitivity's weights
+GRID = (0.0, 50.0)  # of a sensitivity's weights
 
 
-def settings_like(place: str, row: Row) -> Options | None:
-    """The nested settings of a row in rows/`place`; None for methods that are not ours."""
+def settings_like(place: str, row: Row) -> list[Options]:
+    """The nested settings of a row in rows/`place`; none for methods that are not ours."""
     method = row["method"]
     if place.startswith("images/"):
-        return images.values_of(row["data"], method, row)
+        return [images.values_of(row["data"], method, row)]
     if place.endswith("sensitivity"):
-        return toy.values_of("gedi", row | {"changes": sensitivity.BASE | (row["changes"] or {})})
+        return [sensitivity.values_at(weight, weight, row) for weight in GRID]
     if place.startswith("toy/"):
-        return toy.values_of(method, row)
+        return [toy.values_of(method, row)]
     if place == "density" and method in (density.GEDI_, density.BASE):
-        return nested({"sampler.kind": "none"} if method == density.BASE else {})
+        return [nested({"sampler.kind": "none"} if method == density.BASE else {})]
     if place == "shapes" and method in (shapes.OURS, shapes.GIVEN, *shapes.CONTROLS):
         prior = {"prior": (0.4, 0.6)} if method == shapes.GIVEN else {}
-        return nested(prior | shapes.NO_DENSITY | shapes.CONTROLS.get(method, {}))
-    return None
+        return [nested(prior | shapes.NO_DENSITY | shapes.CONTROLS.get(method, {}))]
+    return []
 
 
 def numbers_like(place: str, rows: list[Row]) -> dict[str, list[list[float]]]:
@@ -229,15 +206,15 @@ def numbers_like(place: str, rows: list[Row]) -> dict[str, list[list[float]]]:
     for row in rows:
         grid = place.endswith("sensitivity")
         name = ", ".join(["grid" if grid else row["method"], *changed(row)])
-        values = None if name in found else settings_like(place, row)
-        if values is not None:
+        made: dict[str, list[list[float]]] = {}
+        for values in [] if name in found else settings_like(place, row):
             x = COLOURS if row["data"] == "cifar10" else DIGITS if "scale" in row else MOONS
             resolved = settings(BRIEF if x.ndim == 2 else BRIEF_IMAGES, x, values)
-            factors = {"inv": GRID, "prior": GRID} if grid else None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                models = fit_together([x], resolved, factors)
-            found[name] = [numbers(model, x) for model in models]
+                model = GEDI.from_settings(resolved).fit(x)
+            made.setdefault(name, []).append(numbers(model, x))
+        found |= made
     return found
 
 

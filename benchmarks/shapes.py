@@ -188,7 +188,7 @@ def run(
         asked = [method for method in asked if GENIE not in method]
         runner.say(NO_GENIE)
     cells = [  # seed by seed, so that every set has some rows early
-        Cell(name, method, (seed,), (method,))
+        Cell(name, method, seed)
         for seed in seeds
         for name in chosen("data set", names, SHAPES)
         for method in methods_of(SHAPES[name])
@@ -206,7 +206,7 @@ def methods_of(shape: Shape) -> list[str]:
 
 def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
     """Fit one method to one set and score it."""
-    shape, method, (seed,) = SHAPES[cell.data], cell.method, cell.seeds
+    shape, method, seed = SHAPES[cell.data], cell.method, cell.seed
     train = shape.draw(n, seed)
     model = build(method, shape, seed, settings)
     seconds = timed(lambda: model.fit(train.x))

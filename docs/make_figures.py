@@ -23,16 +23,16 @@ from gedilearn import panels
 from gedilearn.data.arrays import Scaling
 from gedilearn.data.dataset import Dataset
 from gedilearn.data.toy import moons
+from gedilearn.evaluation.clustering import nmi
 from gedilearn.graph.views import Views, WalkViews, make_views
 from gedilearn.graph.walks import draw
-from gedilearn.evaluation.clustering import nmi
 from gedilearn.methods.priors import Fixed
 from gedilearn.models.energy import EnergyModel, posterior
 from gedilearn.settings import Settings, resolve
-from gedilearn.verdict.bound import REPEATS, measure
 from gedilearn.training.loop import Result, train
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState
+from gedilearn.verdict.bound import REPEATS, measure
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "figures"
@@ -95,14 +95,14 @@ def watch(data: Dataset, *changes: dict[str, Any], seed: int = SEED) -> Watched:
         generator = torch.Generator()
         generator.set_state(state.generators.cpu.get_state())
         gap = float(measure(model, setup.data, setup.views, prior, generator).gap[0])
-        walked = float(measure(model, setup.data, [walk], prior, generator).gap[0])
+        walked = float(measure(model, setup.data, walk, prior, generator).gap[0])
         progress = state.stage.view_progress(state.iteration)
-        used.append(setup.views[0])
+        used.append(setup.views)
         steps = used[0].steps(progress) if isinstance(used[0], WalkViews) else 0
         moments.append(Moment(state.iteration, steps, gap, walked, _surface(model, grid)))
 
     used: list[Views] = []
-    (result,) = train(x, settings, on_step=look)
+    result = train(x, settings, on_step=look)
     labels = _predict(result.model, x).argmax(1)
     assert data.y is not None
     return Watched(data, x, used[0], result, moments, nmi(data.y, labels))
@@ -286,7 +286,7 @@ def gap_under_walks(run: Watched) -> float:
     """The bound gap under the long walk of a run that was trained with other views."""
     views = make_views(resolve({}, run.x.shape).views, run.x, 2, SEED)
     generator, prior = torch.Generator().manual_seed(SEED), Fixed()
-    seen = measure(run.result.model, run.x[None], [views], prior, generator, repeats=REPEATS)
+    seen = measure(run.result.model, run.x, views, prior, generator, repeats=REPEATS)
     return float(seen.gap[0])
 
 

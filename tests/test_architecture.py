@@ -24,7 +24,6 @@ ROOMS = [
     "report",
     "selection",
     "grading",
-    "together",
     "evaluation",
     "pretrained",
     "panels",

@@ -5,7 +5,7 @@ A data set is added in tests/data, an experiment in tests/experiments, a command
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +126,6 @@ class UniformSampler:
 
     def load_state(self, state: dict[str, Any]) -> None:
         pass
-
-    def select(self, members: Sequence[int]) -> None:
-        self.n_members = len(members)
 
 
 def test_a_sampler(added: list[Any], tmp_path: Path) -> None:

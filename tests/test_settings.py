@@ -139,16 +139,6 @@ def test_samples_are_drawn_as_the_data_and_the_base_allow(values, shape, found) 
     assert (settings.sampler.kind, density.base, density.iterations) == found
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"sampler": {"kind": "chains"}, "density": {"base": "none"}}, "needs a base"),
-        (
-            {"sampler": {"kind": "amortised"}, "network": {"activation": "relu"}},
-            "needs a smooth network",
-        ),
-    ],
-)
-def test_samplers_that_cannot_work_are_refused(values, words) -> None:
-    with pytest.raises(InputError, match=words):
-        resolve(values, (100, 2))
+def test_samplers_that_cannot_work_are_refused() -> None:
+    with pytest.raises(InputError, match="needs a base"):
+        resolve({"sampler": {"kind": "chains"}, "density": {"base": "none"}}, (100, 2))

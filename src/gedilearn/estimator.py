@@ -385,7 +385,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         own = {"view_function" if k == "views" else k: v for k, v in self.objects().items()}
         own |= {"classes": known, "choice": choice}
         with shown(bool(self.verbose) and is_first_process(), given) as progress:
-            (result,) = train(x, settings, run=directory, progress=progress, **own)
+            result = train(x, settings, run=directory, progress=progress, **own)
             assert result.training is not None
             labels, names, disputed = result.training.labels, [], np.zeros(0, np.int64)
             if known is not None:

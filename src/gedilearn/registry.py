@@ -87,7 +87,6 @@ SAMPLERS = Registry(
     langevin="gedilearn.sampling.langevin:replay_buffer",
     importance="gedilearn.density.samplers:Proposals",
     chains="gedilearn.density.samplers:BaseChains",
-    amortised="gedilearn.density.samplers:AmortisedDraws",
 )
 # Functions () -> `data.dataset.Dataset`, under the names that the command line takes for files.
 DATA_SETS = Registry(

@@ -85,7 +85,7 @@ def test_both_pictures_share_a_model(tmp_path):
 )
 def test_a_wrong_option_is_one_line(arguments, says, tmp_path, monkeypatch):
     monkeypatch.setenv("GEDI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(toy, "fit_together", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(toy, "fitted", lambda *_: pytest.fail("trained"))
     done = reproduce(*arguments, "--out", tmp_path / "out")
     assert done.exit_code == 2 and says in done.output
     assert done.output.count("\n") == 1 and not (tmp_path / "out").exists()
@@ -107,15 +107,14 @@ def test_the_help_page_names_every_experiment():
 
 def toss(cell, n, settings):
     """Coins instead of a training."""
-    (seed,) = cell.seeds
-    fair = np.random.default_rng(seed).integers(2, size=n).mean()
+    fair = np.random.default_rng(cell.seed).integers(2, size=n).mean()
     heads = float(fair if cell.method == "fair" else 1)
-    return [{"data": cell.data, "method": cell.method, "seed": seed, "heads": heads}]
+    return [{"data": cell.data, "method": cell.method, "seed": cell.seed, "heads": heads}]
 
 
 def run_coins(runner, seeds=range(2)):
     names = ("fair", "loaded")
-    cells = [Cell("coins", name, (seed,), (name,)) for seed in seeds for name in names]
+    cells = [Cell("coins", name, seed) for seed in seeds for name in names]
     return runner.finish("coins", runner.rows(cells, toss, n=100), coin_tables)
 
 

@@ -12,10 +12,10 @@ from scipy.stats import multivariate_normal
 from torch import Tensor
 
 from gedilearn.density import base as base_module
-from gedilearn.density.base import CHECKED, WEIGHTS, Bases, kernels, split
+from gedilearn.density.base import CHECKED, WEIGHTS, Base, kernels, split
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.density import Density, bits_per_dimension
-from gedilearn.density.fit import conclude, fit_bases
+from gedilearn.density.fit import conclude, fit_base
 from gedilearn.density.gaussians import Gaussians
 from gedilearn.settings import resolve
 from helpers import seeded
@@ -77,7 +77,7 @@ def test_without_weight_it_is_the_mixture_and_short_runs_draw_if_there_were_any(
 
 
 def test_samples_of_images_keep_the_spread_of_their_base_where_the_network_is_flat() -> None:
-    density = bases_of(IMAGES).bases[0].density
+    density = base_of(IMAGES).density
     spread = []
     for steps in (0.0, 20.0):
         density.run = torch.tensor([steps, 0.5]).to(density.run)
@@ -86,9 +86,9 @@ def test_samples_of_images_keep_the_spread_of_their_base_where_the_network_is_fl
     assert spread[1] == pytest.approx(spread[0], rel=0.15)
 
 
-def bases_of(x: np.ndarray, **density: Any) -> Bases:
+def base_of(x: np.ndarray, **density: Any) -> Base:
     settings = resolve({"density": density}, x.shape)
-    return fit_bases(torch.from_numpy(x).float()[None], None, settings)
+    return fit_base(torch.from_numpy(x).float(), None, settings)
 
 
 def tilted(x: Tensor) -> Tensor:
@@ -96,13 +96,13 @@ def tilted(x: Tensor) -> Tensor:
     return 0.3 * torch.sin(x.flatten(1)).mean(-1)
 
 
-def test_gen_draws_no_row_that_chooses_or_is_measured_on() -> None:
+def test_gen_draws_no_validation_row_and_no_test_row() -> None:
     numbered = np.c_[np.arange(200.0), RNG.normal(size=200)]  # each in a cell of its own
-    bases, (order, held) = bases_of(numbered), split(200, 0)
-    drawn = bases.rows(5_000, seeded())[0, :, 0]
+    base, (order, held) = base_of(numbered), split(200, 0)
+    drawn = base.rows(5_000, seeded())[:, 0]
     assert held == 40 and set(drawn.round().int().tolist()) == set(order[80:].tolist())
     assert float(drawn.sub(drawn.round()).std()) == pytest.approx(12**-0.5, rel=0.05)
-    for k, part in enumerate((bases.bases[0].choosing, bases.bases[0].measuring)):
+    for k, part in enumerate((base.validation, base.test)):
         assert part.values[:, 0].round().tolist() == order[k * held : (k + 1) * held].tolist()
 
 
@@ -114,34 +114,32 @@ def test_mixtures_of_held_out_rows_are_fitted_without_them(monkeypatch: pytest.M
         return "kernels", lambda points: kernels(points, 0.3)
 
     monkeypatch.setattr(base_module, "weighted", narrow)
-    base, (order, held) = bases_of(ROWS, base="mixture").bases[0], split(len(ROWS), 0)
+    base, (order, held) = base_of(ROWS, base="mixture"), split(len(ROWS), 0)
     others = kernels(seen[0][order[2 * held :]], 0.3)
-    for part in (base.choosing, base.measuring):
-        assert torch.equal(part.known, others.log_density(part.values))
-        assert torch.equal(part.known, part.based)
+    for part in (base.validation, base.test):
+        assert torch.equal(part.log_mixture, others.log_density(part.values))
+        assert torch.equal(part.log_mixture, part.log_base)
         # The whole mixture has seen them.
-        assert (base.density.mixture.log_density(part.values) - part.known).mean() > 0.1
+        assert (base.density.mixture.log_density(part.values) - part.log_mixture).mean() > 0.1
 
 
-def test_the_base_of_images_knows_nothing_of_the_rows_that_are_measured_on() -> None:
+def test_the_base_of_images_does_not_depend_on_the_test_rows() -> None:
     order, held = split(len(IMAGES), 0)
     changed = IMAGES.copy()
     changed[order[held : 2 * held]] = RNG.integers(0, 256, (held, 1, 6, 6))
-    before, after = (bases_of(x).bases[0] for x in (IMAGES, changed))
+    before, after = (base_of(x) for x in (IMAGES, changed))
     for name, tensor in before.density.state_dict().items():
         if name != "coordinates.resting":  # the first image
             assert torch.equal(tensor, after.density.state_dict()[name]), name
-    assert torch.equal(before.choosing.known, after.choosing.known)
-    assert not torch.equal(before.measuring.known, after.measuring.known)
+    assert torch.equal(before.validation.log_mixture, after.validation.log_mixture)
+    assert not torch.equal(before.test.log_mixture, after.test.log_mixture)
 
 
-def test_the_judgement_is_that_of_a_loop_over_weights_and_proposals() -> None:
-    bases, networks = bases_of(ROWS), [tilted, lambda x: 20 * tilted(x)]
-    found = bases.judge(lambda x: torch.stack([own(x[0].double()) for own in networks]))
-    points, mixture, base, log_q = (
-        part.double().numpy() for part in base_module._checked(bases.bases[0])
-    )
-    assert abs(float(bases.pool[1].logsumexp(-1)) - math.log(base_module.POOL)) < 0.05
+def test_the_evaluation_is_that_of_a_loop_over_weights_and_proposals() -> None:
+    fitted, networks = base_of(ROWS), [tilted, lambda x: 20 * tilted(x)]
+    found = fitted.evaluate(lambda x: torch.stack([own(x.double()) for own in networks]))
+    points, mixture, base, log_q = (part.double().numpy() for part in fitted.checked)
+    assert abs(float(fitted.pool[1].logsumexp(-1)) - math.log(base_module.POOL)) < 0.05
     for k, own in enumerate(networks):
         levels, energies = [], own(torch.from_numpy(points)).numpy()
         for weight in WEIGHTS:
@@ -155,15 +153,15 @@ def test_the_judgement_is_that_of_a_loop_over_weights_and_proposals() -> None:
         rows, weight, log_gamma = levels[near.index(True)]
         told = (found.held_out[k].mean(), found.weight[k], found.log_gamma[k])
         np.testing.assert_allclose(told, (rows.mean(), weight, log_gamma), rtol=1e-6, atol=1e-6)
-        effective = ratios.sum() ** 2 / (ratios**2).sum()  # at weight 1, the last
-        assert float(found.effective[k]) == pytest.approx(effective, rel=1e-5)
+        ess = ratios.sum() ** 2 / (ratios**2).sum()  # at weight 1, the last
+        assert float(found.ess[k]) == pytest.approx(ess, rel=1e-5)
 
 
 @pytest.mark.parametrize("x", [ROWS, IMAGES], ids=["vectors", "images"])
 def test_a_density_is_read_back_from_its_tensors_to_the_bit(x: np.ndarray) -> None:
-    bases, estimator = bases_of(x), "importance" if x is ROWS else "chains"
-    density, _ = conclude(bases, 0, tilted, estimator, 0, (0 if x is ROWS else 3, 0.2))
-    again, rows = Density.read(density.state_dict()), bases.rows(30, seeded())[0]
+    base, estimator = base_of(x), "importance" if x is ROWS else "chains"
+    density, _ = conclude(base, tilted, estimator, 0, (0 if x is ROWS else 3, 0.2))
+    again, rows = Density.read(density.state_dict()), base.rows(30, seeded())
     assert torch.equal(again.log_density(rows, tilted), density.log_density(rows, tilted))
     drawn = [own.sample(5, None, tilted, seeded()) for own in (density, again)]
     assert torch.equal(*drawn) and drawn[0].shape == (5, *x.shape[1:])

@@ -109,12 +109,11 @@ def test_constant_and_whole_columns_are_no_trouble() -> None:
     assert abs((model.score_samples(x) - without).mean() - np.log(1 / 3)) < 0.35
 
 
-@pytest.mark.parametrize("kind", ["chains", "amortised"])
-def test_other_samplers_end_with_a_normalised_density(kind: str) -> None:
-    settings = {"sampler.kind": kind, "density.iterations": 40, "sampler.steps": 5}
+def test_chains_end_with_a_normalised_density() -> None:
+    settings = {"sampler.kind": "chains", "density.iterations": 40, "sampler.steps": 5}
     model = fit(two_gaussians(400, 0), **settings)
     found = model.density_
-    assert found is not None and found.estimator == kind and model.stopped_ != "diverged"
+    assert found is not None and found.estimator == "chains" and model.stopped_ != "diverged"
     whole = np.exp(model.score_samples(GRID)).sum() * CELL
     assert abs(whole - 1) < max(0.03, 3 * found.weight * found.log_normaliser_error)
     assert TRUTH - model.score(FRESH) < 0.15
@@ -182,7 +181,7 @@ class TestWords:
                 "log p(x) is that of the base: GEN is not trained in so many columns.",
             ),
             (
-                {"counted": 12.3, "weight": 0.0},
+                {"ess_at_stop": 12.3, "weight": 0.0},
                 "log p(x) is that of the base: the network learned no density (effective sample "
                 "size 12, at least 50 are needed).",
             ),

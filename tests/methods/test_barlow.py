@@ -26,7 +26,7 @@ def make(members: int = 2, temperature: float = 1.0, **options: object) -> tuple
 
 def test_the_loss_equals_a_loop_over_members_and_coordinates() -> None:
     model, method = make(off_diagonal=0.3, scale=0.7)
-    x, view = torch.randn(2, 1, 20, 2, dtype=torch.float64)
+    x, view = torch.randn(2, 20, 2, dtype=torch.float64)
     got = method.terms(model, model, Batch(torch.arange(20), x, view, 1, 0.5, SEEDED))
     assert got.keys() == {"redundancy"}
     # One pass a view: each has batch statistics of its own.
@@ -47,11 +47,11 @@ def test_the_loss_equals_a_loop_over_members_and_coordinates() -> None:
 def test_clusters_of_k_means_are_built_into_the_last_layer(temperature: float) -> None:
     model, method = make(1, temperature, assign="kmeans")
     model.eval()
-    data = torch.randn(1, 300, 2, dtype=torch.float64)
-    embedding = model(data).logits[0].detach().numpy()
+    data = torch.randn(300, 2, dtype=torch.float64)
+    embedding = model(data[None]).logits[0].detach().numpy()
     # k-means is blind to the temperature, which scales all distances alike.
     expected = KMeans(3, n_init=10, random_state=0).fit(embedding).predict(embedding)
     assert method.conclude(model, data)
-    got = model(data).logits[0].argmax(-1).numpy()
+    got = model(data[None]).logits[0].argmax(-1).numpy()
     assert len(np.unique(got)) == 3
     assert (got == expected).all()

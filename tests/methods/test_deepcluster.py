@@ -14,7 +14,7 @@ from gedilearn.models.mlp import MLP
 from gedilearn.settings import resolve
 from helpers import SEEDED
 
-DATA = torch.randn(1, 40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+DATA = torch.randn(40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 def make(length: int = 100, **options: int) -> tuple[EnergyModel, DeepCluster]:
@@ -26,7 +26,7 @@ def make(length: int = 100, **options: int) -> tuple[EnergyModel, DeepCluster]:
 
 def make_batch(iteration: int = 1, n: int = 10) -> Batch:
     index = torch.randperm(40)[:n]
-    return Batch(index, DATA[:, index], DATA[:, index] + 0.1, iteration, 0.5, SEEDED)
+    return Batch(index, DATA[index], DATA[index] + 0.1, iteration, 0.5, SEEDED)
 
 
 def optimizer_of(model: EnergyModel) -> torch.optim.Adam:

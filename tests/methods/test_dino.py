@@ -23,7 +23,7 @@ def make(**options: float) -> tuple[EnergyModel, DINO]:
 
 
 def make_batch(n: int = 10) -> Batch:
-    x, view = torch.randn(2, 1, n, 2, dtype=torch.float64)
+    x, view = torch.randn(2, n, 2, dtype=torch.float64)
     return Batch(torch.arange(n), x, view, 1, 0.5, SEEDED)
 
 
@@ -62,7 +62,7 @@ def test_the_loss_equals_a_loop_over_members_and_points() -> None:
     train(model, method, 3)
     assert method.centre is not None
     centre, batch = method.centre.numpy(), make_batch()
-    student, teacher = cosines(model, batch), cosines(method.judged(model), batch)
+    student, teacher = cosines(model, batch), cosines(method.measured(model), batch)
     assert np.abs(student - teacher).max() > 0.01 and np.abs(centre).max() > 0.01
     got = method.terms(model, model, batch)
     assert got.keys() == {"distillation"}
@@ -95,12 +95,12 @@ def test_the_centre_starts_at_zero_and_remembers_past_batches() -> None:
 )
 def test_the_teacher_follows_ever_more_slowly(progress: float, momentum: float) -> None:
     model, method = make(momentum=0.9)
-    before = {name: v.clone() for name, v in method.judged(model).state_dict().items()}
+    before = {name: v.clone() for name, v in method.measured(model).state_dict().items()}
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter))
     method.after_step(model, progress)
-    now, student = method.judged(model).state_dict(), model.state_dict()
+    now, student = method.measured(model).state_dict(), model.state_dict()
     lengths = student["head.prototypes"].norm(dim=1)
     torch.testing.assert_close(lengths, torch.ones_like(lengths))
     for name, old in before.items():

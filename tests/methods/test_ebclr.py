@@ -57,7 +57,7 @@ def make(members: int = MEMBERS, **options: object) -> tuple[EnergyModel, EBCLR,
 
 
 def make_batch(n: int = POINTS) -> Batch:
-    x, view = torch.randn(2, 1, n, 2, dtype=torch.float64)
+    x, view = torch.randn(2, n, 2, dtype=torch.float64)
     return Batch(torch.arange(n), x, view, 1, 0.5, SEEDED)
 
 
@@ -172,7 +172,7 @@ def test_samples_are_drawn_from_the_marginal_over_the_second_views() -> None:
 
 def test_prototypes_are_the_directions_of_the_centres_of_k_means() -> None:
     model, method, _ = make(1)
-    data = torch.randn(1, 50, 2, dtype=torch.float64)
+    data = torch.randn(50, 2, dtype=torch.float64)
     assert method.conclude(model, data)
     z = embedded(model, data)[0][0]
     labels = KMeans(3, n_init=10, random_state=0).fit_predict(z)
@@ -184,11 +184,11 @@ def test_prototypes_are_the_directions_of_the_centres_of_k_means() -> None:
 
 def test_the_density_of_logits_is_the_marginal_over_the_centres() -> None:
     model, method, _ = make(1)
-    data = torch.randn(1, 50, 2, dtype=torch.float64)
+    data = torch.randn(50, 2, dtype=torch.float64)
     assert method.conclude(model, data)
     found = model.head.prototypes[0].detach().numpy().T
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
-    got, z = model.log_density(data)[0].detach().numpy(), embedded(model, data)[0][0]
+    got, z = model.log_density(data[None])[0].detach().numpy(), embedded(model, data)[0][0]
     expected = [log_q(one, found) for one in z]
     constant = 2 / TAU + math.log(3)
     np.testing.assert_allclose(got, np.array(expected) + constant, atol=1e-10)

@@ -25,8 +25,8 @@ def parts(weights: Weights, n_chains: int | None = None) -> tuple[EnergyModel, G
         n_members=2,
         generator=SEEDED,
     )
-    x, view = torch.randn(1, 10, 2), torch.randn(1, 10, 2)
-    box = Box.around(x[0])
+    x, view = torch.randn(10, 2), torch.randn(10, 2)
+    box = Box.around(x)
     buffer = ReplayBuffer(2, 40, 0.05, box.uniform, Kernel(0.1, 0.1), 2, SEEDED)
     method = GEDI(weights, Fixed(), buffer, n_chains)
     return model, method, Batch(torch.arange(10), x, view, 1, 0.5, SEEDED)
@@ -61,9 +61,9 @@ class Weighted:
 
     weighted = True
 
-    def __init__(self, smoothness: float = 0.0) -> None:
+    def __init__(self) -> None:
         samples, data = torch.randn(2, 12, 2), torch.randn(2, 9, 2)
-        self.contrast = SampleBatch(samples, torch.randn(2, 12), data, smoothness)
+        self.contrast = SampleBatch(samples, torch.randn(2, 12), data)
 
     def draw(self, log_density: LogDensity, batch: int, generator: Generator) -> SampleBatch:
         return self.contrast
@@ -72,7 +72,7 @@ class Weighted:
 def test_gen_compares_proposals_by_their_weights_with_the_rows_of_the_sampler() -> None:
     model, method, batch = parts(Weights())
     method.sampler = own = Weighted()  # type: ignore[assignment]
-    samples, log_weights, data, _ = own.contrast
+    samples, log_weights, data = own.contrast
     named = method.terms(model, model, batch)
     expected = terms.generative(model(data).logits, model(samples).logits, log_weights)
     torch.testing.assert_close(named["gen"], expected)
@@ -82,25 +82,6 @@ def test_gen_compares_proposals_by_their_weights_with_the_rows_of_the_sampler() 
     torch.testing.assert_close(method.terms(model, model, batch)["gen"], expected * method.learning)
     method.learning = torch.zeros(2)
     assert method.terms(model, model, batch).keys() == {"inv", "prior"}
-
-
-def test_smoothness_adds_the_squared_slope_at_the_rows() -> None:
-    model, method, batch = parts(Weights())
-    model.double()
-    batch = Batch(batch.index, batch.x.double(), batch.view.double(), 1, 0.5, SEEDED)
-    found = []
-    for smoothness in (0.0, 0.7):
-        torch.manual_seed(1)
-        own = Weighted(smoothness)
-        kept = (None if part is None else part.double() for part in own.contrast[:3])
-        own.contrast = SampleBatch(*kept, smoothness)
-        method.sampler = own  # type: ignore[assignment]
-        found.append(method.terms(model, model, batch)["gen"])
-    data, steps = own.contrast.data, 1e-5 * torch.eye(2, dtype=torch.float64)
-    assert data is not None
-    slopes = [(model.log_density(data + e) - model.log_density(data - e)) / 2e-5 for e in steps]
-    expected = 0.7 * torch.stack(slopes).square().sum(0).mean(-1) / 2
-    torch.testing.assert_close(found[1] - found[0], expected, rtol=1e-4, atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def make(**options: float) -> tuple[EnergyModel, SwAV]:
 
 
 def make_batch(n: int = 10, progress: float = 0.5) -> Batch:
-    x, view = torch.randn(2, 1, n, 2, dtype=torch.float64)
+    x, view = torch.randn(2, n, 2, dtype=torch.float64)
     return Batch(torch.arange(n), x, view, 1, progress, SEEDED)
 
 
@@ -59,7 +59,7 @@ def brute_force(embedding: np.ndarray, prototypes: np.ndarray, options: Options)
 
 def embeddings(model: EnergyModel, batch: Batch) -> np.ndarray:
     """(members, 2, n, d), from one pass over both views as batch statistics want it."""
-    both = torch.cat([batch.x, batch.view], dim=1).expand(model.n_members, -1, -1)
+    both = torch.cat([batch.x, batch.view]).expand(model.n_members, -1, -1)
     embedding = model(both).embedding
     assert embedding is not None
     return torch.stack(embedding.detach().chunk(2, dim=1), dim=1).numpy()

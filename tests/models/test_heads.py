@@ -58,25 +58,23 @@ def test_prototypes_start_with_length_one_and_come_back_to_it() -> None:
 
 
 @pytest.mark.parametrize("method", ["gedi", "swav", "barlow", "dino", "deepcluster", "ebclr"])
-def test_members_that_take_states_of_single_networks_give_what_each_gives(method: str) -> None:
-    models = [model_of(method, 1) for _ in range(4)]
-    joined = model_of(method, 4)
-    joined.load_members([model.state_of(0) for model in models])
-    x = torch.randn(4, 9, 2)
-    expected = [model(part) for model, part in zip(models, x.split(1), strict=True)]
+def test_a_single_network_with_the_state_of_a_member_gives_what_it_gives(method: str) -> None:
+    joined, alone, x = model_of(method, 4), model_of(method, 1), torch.randn(4, 9, 2)
     got = joined(x)
-    torch.testing.assert_close(got.logits, torch.cat([out.logits for out in expected]))
-    torch.testing.assert_close(got.features, torch.cat([out.features for out in expected]))
-    alone = joined.select([2])
-    torch.testing.assert_close(alone.eval()(x[2:3]).logits, got.logits[2:3])
+    for k in range(4):
+        alone.load_state_dict(joined.state_of(k))
+        out = alone(x[k : k + 1])
+        torch.testing.assert_close(got.logits[k], out.logits[0])
+        torch.testing.assert_close(got.features[k], out.features[0])
 
 
-def test_members_with_networks_of_their_own_take_states_too() -> None:
+def test_a_member_with_networks_of_its_own_has_a_state_too() -> None:
     network = {"encoder": "resnet8", "width": 4}
     settings = resolve({"method": "swav", "n_clusters": 3, "network": network}, (60, 3, 8, 8))
-    models = [build_model(settings, (3, 8, 8), 1, generator=SEEDED).eval() for _ in range(2)]
-    joined = build_model(settings, (3, 8, 8), 2, generator=SEEDED).eval()
-    joined.load_members([model.state_of(0) for model in models])
+    joined, alone = (
+        build_model(settings, (3, 8, 8), members, generator=SEEDED).eval() for members in (2, 1)
+    )
     x = torch.randn(2, 5, 3, 8, 8)
-    expected = torch.cat([model(x[k : k + 1]).logits for k, model in enumerate(models)])
-    torch.testing.assert_close(joined(x).logits, expected)
+    for k in range(2):
+        alone.load_state_dict(joined.state_of(k))
+        torch.testing.assert_close(joined(x).logits[k], alone(x[k : k + 1]).logits[0])

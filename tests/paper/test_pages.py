@@ -80,18 +80,19 @@ def test_a_value_is_read_back_from_csv_as_it_was(script, value, tmp_path):
 
 
 def count(cell, n, settings):
-    return [
-        {"data": cell.data, "method": "no-gen", "seed": seed, "preset": "paper/toy", **SCORES}
-        for seed in cell.seeds
-    ]
+    row = {"data": cell.data, "method": "no-gen", "seed": cell.seed, "preset": "paper/toy"}
+    return [row | SCORES]
 
 
 SCORES = {"score": 1 / 3, "seconds": 60.0}
 
 
+def cells(*seeds):
+    return [Cell("moons", "no-gen", seed) for seed in seeds]
+
+
 def test_collected_rows_keep_the_folders_of_runs_and_six_digits(script, tmp_path):
-    cells = [Cell("moons", "no-gen", (0, 1, 2))]
-    Runner(tmp_path / "out" / "default").rows(cells, count, 5)
+    Runner(tmp_path / "out" / "default").rows(cells(0, 1, 2), count, 5)
     (place,) = script.collect("toy", tmp_path / "out", tmp_path)
     assert place == tmp_path / "rows" / "toy" / "default"
     assert [r["score"] for r in script.read_rows(Path(f"{place}.csv"))] == [0.333333] * 3
@@ -100,13 +101,13 @@ def test_collected_rows_keep_the_folders_of_runs_and_six_digits(script, tmp_path
     assert (made["number"], made["seeds"], made["trained on"]) == ("3", "0 to 2", "5")
     assert made["state"] == "current" and script.outdated(place) == ""
     # New rows are added, and replace those of the same key.
-    Runner(tmp_path / "more").rows([Cell("moons", "no-gen", (2, 3))], count, 5)
+    Runner(tmp_path / "more").rows(cells(2, 3), count, 5)
     script.join("toy/default", tmp_path / "more", tmp_path)
     assert script.made(place, tmp_path / "rows")["seeds"] == "0 to 3"
 
 
 def test_rows_that_this_code_would_change_are_named(script, tmp_path):
-    Runner(tmp_path / "out" / "default").rows([Cell("moons", "no-gen", (0,))], count, 5)
+    Runner(tmp_path / "out" / "default").rows(cells(0), count, 5)
     (place,) = script.collect("toy", tmp_path / "out", tmp_path)
     file = Path(f"{place}.json")
     kept = json.loads(file.read_text())

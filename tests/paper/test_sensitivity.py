@@ -7,14 +7,11 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from gedilearn import panels
 from gedilearn.io import read_json_lines
-from gedilearn.methods.gedi import GEDI
-from gedilearn.methods.priors import Fixed
 from gedilearn.paper import sensitivity
-from gedilearn.paper.runner import Runner
+from gedilearn.paper.runner import Cell, Runner
 from gedilearn.settings import resolve
 
 SHORT = {
@@ -53,51 +50,40 @@ def test_every_point_of_the_grid_has_a_row_a_seed(rows):
     assert sensitivity.WEIGHTS == (0, 10, 20, 30, 40, 50)  # the paper's
 
 
-def test_a_member_has_the_weights_of_its_point_and_is_one_network(monkeypatch, tmp_path):
-    """The factors are the weights: the total of a member is that of settings with these."""
-    seen = {}
-
-    def fit(data, settings, factors):
-        seen.update(settings=settings, factors=factors)
-        raise InterruptedError
-
-    monkeypatch.setattr(sensitivity, "fit_together", fit)
-    with pytest.raises(InterruptedError):
-        sensitivity.run(Runner(tmp_path), [0], ["moons"], **ASKED)
-    terms = {name: torch.tensor([0.3 + k / 7]).repeat(9) for k, name in enumerate(("inv", "prior"))}
-    terms["gen"] = torch.full((9,), 0.2)
-    factors = {name: torch.from_numpy(value) for name, value in seen["factors"].items()}
-    total = GEDI(seen["settings"].weights, Fixed(None), None, None, factors).total(terms, 0.5)
-    expected = [inv * 0.3 + prior * (0.3 + 1 / 7) + 0.2 for inv in GRID for prior in GRID]
-    assert total.tolist() == pytest.approx(expected, rel=1e-6)
-    assert seen["settings"].training.n_init == 1
+def test_a_point_has_its_weights_in_both_stages_and_is_one_network():
+    values = sensitivity.values_at(10, 50, {"preset": "paper/toy", "changes": SHORT})
+    settings = resolve(values, (60, 2))
+    for part in (settings.weights, settings.density):
+        assert (part.inv, part.prior) == (10, 50)
+    assert settings.weights.gen == 1 and settings.training.n_init == 1
 
 
-def test_only_the_point_with_both_weights_leaves_the_gap_of_a_constant_prediction(tmp_path):
-    """So a row's weights are those of its member; a constant prediction has at least log 2."""
+def test_only_the_point_with_both_weights_leaves_the_gap_of_a_constant_prediction():
+    """So a row's weights are those of its fit; a constant prediction has at least log 2."""
     changes = SHORT | {"weights.gen": 0.0, "optimizer.learning_rate": 0.01}
     changes |= {"training.max_iter": 150, "density.iterations": 150, "optimizer.warmup": 75}
-    asked = ASKED | {"changes": changes, "weights": (0, 50)}
-    sensitivity.run(Runner(tmp_path), [0], ["moons"], **asked)
-    gap = {(r["inv"], r["prior"]): r["gap"] for r in rows_in(tmp_path)}
+    points = {"both": (50, 50), "inv": (50, 0), "prior": (0, 50)}
+    settings = {"asked": ASKED | {"changes": changes}, "points": points}
+    gap = {}
+    for name in points:
+        (row,) = sensitivity.fit(Cell("moons", name, 0), ASKED["n"], settings)
+        gap[row["inv"], row["prior"]] = row["gap"]
     assert gap.pop((50, 50)) < math.log(2) / 10
     assert min(gap.values()) > 0.9 * math.log(2)
 
 
-def test_a_grid_half_written_is_trained_again_and_the_others_are_not(rows, out, monkeypatch):
-    real, seen = sensitivity.fit_together, []
+def test_only_points_without_a_row_are_trained_again(rows, out, monkeypatch):
+    real, seen = sensitivity.fitted, []
 
-    def fit(data, settings, factors):
-        seen.append(settings.training.seed)
-        return real(data, settings, factors)
+    def fitted(cell, n, values):
+        seen.append(cell)
+        return real(cell, n, values)
 
-    monkeypatch.setattr(sensitivity, "fit_together", fit)
+    monkeypatch.setattr(sensitivity, "fitted", fitted)
     (file,) = out.glob("*/sensitivity/rows.jsonl")
-    last = [r for r in rows if (r["data"], r["seed"]) == ("circles", 1)]
-    kept = [r for r in rows if r not in last[4:]]
-    file.write_text("".join(json.dumps(r) + "\n" for r in kept))
+    file.write_text("".join(json.dumps(r) + "\n" for r in rows[:-2]))
     sensitivity.run(Runner(out), [0, 1], **ASKED)
-    assert seen == [1] and len(rows_in(out)) == 36
+    assert [cell.method for cell in seen] == [r["method"] for r in rows[-2:]]
     assert [r["nmi"] for r in rows_in(out)] == [r["nmi"] for r in rows]
 
 
@@ -121,10 +107,3 @@ def test_tables_and_heat_maps_hold_means_and_medians_over_the_seeds(rows, monkey
     words = {text.get_position(): text.get_text() for text in axes.texts}
     assert words[2, 1] == nmi.lines[line[0]]["PRIOR 50"]
     assert "preset paper/toy" in drawn[0].get_suptitle()
-
-
-def test_the_default_preset_holds_the_clusters_with_the_same_weights():
-    values = sensitivity.values_of("gedi", {"preset": "default", "changes": sensitivity.UNIT})
-    settings = resolve(values, (60, 2))
-    assert (settings.weights.inv, settings.weights.prior) == (1, 1)
-    assert (settings.density.inv, settings.density.prior) == (1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def rows(out):
 
 @pytest.fixture
 def no_training(monkeypatch):
-    monkeypatch.setattr(toy, "fit_together", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(toy, "fitted", lambda *_: pytest.fail("trained again"))
 
 
 @pytest.fixture
@@ -139,29 +140,6 @@ def test_a_second_call_trains_nothing(rows, out, no_training):
     assert rows_in(out) == rows
 
 
-@pytest.mark.parametrize(
-    ("name", "guard", "sizes"),
-    [
-        ("paper/toy-literal", "ignore", [10, 2]),
-        ("paper/toy-literal", "recover", [1] * 12),
-        ("default", "stop", [1] * 12),
-    ],
-)
-def test_seeds_train_side_by_side_where_no_guard_stops_one_for_another(
-    monkeypatch, tmp_path, name, guard, sizes
-):
-    seen = []
-
-    def fit(cell, *_, **__):
-        seen.append(len(cell.seeds))
-        return [made_up(1.0, seed) for seed in cell.seeds]
-
-    monkeypatch.setattr(toy, "fit", fit)
-    changes = {"training.on_divergence": guard}
-    toy.run(Runner(tmp_path), range(12), ["moons"], ["gedi"], preset=name, changes=changes)
-    assert seen == sizes
-
-
 # --- the table
 
 
@@ -207,10 +185,10 @@ def test_both_pictures_use_the_models_of_the_table(rows, out, no_training):
 
 @pytest.mark.parametrize("other", [{"n": 50}, {"seed": 2}])
 def test_a_model_of_other_settings_is_not_mistaken_for_this_one(rows, out, other, monkeypatch):
-    def recorded(data, settings):
-        raise InterruptedError(len(data[0]), settings.training.seed)
+    def recorded(cell, n, values):
+        raise InterruptedError(n, cell.seed)
 
-    monkeypatch.setattr(toy, "fit_together", recorded)
+    monkeypatch.setattr(toy, "fitted", recorded)
     with pytest.raises(InterruptedError) as stopped:
         toy.labels(Runner(out), ["moons"], ["gedi"], **({"seed": 1} | ASKED | other))
     wanted = {"n": 60, "seed": 1} | other
@@ -243,14 +221,12 @@ def test_samples_outside_the_axes_are_counted_and_all_axes_are_alike(rows, out, 
         assert (axes.get_xlim(), axes.get_ylim()) == (real.get_xlim(), real.get_ylim())
 
 
-def test_chains_take_as_many_steps_as_cross_the_data(rows, out):
-    model = GEDI.load(toy.model_file(folder_in(out), "moons", "gedi", 1))
-    small = model.settings_.sampler.model_copy(update={"step_size": 0.01**2 / 2})
-    model.settings_ = model.settings_.model_copy(update={"sampler": small})
-    assert toy.steps_for(model) == 20_000
+def test_chains_take_as_many_steps_as_cross_the_data():
+    settings = of_points({"sampler": {"step_size": 0.01**2 / 2}})
+    assert toy.steps_for(SimpleNamespace(settings_=settings)) == 20_000
 
 
 def test_rows_are_plain_json_of_their_keys(rows):
     assert json.loads(json.dumps(rows)) == rows
-    cell = Cell("moons", "jem", (0, 1))
+    cell = Cell("moons", "jem", 1)
     assert set(cell.keys()) <= {(r["data"], r["method"], r["seed"]) for r in rows}

@@ -100,7 +100,7 @@ class Climbing:
         return SampleBatch(self.positions + 0.05 * slope)
 
 
-SAMPLERS.register("climbing", lambda wanted: Climbing(wanted.n_members, wanted.n_samples))
+SAMPLERS.register("climbing", lambda own: Climbing(own.n_members, own.n_samples))
 
 
 def step(method: str, devices: int) -> dict[str, Tensor]:
@@ -170,7 +170,7 @@ def fit(path: Path, name: str, **more: Any) -> dict[str, np.ndarray]:
     x = np.load(path, mmap_mode="r")
     model = GEDI(4, w_gen=0, random_state=0, device="cpu", settings=FIT, **more).fit(x)
     loop.begin = begin
-    views = made[0].views[0]
+    views = made[0].views
     found = {f"weights/{k}": v.numpy() for k, v in model.model_.state_dict().items()}
     found |= {"labels": model.labels_, "probabilities": model.predict_proba(x)}
     if isinstance(views, WalkViews):

@@ -1,4 +1,4 @@
-"""GEN by importance weights within training: when it ends for want of proposals."""
+"""GEN by importance weights within training: when it ends for too few effective samples."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from gedilearn.settings import resolve
 from gedilearn.training import loop
 from gedilearn.training.environment import launch
 from gedilearn.training.journal import Journal
-from gedilearn.training.loop import begin, judge_density, step
+from gedilearn.training.loop import begin, follow_density, step
 
 X = np.random.default_rng(0).normal(size=(80, 2)) ** 3
 
 
-def test_members_with_too_few_effective_proposals_learn_no_density_any_more() -> None:
+def test_members_with_too_few_effective_samples_learn_no_density_any_more() -> None:
     settings = resolve({"training": {"n_init": 2}}, X.shape)
     fabric = launch(settings.device)
     setup, state = begin(torch.from_numpy(X).float(), settings, fabric)
     journal = Journal(settings.training, fabric, None, SILENT)
     state.iteration = settings.training.max_iter // 2
 
-    def judged() -> tuple[list[bool], float | None]:
-        held = judge_density(setup, state, journal)
+    def learning() -> tuple[list[bool], float | None]:
+        held = follow_density(setup, state, journal)
         assert held is not None
-        return held.isfinite().all(1).tolist(), state.kept[0].counted
+        return held.isfinite().all(1).tolist(), state.best.ess_at_stop
 
-    assert judged() == ([True, True], None) and state.method.learning is None
+    assert learning() == ([True, True], None) and state.method.learning is None
     head = state.model.head.weights[-1]
     before = head.detach().clone()
     with torch.no_grad():  # energies so steep that single proposals have all of the weight
         head[1] *= 1e4
-    assert judged() == ([True, False], None)
+    assert learning() == ([True, False], None)
     terms = step(setup, state)
     assert terms["gen"][0] != 0 and terms["gen"][1] == 0
     with torch.no_grad():
         head.copy_(before)
-    assert judged()[0] == [True, False]  # for good
+    assert learning()[0] == [True, False]  # for good
     with torch.no_grad():
         head *= 1e4
-    found, counted = judged()
-    assert found == [False, False] and counted is not None and counted < HEALTHY
+    found, ess = learning()
+    assert found == [False, False] and ess is not None and ess < HEALTHY
     assert "gen" not in step(setup, state)
 
 
@@ -58,11 +58,11 @@ def test_the_findings_and_an_event_say_that_no_density_was_learnt(
     quick = {"training.max_iter": 20, "training.check_every": 10}
     model = GEDI(2, random_state=0, settings=quick, run_dir=tmp_path / "run").fit(X)
     found = model.density_
-    assert found is not None and found.counted is not None and found.weight == 0
-    assert f"(effective sample size {found.counted:.0f}," in found.words
+    assert found is not None and found.ess_at_stop is not None and found.weight == 0
+    assert f"(effective sample size {found.ess_at_stop:.0f}," in found.words
     events = [json.loads(line) for line in (tmp_path / "run/events.jsonl").open()]
     (event,) = (event for event in events if event["kind"] == "no density")
-    assert f"{found.counted:.1f} of 4,000" in event["message"] and event["iteration"] == 10
+    assert f"({found.ess_at_stop:.1f})" in event["message"] and event["iteration"] == 10
     base = model.result_.density
     x = model.prepare(X)
     expected = base.mixture.log_density(base.coordinates.taken(x)).numpy()

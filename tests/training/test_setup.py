@@ -117,30 +117,26 @@ def test_training_begins_with_clusters_where_walks_and_the_bound_are_trained(
     assert resolve(values | asked, shape).training.max_iter == 77
 
 
-def test_members_begin_with_the_clusters_of_their_own_data_and_in_their_proportions() -> None:
-    sets = [make_blobs([n, 100 - n], centers=[[0, 0], [9, 9]], random_state=0)[0] for n in (50, 80)]
-    data = torch.stack([torch.from_numpy(x).float() for x in sets])
-    settings = resolve({"training": {"n_init": 2}}, sets[0].shape)
-    setup = Setup.make(data, settings, launch(settings.device), n_results=2)
-    labels = setup.start_labels([0, 1], each=2)
-    assert labels is not None and labels.shape == (4, 100)
-    assert torch.equal(labels[0], labels[1]) and torch.equal(labels[2], labels[3])
-    shares = setup.prior([0, 1], 2).final(torch.zeros(4, 10, 2))
+def test_all_members_have_the_proportions_of_the_initial_clustering() -> None:
+    data = torch.from_numpy(make_blobs([80, 20], centers=[[0, 0], [9, 9]], random_state=0)[0])
+    settings = resolve({"training": {"n_init": 2}}, tuple(data.shape))
+    setup = Setup.make(data, settings, launch(settings.device))
+    assert setup.start_labels is not None and sorted(setup.start_labels.bincount()) == [20, 80]
+    shares = setup.prior(first_stage(settings)).final(torch.zeros(2, 10, 2))
     assert shares is not None
-    assert shares.amax(1).tolist() == pytest.approx([0.5, 0.5, 0.8, 0.8])
-    assert setup.start_labels([1], each=1)[0].tolist() == labels[2].tolist()
+    assert shares.amax(1).tolist() == pytest.approx([0.8, 0.8])
     assert setup.aim == settings.training.tol / 2
-    noise = resolve({"views": {"kind": "noise"}}, sets[0].shape)
-    assert Setup.make(data, noise, launch(noise.device), n_results=2).aim == noise.training.tol
+    noise = resolve({"views": {"kind": "noise"}}, tuple(data.shape))
+    assert Setup.make(data, noise, launch(noise.device)).aim == noise.training.tol
 
 
 def test_large_images_are_averaged_down_before_their_views_and_given_whole_to_the_density() -> None:
     x = torch.rand(12, 3, 64, 64) * 2 - 1
     settings = resolve({"device": {"accelerator": "cpu"}}, tuple(x.shape))
     setup = Setup.make(x, settings, launch(settings.device))
-    assert setup.data.shape == (1, 12, 3, 32, 32)
-    torch.testing.assert_close(setup.data[0, :, :, 0, 0], x[:, :, :2, :2].mean((2, 3)))
-    assert setup.points_of(0).shape == x.shape and setup.box.low.shape == x.shape[1:]
+    assert setup.data.shape == (12, 3, 32, 32)
+    torch.testing.assert_close(setup.data[:, :, 0, 0], x[:, :, :2, :2].mean((2, 3)))
+    assert setup.points.shape == x.shape and setup.box.low.shape == x.shape[1:]
     for values in (
         {"density": {"base": "none"}},  # samples that have the full size
         {"network": {"encoder": "resnet8"}},
@@ -148,7 +144,7 @@ def test_large_images_are_averaged_down_before_their_views_and_given_whole_to_th
         {"method": "swav"},
     ):
         other = resolve(values | {"device": {"accelerator": "cpu"}}, tuple(x.shape))
-        assert Setup.make(x, other, launch(other.device)).data.shape == (1, *x.shape)
+        assert Setup.make(x, other, launch(other.device)).data.shape == x.shape
 
 
 def test_a_model_of_large_images_takes_and_gives_them_whole() -> None:

@@ -43,9 +43,9 @@ def batch_of(method: str, data_noise: float) -> tuple[Batch, torch.Tensor]:
     settings = resolve(values, tuple(x.shape))
     setup, state = begin(x, settings, launch(settings.device))
     state.iteration = 1
-    batch, data = state.next_batch(setup)
-    assert torch.equal(data[0], x)  # what the certificate is measured on
-    return batch, data[:, batch.index]
+    batch = state.next_batch(setup)
+    assert torch.equal(setup.data, x)  # what the certificate is measured on
+    return batch, x[batch.index]
 
 
 def test_noise_on_the_points_themselves_is_as_wide_as_asked_for_and_not_clipped() -> None:

@@ -46,7 +46,7 @@ def test_each_member_gets_its_own_gap_known_in_closed_form() -> None:
     tables = torch.tensor(
         [[[sure, 0], [0, sure]], [[unsure, 0], [0, unsure]], [[sure, 0], [sure, 0]]]
     )
-    gap = measure(model(tables), data[None], [NoiseViews(0.0)], Fixed(), SEEDED).gap
+    gap = measure(model(tables), data, NoiseViews(0.0), Fixed(), SEEDED).gap
     # balanced and sure: 0; uniform: log 2; one cluster: KL(uniform || (1, e^-30)) ~ 15 - log 2
     assert gap[0] == pytest.approx(0, abs=1e-6)
     assert gap[1] == pytest.approx(math.log(2), rel=1e-6)
@@ -56,7 +56,7 @@ def test_each_member_gets_its_own_gap_known_in_closed_form() -> None:
 def test_a_flipping_view_costs_the_margin() -> None:
     data = torch.tensor([[-1.0], [1.0]]).repeat(50, 1)
     tables = torch.tensor([[[8.0, 0], [0, 8.0]]])
-    gap = measure(model(tables), data[None], [CallableViews(lambda x: -x)], Fixed(), SEEDED).gap
+    gap = measure(model(tables), data, CallableViews(lambda x: -x), Fixed(), SEEDED).gap
     p = math.exp(8) / (1 + math.exp(8))
     expected = -(p * math.log(1 - p) + (1 - p) * math.log(p))
     assert gap[0] == pytest.approx(expected, rel=1e-4)
@@ -65,7 +65,7 @@ def test_a_flipping_view_costs_the_margin() -> None:
 def test_non_finite_members_have_an_infinite_gap() -> None:
     data = torch.tensor([[-1.0], [1.0]]).repeat(50, 1)
     tables = torch.tensor([[[float("nan"), 0], [0, 1.0]], [[9.0, 0], [0, 9.0]]])
-    gap = measure(model(tables), data[None], [NoiseViews(0.0)], Fixed(), SEEDED).gap
+    gap = measure(model(tables), data, NoiseViews(0.0), Fixed(), SEEDED).gap
     assert gap[0] == math.inf and gap[1] < 0.1
 
 

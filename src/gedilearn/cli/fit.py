@@ -153,7 +153,6 @@ def _fit(
         rows, typed = inputs.read_for_fit(data, screen, values, how)
         progress.phase("loading torch")
         from gedilearn.estimator import GEDI
-        from gedilearn.methods.method import learns_density
         from gedilearn.training.run import RunDirectory
 
         settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
@@ -168,7 +167,7 @@ def _fit(
         described = inputs.describe(data, how, rows, typed is not None)
         described["class_column"] = column
         if outliers is not None:
-            if not learns_density(settings):
+            if not settings.learns_density:
                 raise InputError(
                     f"--outliers {outliers}: the fit learns no density to find them by"
                 )

@@ -56,7 +56,9 @@ class Asked:
 @app.command()
 def reproduce(
     name: Annotated[str, Argument(metavar="NAME", help="One of the names above.")],
-    jobs: Annotated[int, Count(help="Number of fits at the same time.")] = 1,
+    jobs: Annotated[
+        int | None, Count(help="Fits at the same time; if not given, one a core, of images 1.")
+    ] = None,
     out: Annotated[
         Path | None, Option(metavar="DIR", help="Folder for results; in gedi-runs if not given.")
     ] = None,

@@ -1,13 +1,13 @@
-"""Bases: densities of the data that are known exactly, and the rows that GEN learns from.
+"""The base: a density of the data that is known exactly, and the rows that GEN learns from.
 
-A tenth of the rows chooses: the size of mixtures, when training ends, the weight of the network. As
-many are only measured on. GEN learns from all others.
+A tenth of the rows are validation rows: they choose the size of mixtures, the end of training and
+the weight of the network. As many are test rows. GEN learns from all others.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -38,20 +38,20 @@ WIDER = 1.5  # the wide Gaussian's deviations, in units of the data's
 LEAST_WEIGHT = 0.03
 
 FOLDS = 3  # of the rows; as many are held out in turn as give
-ENOUGH = 300  # rows to choose weights by
+ENOUGH = 300  # rows that weights are chosen with
 MOST_IN_FOLD = 1_000
 MOST_FOR_WIDE = 4  # columns; in more, no proposals cover what a wide Gaussian leaves to the network
 NEAR = 1.0  # width of the kernels among the proposals
-# Rows that choose, and as many that are only measured on: a tenth, of few rows a fifth up to 50.
+# Validation rows, and as many test rows: a tenth, of few rows a fifth up to 50.
 SHARE, SHARE_OF_FEW, FEW, MOST_HELD_OUT = 10, 5, 50, 1_000
 CONTINUOUS = 1e-3  # cells narrower than this need no spreading while GEN learns
 
 POOL, CHECKED = 6_000, 4_000  # proposals to learn from, and others to measure with
 WEIGHTS = tuple(k / 10 for k in range(11))  # of the network, to choose from: the smallest
 TOLERATED = 0.5  # that is not worse than the likeliest by more than this many standard errors
-# Effective proposals below which weights are not healthy. The standard error of log Gamma is about
-# one over the root of their number: 0.14 nats at 50. With fewer, single proposals decide about the
-# gradient, and the error itself is not known.
+# The least effective sample size (ESS) of the proposals. The standard error of log Gamma is about
+# one over its root: 0.14 nats at 50. Below, single proposals decide about the gradient, and the
+# error itself is not known.
 HEALTHY = 50
 
 Fit = Callable[[np.ndarray], Gaussians]  # of points (m, d)
@@ -61,17 +61,27 @@ class HeldOut(NamedTuple):
     """Rows that nothing was fitted to."""
 
     values: Tensor  # (m, d): of the columns or pixels with a density
-    known: Tensor  # (m,): log m of their coordinates, fitted without them
-    based: Tensor  # (m,): log b of them; where b is m, fitted without them too
+    log_mixture: Tensor  # (m,): log m of their coordinates, fitted without them
+    log_base: Tensor  # (m,): log b of them; where b is m, fitted without them too
 
 
 class Proposed(NamedTuple):
-    """Points of q, of which the last `CHECKED` are not trained with."""
+    """Points of q; the last `CHECKED` of them are not trained with."""
 
     points: Tensor  # (n, *point)
-    mixture: Tensor  # (n,): log m
-    base: Tensor  # (n,): log b
+    log_mixture: Tensor  # (n,): log m
+    log_base: Tensor  # (n,): log b
     log_q: Tensor  # (n,)
+
+
+class Evaluation(NamedTuple):
+    """The validation rows under each member's network."""
+
+    held_out: Tensor  # (members, m): log p of them at the chosen weight
+    weight: Tensor  # (members,): that weight
+    log_gamma: Tensor  # (members,): log Gamma there
+    ess_share: Tensor  # (members,): the ESS there, as a share of the proposals
+    ess: Tensor  # (members,): the effective sample size of the proposals at weight 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +90,15 @@ class Base:
 
     name: str
     density: Density
+    data: Tensor  # (n, *point)
     training: Tensor  # (k,): numbers of the rows that GEN learns from
     seed: int
-    choosing: HeldOut
-    measuring: HeldOut
+    validation: HeldOut
+    test: HeldOut
 
     @cached_property
     def proposed(self) -> Proposed:
-        """Of the seed alone, so that a resumed training has the same."""
+        """They depend on the seed alone: a resumed training has the same."""
         density = self.density
         generator = Generator(density.coordinates.centre.device).manual_seed(self.seed)
         y = density.q.sample(POOL + CHECKED, generator).float()
@@ -95,9 +106,58 @@ class Base:
         base = mixture if density.base is None else density.base.log_density(y)
         return Proposed(density.inside(y), mixture, base, log_q)
 
+    def rows(self, n: int, generator: Generator) -> Tensor:
+        """Rows to learn from, anywhere in their cells: (n, *point)."""
+        numbers, coordinates = self.training, self.density.coordinates
+        chosen = torch.randint(len(numbers), (n,), generator=generator, device=numbers.device)
+        x = self.data[numbers[chosen]]
+        if float(coordinates.cells.max()) < CONTINUOUS:
+            return x
+        return coordinates.points(coordinates.dequantise(coordinates.taken(x), generator)).to(x)
+
+    @property
+    def pool(self) -> tuple[Tensor, Tensor]:
+        """Points of q to learn from, and log b - log q of each: (POOL, *point), (POOL,)."""
+        points, _, base, log_q = (part[:POOL] for part in self.proposed)
+        return points.to(self.data), (base - log_q).to(self.data)
+
+    @property
+    def checked(self) -> tuple[Tensor, ...]:
+        """Proposals not trained with, then the validation rows; their log m, log b and log q.
+
+        (CHECKED + m, *point), (CHECKED + m,), (CHECKED + m,), (CHECKED,).
+        """
+        points, mixture, base, log_q = (part[-CHECKED:] for part in self.proposed)
+        rows = self.validation
+        points = torch.cat([points, self.density.coordinates.points(rows.values)])
+        levels = torch.cat([mixture, rows.log_mixture]), torch.cat([base, rows.log_base])
+        return points, *levels, log_q
+
+    @torch.no_grad()
+    def evaluate(self, log_density: Callable[[Tensor], Tensor]) -> Evaluation:
+        """How likely the validation rows are, at the chosen weight of each network.
+
+        `log_density` gives logsumexp f of the members: (m, *point) -> (members, m).
+        """
+        points, *levels = self.checked
+        energies = log_density(points.to(self.data)).double()
+        mixture, base, log_q = (level.double() for level in levels)
+        weights = torch.tensor(WEIGHTS).to(energies)[:, None, None]
+        found = (1 - weights) * mixture + weights * (base + energies)
+        ratios = found[..., :CHECKED] - log_q
+        log_gamma, share = log_mean_exp(ratios), effective_share(ratios)  # (weights, members)
+        held_out = found[..., CHECKED:] - log_gamma[..., None]
+        member = torch.arange(len(energies), device=energies.device)
+        likeliest = held_out[held_out.mean(-1).argmax(0), member]
+        lost = likeliest - held_out  # (weights, members, m)
+        allowed = TOLERATED * lost.std(-1) / lost.shape[-1] ** 0.5
+        best = (lost.mean(-1) <= allowed).int().argmax(0)  # the first, the smallest
+        chosen = (held_out[best, member], weights[best, 0, 0], log_gamma[best, member])
+        return Evaluation(*chosen, share[best, member], CHECKED * share[-1])
+
 
 def split(n: int, seed: int) -> tuple[np.ndarray, int]:
-    """All rows in random order, and how many of the first choose; as many follow to measure on."""
+    """All rows in random order: first so many validation rows, then as many test rows."""
     held = min(MOST_HELD_OUT, max(n // SHARE, min(FEW, n // SHARE_OF_FEW), 1))
     return np.random.default_rng(seed).permutation(n), held
 
@@ -165,13 +225,14 @@ def mixing_weights(log_densities: Tensor, rounds: int = 100) -> Tensor:
 
 
 def base_in_columns(
-    data: np.ndarray, labels: np.ndarray | None, kind: str, seed: int, generator: Generator
+    points: Tensor, labels: np.ndarray | None, kind: str, seed: int, generator: Generator
 ) -> Base:
-    """The base of rows (n, d), which begin in clusters `labels` (n,), if in any.
+    """The base of points (n, d), given the labels (n,) of their initial clustering, if any.
 
     Where data are shapes in few columns, a wide Gaussian leaves all of them to the network, which
     cannot undo the roughness of a mixture; in many columns it needs the mixture to begin with.
     """
+    data = points.cpu().numpy()
     used = np.flatnonzero(data.max(0) > data.min(0))
     if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
         used = np.arange(data.shape[1])
@@ -198,10 +259,10 @@ def base_in_columns(
     q = Gaussians.mixed(parts, torch.tensor(shares, dtype=torch.float64).log())
     held_out = []
     for rows in (values[order[:held]], values[order[held : 2 * held]]):
-        known = without.log_density(rows)
-        held_out.append(HeldOut(rows, known, known if base is None else base.log_density(rows)))
+        level = without.log_density(rows)
+        held_out.append(HeldOut(rows, level, level if base is None else base.log_density(rows)))
     density = Density(coordinates, mixture, base, q)
-    return Base(name, density, torch.from_numpy(training), seed, *held_out)
+    return Base(name, density, points, torch.from_numpy(training), seed, *held_out)
 
 
 def weighted(
@@ -209,10 +270,10 @@ def weighted(
 ) -> tuple[str, Fit]:
     """Mixtures of several sizes, kernels of several widths and the wide Gaussian, all at once.
 
-    One mixture begins with the means of the clusters, of which `labels` (n,) tells each row its
-    own. The weight of each is the one under which rows are likeliest that it was not fitted to;
-    those of little weight are dropped. `rows` are the numbers of all that take part. Gives its
-    name, and the function that fits it to points (m, d).
+    One mixture begins with the means of the clusters; `labels`, (n,), are those of the rows. The
+    weight of each candidate is the one under which rows are likeliest that it was not fitted to.
+    Candidates of little weight are dropped. `rows` are the numbers of all rows that take part.
+    Gives its name, and the function that fits it to points (m, d).
     """
     each = max(1, min(len(rows) // FOLDS, MOST_IN_FOLD))
     folds = [rows[k * each : (k + 1) * each] for k in range(min(FOLDS, -(-ENOUGH // each)))]
@@ -258,85 +319,3 @@ def _cells(x: np.ndarray) -> Tensor:
     steps = (np.diff(np.unique(column)) for column in x.T)
     gaps = [float(np.median(own)) if len(own) else FLOOR**0.5 for own in steps]
     return torch.tensor(gaps, dtype=torch.float64)
-
-
-# --- of all groups of a training -----------------------------------------------------------------
-
-
-class Judgement(NamedTuple):
-    """What rows that choose say of each member's network."""
-
-    held_out: Tensor  # (members, m): log p of them at the chosen weight
-    weight: Tensor  # (members,): that weight
-    log_gamma: Tensor  # (members,): log Gamma there
-    share: Tensor  # (members,): the effective share of the proposals there
-    effective: Tensor  # (members,): the effective number of proposals at weight 1
-
-
-class Bases:
-    """The bases of all groups of a training: samplers draw from them, and they judge GEN.
-
-    data: (groups, n, *point). Every draw is for all groups: (groups, ...).
-    """
-
-    def __init__(self, data: Tensor, bases: Sequence[Base]) -> None:
-        self.data, self.bases = data, bases
-
-    def select(self, groups: Sequence[int]) -> Bases:
-        """Those of these groups."""
-        return Bases(self.data[list(groups)], [self.bases[k] for k in groups])
-
-    def rows(self, n: int, generator: Generator) -> Tensor:
-        """Rows to learn from, anywhere in their cells: (groups, n, *point)."""
-        training = self.bases[0].training
-        chosen = torch.randint(len(training), (n,), generator=generator, device=training.device)
-        x = self.data[:, training[chosen]]
-        return torch.stack([self._spread(k, own, generator) for k, own in enumerate(x)])
-
-    def _spread(self, k: int, x: Tensor, generator: Generator) -> Tensor:
-        coordinates = self.bases[k].density.coordinates
-        if float(coordinates.cells.max()) < CONTINUOUS:
-            return x
-        return coordinates.points(coordinates.dequantise(coordinates.taken(x), generator)).to(x)
-
-    @property
-    def pool(self) -> tuple[Tensor, Tensor]:
-        """Points of q to learn from, and log b - log q of each: (groups, POOL, *point), ..."""
-        proposed = [base.proposed for base in self.bases]
-        points = torch.stack([own.points[:POOL] for own in proposed])
-        ratios = torch.stack([(own.base - own.log_q)[:POOL] for own in proposed])
-        return points.to(self.data), ratios.to(self.data)
-
-    @torch.no_grad()
-    def judge(self, log_density: Callable[[Tensor], Tensor]) -> Judgement:
-        """How likely the rows that choose are, at the chosen weight of each network.
-
-        `log_density` gives logsumexp f of the members: (groups, m, *point) -> (members, m).
-        """
-        points, *levels = map(torch.stack, zip(*map(_checked, self.bases), strict=True))
-        energies = log_density(points.to(self.data)).double()
-        each = len(energies) // len(self.bases)
-        mixture, base, log_q = (level.double().repeat_interleave(each, 0) for level in levels)
-        weights = torch.tensor(WEIGHTS).to(energies)[:, None, None]
-        found = (1 - weights) * mixture + weights * (base + energies)
-        ratios = found[..., :CHECKED] - log_q
-        log_gamma, share = log_mean_exp(ratios), effective_share(ratios)  # (weights, members)
-        held_out = found[..., CHECKED:] - log_gamma[..., None]
-        member = torch.arange(len(energies), device=energies.device)
-        likeliest = held_out[held_out.mean(-1).argmax(0), member]
-        lost = likeliest - held_out  # (weights, members, m)
-        allowed = TOLERATED * lost.std(-1) / lost.shape[-1] ** 0.5
-        best = (lost.mean(-1) <= allowed).int().argmax(0)  # the first, the smallest
-        chosen = (held_out[best, member], weights[best, 0, 0], log_gamma[best, member])
-        return Judgement(*chosen, share[best, member], CHECKED * share[-1])
-
-
-def _checked(base: Base) -> tuple[Tensor, ...]:
-    """Proposals that nothing was trained with and rows that choose; their log m, log b and log q.
-
-    (CHECKED + m, *point), (CHECKED + m,), (CHECKED + m,), (CHECKED,).
-    """
-    points, mixture, based, log_q = (part[-CHECKED:] for part in base.proposed)
-    rows = base.choosing
-    points = torch.cat([points, base.density.coordinates.points(rows.values)])
-    return points, torch.cat([mixture, rows.known]), torch.cat([based, rows.based]), log_q

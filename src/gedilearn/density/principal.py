@@ -68,7 +68,7 @@ def base_in_directions(x: Tensor, seed: int, generator: Generator) -> Base:
     density = Density(coordinates, Framed(frame, mixture.float().to(device)))
     known = [density.mixture.log_density(coordinates(own)[0]) for own in fresh]
     held_out = [HeldOut(own, level, level) for own, level in zip(fresh, known, strict=True)]
-    return Base(name, density, training, seed, *held_out)
+    return Base(name, density, x, training, seed, *held_out)
 
 
 def choose_stretch(flat: Tensor, rows: Tensor, held: Tensor, generator: Generator) -> Stretch:

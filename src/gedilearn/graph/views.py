@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -80,22 +80,6 @@ def _takes_generator(function: Callable[..., Tensor]) -> bool:
 def draws_globally(views: Views) -> bool:
     """Whether they may draw from torch's global generators: a function without a generator."""
     return isinstance(views, CallableViews) and not views.takes_generator
-
-
-def draw_views(
-    views: Sequence[Views], index: Tensor, x: Tensor, progress: float | None, generator: Generator
-) -> Tensor:
-    """Views of x = data[:, index] by the views of each group: (groups, batch, ...).
-
-    At `progress` of the training; with None, the views for the certificate.
-    """
-    drawn = [
-        own.certify(index, mine, generator)
-        if progress is None
-        else own.draw(index, mine, progress, generator)
-        for own, mine in zip(views, x, strict=True)
-    ]
-    return torch.stack(drawn)
 
 
 class NoiseViews(Views):

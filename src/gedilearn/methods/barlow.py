@@ -54,7 +54,7 @@ class BarlowTwins(Method):
         if self.options.assign == "argmax":
             return False
         assert isinstance(model.head, MLP)
-        embedding = logits_of(model, data[0]) * model.temperature  # what the last layer gives
+        embedding = logits_of(model, data) * model.temperature  # what the last layer gives
         found = k_means(embedding.double().cpu().numpy(), embedding.shape[-1])
         centres = torch.from_numpy(found.cluster_centers_).to(model.head.weights[-1])
         _append(model.head, 2 * centres.mT, -centres.square().sum(-1))

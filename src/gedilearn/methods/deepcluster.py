@@ -73,7 +73,7 @@ class DeepCluster(Method):
     def _cluster(self, model: EnergyModel, data: Tensor, seed: int) -> Tensor:
         """New labels for every member: (members, n)."""
         with model.fixed(), torch.no_grad():
-            parts = [model(share(x, model)).features for x in torch.split(data, CHUNK, dim=1)]
+            parts = [model(share(x, model)).features for x in torch.split(data, CHUNK)]
         features = torch.cat(parts, dim=1).double().cpu().numpy()
         if self.labels is not None and not np.isfinite(features).all():
             return self.labels  # training has diverged: the guard will say so

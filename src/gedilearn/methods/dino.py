@@ -8,14 +8,13 @@ Symbols of that paper and where they are here:
     P_t, P_s     softmax((g_t - C) / tau_t), softmax(g_s / tau_s)
     H(P_t, P_s)  over the two ways to give each a view  the term "distillation", here their mean
 
-The teacher is the average of past students; it is the network that is judged and kept.
+The teacher is the average of past students; it is the network that is measured and kept.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,13 +38,13 @@ class DINO(Method):
         self.teacher: EnergyModel | None = None
         self.centre: Tensor | None = None  # (members, 1, clusters)
 
-    def judged(self, model: EnergyModel) -> EnergyModel:
+    def measured(self, model: EnergyModel) -> EnergyModel:
         if self.teacher is None:
             self.teacher = copy.deepcopy(model).requires_grad_(False)
         return self.teacher
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
-        teacher, n = self.judged(model), len(batch.index)
+        teacher, n = self.measured(model), len(batch.index)
         both = torch.cat([share(batch.x, model), share(batch.view, model)], dim=1)
         student = self._by_view(forward(both).logits, n)
         with torch.no_grad():
@@ -60,7 +59,7 @@ class DINO(Method):
         rise = (1 - math.cos(math.pi * progress)) / 2
         momentum = self.options.momentum + (1 - self.options.momentum) * rise
         with torch.no_grad():
-            followed = self.judged(model).state_dict()
+            followed = self.measured(model).state_dict()
             for name, value in model.state_dict().items():
                 if value.is_floating_point():
                     followed[name].lerp_(value, 1 - momentum)
@@ -80,15 +79,10 @@ class DINO(Method):
         self.centre = memory * used + (1 - memory) * now
         return used
 
-    def select(self, members: Sequence[int]) -> None:
-        super().select(members)
-        if self.teacher is not None:
-            self.teacher = self.teacher.select(members).requires_grad_(False)
-
     def state(self) -> dict[str, Any]:
         return {"teacher": self.teacher and self.teacher.state_dict()} | super().state()
 
     def load_state(self, state: dict[str, Any], model: EnergyModel) -> None:
         super().load_state(state, model)
         if state["teacher"] is not None:
-            self.judged(model).load_state_dict(state["teacher"])
+            self.measured(model).load_state_dict(state["teacher"])

@@ -140,7 +140,7 @@ class EBCLR(Method):
     def conclude(self, model: EnergyModel, data: Tensor) -> bool:
         """Make the directions of the centres of k-means the prototypes."""
         assert isinstance(model.head, PrototypeHead)
-        (z,) = in_batches(model, data[0], lambda network, x: (network(x).embedding,))
+        (z,) = in_batches(model, data, lambda network, x: (network(x).embedding,))
         if not z.isfinite().all():  # of a network that never was
             return False
         found = k_means(z.double().cpu().numpy(), model.head.prototypes.shape[-1])

@@ -7,7 +7,7 @@ computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
@@ -18,8 +18,8 @@ from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Context, Forward, Method, make_sampler, share
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Reading, read
-from gedilearn.ranks import gather, n_ranks, rank_mean
-from gedilearn.sampling.langevin import LogDensity, Sampler
+from gedilearn.ranks import gather, n_ranks
+from gedilearn.sampling.langevin import Sampler
 from gedilearn.settings import Weights
 
 # Points with a known class in an iteration.
@@ -29,11 +29,10 @@ LABELLED = 64
 class GEDI(Method):
     """Turns a batch into the terms of Algorithm 1.
 
-    `prior` gives p(y). `sampler` draws x~, `n_samples` in each iteration, None for one a point; it
+    `prior` gives p(y). `sampler` draws x~, `n_samples` in each iteration, None for one a point. It
     is needed only while GEN has weight, and `seen` brings its points to the size of the data.
-    `factors`, (members,) each, multiply the weights of terms member by member: the points of a
-    sweep. `start`, (members, n), are the labels of the initial clustering. `classes` are points
-    (m, *point) with their classes (m,): the supervised half of p(x, y), Eq. 6.
+    `start`, (n,), are the labels of the initial clustering. `classes` are points (m, *point) with
+    their classes (m,): the supervised half of p(x, y), Eq. 6.
     """
 
     remembered = ("learning",)
@@ -44,7 +43,6 @@ class GEDI(Method):
         prior: Prior,
         sampler: Sampler | None,
         n_samples: int | None = None,
-        factors: dict[str, Tensor] | None = None,
         start: Tensor | None = None,
         seen: Callable[[Tensor], Tensor] | None = None,
         classes: tuple[Tensor, Tensor] | None = None,
@@ -53,7 +51,6 @@ class GEDI(Method):
         self.prior = prior
         self.sampler = sampler if weights.gen else None
         self.n_samples = n_samples
-        self.factors = factors or {}
         self.start = start if weights.start else None
         self.seen = seen or (lambda x: x)
         self.classes = classes if weights.classes and classes and len(classes[1]) else None
@@ -61,7 +58,7 @@ class GEDI(Method):
     @classmethod
     def make(cls, context: Context) -> GEDI:
         sampler, n_samples = make_sampler(context) if context.weights.gen else (None, None)
-        given = (context.weights, context.prior, sampler, n_samples, context.factors)
+        given = (context.weights, context.prior, sampler, n_samples)
         return cls(*given, context.start, context.seen, context.classes)
 
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
@@ -74,7 +71,7 @@ class GEDI(Method):
             points, classes = self.classes
             size = (min(len(classes), LABELLED),)
             at = torch.randint(len(classes), size, generator=batch.generator, device=classes.device)
-            parts["classes"], labels = share(points[at][None], model), classes[at]
+            parts["classes"], labels = share(points[at], model), share(classes[at], model)
         drawn = None
         if self.sampler is not None and (self.learning is None or self.learning.any()):
             number = self.n_samples or parts["x"].shape[1]
@@ -93,17 +90,13 @@ class GEDI(Method):
             target = self.prior.training(x.log_posterior, batch.progress)
             named["prior"] = terms.prior(x, target)
         if self.start is not None and value_at(self.weights.start, batch.progress):
-            named["start"] = terms.start(x, gather(self.start[:, batch.index]))
+            named["start"] = terms.start(x, gather(share(self.start[batch.index], model)))
         if labels is not None:
-            labels = gather(labels.expand(model.n_members, -1))
-            named["classes"] = terms.start(readings["classes"], labels)
+            named["classes"] = terms.start(readings["classes"], gather(labels))
         if drawn is not None:
             data, samples = readings.get("data", x), readings["samples"]
             weights = None if drawn.log_weights is None else gather(drawn.log_weights)
             named["gen"] = terms.generative(data, samples, weights)
-            if drawn.smoothness:
-                steep = steepness(model.log_density, parts.get("data", parts["x"]))
-                named["gen"] = named["gen"] + drawn.smoothness * rank_mean(steep)
             if self.weights.energy and weights is None:
                 named["energy"] = terms.energy_scale(data, samples)
             if self.learning is not None:
@@ -112,16 +105,9 @@ class GEDI(Method):
 
     def total(self, named: dict[str, Tensor], progress: float) -> Tensor:
         weighted = [
-            value_at(getattr(self.weights, name), progress) * self.factors.get(name, 1.0) * term
-            for name, term in named.items()
+            value_at(getattr(self.weights, name), progress) * term for name, term in named.items()
         ]
         return torch.stack(weighted).sum(0)
-
-    def select(self, members: Sequence[int]) -> None:
-        super().select(members)
-        self.factors = {name: factor[list(members)] for name, factor in self.factors.items()}
-        if self.start is not None:
-            self.start = self.start[list(members)]
 
 
 def _readings(logits: Tensor, sizes: list[int]) -> list[Reading]:
@@ -132,10 +118,3 @@ def _readings(logits: Tensor, sizes: list[int]) -> list[Reading]:
         [part.flatten(1, 2) for part in torch.split(field, sizes, dim=2)] for field in by_rank
     )
     return [Reading(*fields) for fields in zip(density, posterior, strict=True)]
-
-
-def steepness(log_density: LogDensity, x: Tensor) -> Tensor:
-    """The mean of |d log p / dx|^2 / 2, with gradients: (members, n, ...) -> (members,)."""
-    x = x.detach().requires_grad_()
-    (slopes,) = torch.autograd.grad(log_density(x).sum(), x, create_graph=True)
-    return slopes.flatten(2).square().sum(-1).mean(-1) / 2

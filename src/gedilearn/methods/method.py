@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from gedilearn.density.base import Bases
+from gedilearn.density.base import Base
 from gedilearn.methods.priors import Prior
 from gedilearn.models.energy import EnergyModel, Output
 from gedilearn.ranks import fitting, n_ranks
@@ -32,22 +32,21 @@ class Context:
     batch_size: int  # of the batch that all ranks have together
     prior: Prior
     box: Box  # around the data
-    factors: dict[str, Tensor]  # (members,) each: multiples of weights
     generator: Generator  # of what is drawn while it is made, on the device
-    start: Tensor | None = None  # (members, n): the clusters that training begins with
+    start: Tensor | None = None  # (n,): the labels of the initial clustering
     damping: float = 1.0  # below 1 after a divergence: multiplies the step of chains
-    bases: Bases | None = None  # of the groups of the data, where GEN is learnt on a base
-    seen: Callable[[Tensor], Tensor] | None = None  # of samples: images averaged down as data are
+    base: Base | None = None  # if GEN is learnt on one
+    seen: Callable[[Tensor], Tensor] | None = None  # averages samples down as the data are
     classes: tuple[Tensor, Tensor] | None = None  # points (m, *point), their classes (m,)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One iteration's data, in `groups` of members that have the same: 1, or one a result."""
+    """The data of one iteration, the same for all members."""
 
     index: Tensor  # (batch,): which points of the data
-    x: Tensor  # (groups, batch, *point); for methods that compare two views, the first
-    view: Tensor  # (groups, batch, *point)
+    x: Tensor  # (batch, *point); for methods that compare two views, the first
+    view: Tensor  # (batch, *point)
     iteration: int  # of the stage, from 1
     progress: float  # of the stage, in (0, 1]
     generator: Generator  # of whatever the iteration draws, on the device
@@ -56,10 +55,10 @@ class Batch:
 class Method:
     """Turns a batch into named loss terms, each (members,), and their sum.
 
-    What a method does beside that (a teacher, a queue, pseudo-labels) happens in the hooks, which
-    do nothing here. What it draws, it draws from the batch's generator. `two_views` asks for two
-    views of each point instead of the point and a view. `remembered` names attributes, tensors
-    (members, ...) or None, that go from iteration to iteration and into checkpoints.
+    Whatever else a method needs (a teacher, a queue, pseudo-labels) happens in the hooks, which do
+    nothing here. It draws from the batch's generator. `two_views` asks for two views of each point
+    instead of the point and a view. `remembered` names attributes, tensors (members, ...) or None,
+    that go from iteration to iteration and into checkpoints.
     """
 
     two_views: ClassVar[bool] = False
@@ -90,32 +89,24 @@ class Method:
     def begin(
         self, model: EnergyModel, optimizer: torch.optim.Optimizer, data: Tensor, batch: Batch
     ) -> None:
-        """Before the terms of an iteration.  data: (groups, n, *point)."""
+        """Before the terms of an iteration.  data: (n, *point)."""
 
     def after_step(self, model: EnergyModel, progress: float) -> None:
         """When the parameters have changed."""
 
-    def judged(self, model: EnergyModel) -> EnergyModel:
+    def measured(self, model: EnergyModel) -> EnergyModel:
         """The network that is measured and kept."""
         return model
 
     def conclude(self, model: EnergyModel, data: Tensor) -> bool:
         """Make the clusters of a kept network final, in place; whether that changed anything.
 
-        model has one member; data is (1, n, *point).
+        model has one member; data is (n, *point).
         """
         return False
 
-    def select(self, members: Sequence[int]) -> None:
-        """Forget all members but these, which have their places from here on."""
-        if self.sampler is not None:
-            self.sampler.select(members)
-        for name in self.remembered:
-            if (value := getattr(self, name)) is not None:
-                setattr(self, name, value[list(members)])
-
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps beside the network."""
+        """What a checkpoint keeps in addition to the network."""
         return {name: getattr(self, name) for name in self.remembered}
 
     def load_state(self, state: dict[str, Any], model: EnergyModel) -> None:
@@ -128,30 +119,26 @@ def make_sampler(context: Context) -> tuple[Sampler, int]:
     """What draws x~ on this rank, and how many of them in an iteration."""
     settings = context.settings.sampler
     n_samples = settings.chains or context.batch_size
-    if context.bases is None:  # compared with the batch
+    if context.base is None:  # compared with the batch
         n_samples = min(context.batch_size, n_samples)
     n_samples = max(n_samples // n_ranks(), 1)
-    wanted = SamplerContext(
-        settings,
-        context.box,
-        context.n_members,
-        n_samples,
-        context.generator,
-        context.damping,
-        context.bases,
+    made: Sampler = SAMPLERS[settings.kind](
+        SamplerContext(
+            settings,
+            context.box,
+            context.n_members,
+            n_samples,
+            context.generator,
+            context.damping,
+            context.base,
+        )
     )
-    made: Sampler = SAMPLERS[settings.kind](wanted)
     return made, n_samples
 
 
 def share(x: Tensor, model: EnergyModel) -> Tensor:
-    """Data for all members: (groups, batch, ...) -> (members, batch, ...).
-
-    Members of one group stand side by side; nothing is copied if there is one group, or one member
-    in each.
-    """
-    each = model.n_members // len(x)
-    return x[:, None].expand(-1, each, *x.shape[1:]).flatten(0, 1)
+    """The same data for all members, not copied: (batch, ...) -> (members, batch, ...)."""
+    return x.expand(model.n_members, *x.shape)
 
 
 def k_means(x: np.ndarray, n_clusters: int, n_init: int = 10, seed: int = 0) -> Any:
@@ -160,8 +147,3 @@ def k_means(x: np.ndarray, n_clusters: int, n_init: int = 10, seed: int = 0) -> 
 
     with fitting():
         return KMeans(n_clusters, n_init=n_init, random_state=seed).fit(x)
-
-
-def learns_density(settings: Settings) -> bool:
-    """Whether log p(x) is learnt: the method has the term GEN, and it has weight."""
-    return "gen" in settings.own.weighted and bool(settings.weights.gen)

@@ -1,15 +1,14 @@
-"""The prior p(y) that PRIOR and the certificate hold clusterings against.
+"""The prior p(y) that PRIOR and the certificate compare clusterings with.
 
-Clusters have no names before training, so a prior is a set of proportions: which cluster gets which
-is settled by the clustering itself. A prior of unequal proportions is therefore not applied at
-once: while predictions are soft, the wrong part of the data may take the large share and keep it.
-Training begins under the uniform prior; once it has sorted the points (`SETTLED`), the proportions
-are dealt to the clusters in the order of their sizes.
+Clusters have no names before training, so a prior is a set of proportions: the clustering itself
+decides which cluster gets which. Unequal proportions are not applied at once: while predictions are
+soft, the wrong points may take the large share and keep it. Training begins under the uniform
+prior. Once it has sorted the points (`SETTLED`), the proportions are assigned to the clusters in
+the order of their sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -29,7 +28,7 @@ class Prior(Protocol):
         ...
 
     def final(self, logits: Tensor) -> Tensor | None:
-        """The target that the clustering is held against by the certificate."""
+        """The target that the certificate compares the clustering with."""
         ...
 
 
@@ -49,7 +48,7 @@ class Fixed:
 
 
 class Given:
-    """Known proportions, in any order: the largest cluster is held against the largest."""
+    """Given proportions, in any order: the largest belongs to the largest cluster."""
 
     state: Tensor | None = None
 
@@ -124,15 +123,6 @@ def shares(logits: Tensor) -> Tensor:
     """
     labels = logits.detach().argmax(-1, keepdim=True)
     return torch.zeros_like(logits.detach()).scatter_(-1, labels, 1.0).mean(-2)
-
-
-def fixed(targets: Sequence[Tensor | None], n_clusters: int) -> Fixed:
-    """What the clusters of several members, found before, are held against: (clusters,) each."""
-    if all(target is None for target in targets):
-        return Fixed()
-    even = torch.full((n_clusters,), 1 / n_clusters)
-    known = next(target for target in targets if target is not None)
-    return Fixed(torch.stack([even.to(known) if own is None else own for own in targets]))
 
 
 def make_prior(setting: tuple[float, ...] | str, found: Tensor | None = None) -> Prior:

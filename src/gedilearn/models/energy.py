@@ -152,17 +152,6 @@ class EnergyModel(nn.Module):
         parts = self.encoder.select(indices), self.head.select(indices)
         return EnergyModel(*parts, self.temperature, self.shifted)
 
-    def load_members(self, states: Sequence[dict[str, Tensor]]) -> None:
-        """Load a state for each member, as `state_of` gives it."""
-        joined: dict[str, Tensor] = {}
-        for name in states[0]:
-            if name.startswith("encoder.networks.0."):  # `Members` have no member axis
-                rest = name.removeprefix("encoder.networks.0.")
-                joined |= {f"encoder.networks.{k}.{rest}": s[name] for k, s in enumerate(states)}
-            else:
-                joined[name] = torch.cat([state[name] for state in states])
-        self.load_state_dict(joined)
-
     def gradient_norms(self) -> Tensor:
         """The gradient's Euclidean norm, member by member: (members,)."""
         squares = self.encoder.gradient_squares() + self.head.gradient_squares()

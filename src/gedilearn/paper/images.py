@@ -165,7 +165,7 @@ def run(
     }
     runner = runner.within(f"{name}-{scale}", asked)
     work = Work(train, test, outside, measuring, runner)
-    cells = [Cell(name, m, (seed,)) for seed in seeds for m in trained]
+    cells = [Cell(name, m, seed) for seed in seeds for m in trained]
     rows = runner.rows(cells, partial(fit, work), len(train.x), settings)
     return runner.finish("images", rows, tables)
 
@@ -180,7 +180,7 @@ def values_of(data: str, method: str, asked: Row) -> Options:
 
 def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
     """Train one method with one seed, or go on with it, and measure it."""
-    (seed,), method = cell.seeds, cell.method
+    seed, method = cell.seed, cell.method
     row = {"data": cell.data, "method": method, "seed": seed, **settings["asked"]}
     name, out, say = f"{cell.data}-{method}-{seed}", work.runner.out, work.runner.say
     say(f"training {name}")

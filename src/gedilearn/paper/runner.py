@@ -33,24 +33,18 @@ REMEDY = "restore it, or choose another folder"
 
 
 class Cell(NamedTuple):
-    """The unit of work: one method on one set, with several seeds.
+    """The unit of work: one method on one set with one seed.
 
-    `rows` are the methods that its rows name, one a seed each, if it is not the method alone.
+    `rows` are the methods that its rows name, if it is not the method alone.
     """
 
     data: str
     method: str
-    seeds: tuple[int, ...]
+    seed: int
     rows: tuple[str, ...] = ()
 
     def keys(self) -> list[Key]:
-        names = self.rows or (self.method,)
-        return [(self.data, name, seed) for seed in self.seeds for name in names]
-
-    def without(self, done: Collection[Key]) -> Cell:
-        """The cell with those of its seeds that lack a row."""
-        lacking = dict.fromkeys(seed for *key, seed in self.keys() if (*key, seed) not in done)
-        return self._replace(seeds=tuple(lacking))
+        return [(self.data, name, self.seed) for name in self.rows or (self.method,)]
 
 
 @dataclass
@@ -62,12 +56,12 @@ class Runner:
     Attributes
     ----------
     out: a folder; rows are appended to its rows.jsonl as they come, and are not made again
-    jobs: processes
+    jobs: processes; None is one a core where each has one thread, else one
     say: gets lines on the progress
     """
 
     out: Path
-    jobs: int = 1
+    jobs: int | None = 1
     say: Callable[[str], None] = lambda line: None
 
     def within(self, name: str, asked: Row | None = None) -> Runner:
@@ -85,19 +79,20 @@ class Runner:
     ) -> list[Row]:
         """The rows `fit(cell, n, settings)` of every cell, in their order.
 
-        A seed whose rows are all in the folder is not run again. `threads` limits each process.
+        A cell whose rows are all in the folder is not run again. `threads` limits each process.
         """
-        from joblib import Parallel, delayed
+        from joblib import Parallel, cpu_count, delayed
 
-        if not any(cell.keys() for cell in cells):
+        if not cells:
             raise InputError("nothing to run: give at least one seed, data set and method")
         done = _reopen(self.out, _config(n, settings))
         keys = [key for cell in cells for key in cell.keys()]  # noqa: SIM118
-        missing = [rest for cell in cells if (rest := cell.without(done)).seeds]
+        missing = [cell for cell in cells if not done.keys() >= set(cell.keys())]
         calls = [delayed(_rows_of)(fit, cell, n, settings or {}, threads) for cell in missing]
-        jobs = None if self.jobs == 1 else min(self.jobs, len(calls)) or 1
+        jobs = min(self.jobs or (cpu_count() if threads == 1 else 1), len(calls))
+        work = Parallel(jobs if jobs > 1 else None, return_as="generator_unordered", batch_size=1)
         # In any order: a slow cell must not hold back the rows of others.
-        for rows in Parallel(jobs, return_as="generator_unordered", batch_size=1)(calls):
+        for rows in work(calls):
             for row in rows:
                 if key_of(row) not in done:
                     done[key_of(row)] = row

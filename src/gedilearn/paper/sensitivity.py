@@ -1,7 +1,6 @@
 """The paper's heat maps over the weights of INV and PRIOR: NMI and gap, with a weight of GEN of 1.
 
-All points of the grid train side by side on one draw of the data: they are members of one training
-whose weights are multiplied member by member. One such training is the unit of work.
+Each point of the grid is a fit of its own. All points of a seed have the same draw of the data.
 """
 
 from __future__ import annotations
@@ -16,19 +15,15 @@ import numpy as np
 
 from gedilearn import panels
 from gedilearn.paper import table
-from gedilearn.paper.runner import Cell, Options, Runner, chosen, seeded
+from gedilearn.paper.runner import Cell, Options, Runner, chosen
 from gedilearn.paper.table import Group, Row, Table, grouped
-from gedilearn.paper.toy import N_POINTS, SETS, scored, title, values_of
-from gedilearn.settings import resolve
-from gedilearn.together import fit_together
+from gedilearn.paper.toy import N_POINTS, SETS, fitted, scored, title, values_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WEIGHTS = (0, 10, 20, 30, 40, 50)
-# The weights themselves are the members' factors; a point is one network, not the best of several.
-UNIT = {f"{part}.{name}": 1.0 for part in ("weights", "density") for name in ("inv", "prior")}
-BASE = UNIT | {"weights.gen": 1.0, "training.n_init": 1}
+BASE = {"weights.gen": 1.0, "training.n_init": 1}  # one network, not the best of several
 MEASURES: dict[str, tuple[str, int, Callable[[Sequence[float]], float]]] = {
     "nmi": ("Mean NMI", 2, statistics.fmean),
     "gap": ("Median gap", 4, statistics.median),
@@ -46,12 +41,11 @@ def run(
     n: int = N_POINTS,
 ) -> list[Table]:
     """The paper's heat maps: NMI and gap for weights of INV and PRIOR of 0 to 50 each."""
-    points = tuple(point_name(inv, prior) for inv, prior in product(weights, repeat=2))
+    points = {f"inv={a:g} prior={b:g}": (a, b) for a, b in product(weights, repeat=2)}
     names = chosen("data set", data, SETS)
-    cells = [Cell(name, "grid", (seed,), points) for seed in seeds for name in names]
+    cells = [Cell(name, point, seed) for seed in seeds for name in names for point in points]
     asked = {"preset": preset, "changes": changes or None}
-    gedi = values_of("gedi", asked | {"changes": BASE | (changes or {})})
-    settings = {"asked": asked, "weights": list(weights), "gedi": gedi}
+    settings = {"asked": asked, "points": points, "gedi": values_at(1.0, 1.0, asked)}
     runner = runner.within(preset, asked).within("sensitivity")
     rows = runner.rows(cells, fit, n, settings, threads=1)
     made = runner.finish("sensitivity", rows, tables)
@@ -59,23 +53,19 @@ def run(
     return made
 
 
-def point_name(inv: float, prior: float) -> str:
-    return f"inv={inv:g} prior={prior:g}"
+def values_at(inv: float, prior: float, asked: Row) -> Options:
+    """The nested settings of GEDI with these weights, in both stages."""
+    weights = {"inv": inv, "prior": prior}
+    both = {f"{part}.{k}": float(w) for part in ("weights", "density") for k, w in weights.items()}
+    return values_of("gedi", asked | {"changes": BASE | both | (asked["changes"] or {})})
 
 
 def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
-    """All points of the grid for each seed."""
-    grid = list(product(settings["weights"], repeat=2))
-    inv, prior = np.array(grid, dtype=np.float64).T
-    rows = []
-    for seed in cell.seeds:
-        own = resolve(seeded(settings["gedi"], seed), (n, 2))
-        models = fit_together([SETS[cell.data](n, seed).x], own, {"inv": inv, "prior": prior})
-        for (a, b), model in zip(grid, models, strict=True):
-            row = {"data": cell.data, "method": point_name(a, b), "seed": seed}
-            row |= {"inv": a, "prior": b, **settings["asked"]}
-            rows.append(row | scored(cell.data, seed, model, n, len(grid)))
-    return rows
+    """Train with the weights of one point, and score it."""
+    inv, prior = settings["points"][cell.method]
+    model = fitted(cell, n, values_at(inv, prior, settings["asked"]))
+    row = {"data": cell.data, "method": cell.method, "seed": cell.seed, "inv": inv, "prior": prior}
+    return [row | settings["asked"] | scored(cell, model, n)]
 
 
 def tables(rows: Group) -> list[Table]:

@@ -1,9 +1,8 @@
 """The synthetic half of the paper: moons and circles, every method, several seeds.
 
 `run` makes its table of NMI, `labels` and `generation` its pictures of predicted clusters and of
-samples. The unit of work is one method on one set. Where no guard acts on divergence, its seeds,
-each with its own draw of the data, train side by side. Every seed is one row, scored on fresh
-points of the same source. Models are kept, and shared by table and pictures.
+samples. Every seed has its own draw of the data and is one row, scored on fresh points of the same
+source. Models are kept, and shared by table and pictures.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ from gedilearn.paper.table import Group, Row, Table
 from gedilearn.presets import preset as preset_values
 from gedilearn.settings import resolve
 from gedilearn.starts.choose import best_assignment
-from gedilearn.together import fit_together
 from gedilearn.training.run import RunDirectory
 
 if TYPE_CHECKING:
@@ -62,7 +60,6 @@ PRESETS = (  # others are for images
     *("default", "alike/random", "alike/start"),
     *("paper/toy", "paper/toy-literal"),
 )
-TOGETHER = 10
 FALSE = 0.95  # a certificate with a lower NMI is a false one
 
 # --- rows ---------------------------------------------------------------------------------------
@@ -81,18 +78,12 @@ def run(
     """The paper's NMI on moons and circles: every method, several seeds."""
     asked = {"preset": preset, "changes": changes or None}
     values = {method: values_of(method, asked) for method in NAMES}
-    guard = resolve(values["gedi"], (n, 2)).training.on_divergence
-    # A guard would put all back, or stop all, for the divergence of one.
-    together = TOGETHER if guard == "ignore" else 1
     names = chosen("data set", data, SETS)
     trained = chosen("method", METHODS if methods is None else methods, NAMES)
     cells = [  # in an order that gives every method some rows early
-        Cell(name, method, tuple(seeds[i : i + together]))
-        for i in range(0, len(seeds), together)
-        for name in names
-        for method in trained
+        Cell(name, method, seed) for seed in seeds for name in names for method in trained
     ]
-    settings = {"asked": asked, "together": together, "methods": values}
+    settings = {"asked": asked, "methods": values}
     runner = runner.within(preset, asked)
     rows = runner.rows(cells, partial(fit, folder=runner.out), n, settings, threads=1)
     return runner.finish("toy", rows, tables)
@@ -108,25 +99,25 @@ def values_of(method: str, asked: Row) -> Options:
 
 
 def fit(cell: Cell, n: int, settings: Options, folder: Path) -> list[Row]:
-    """Train the seeds of a cell together, and score each."""
-    fitted = train(cell, n, settings["methods"][cell.method], folder)
-    shared = settings["asked"] | {"together": len(fitted)}
-    return [
-        {"data": cell.data, "method": cell.method, "seed": seed, **shared}
-        | scored(cell.data, seed, model, n, len(fitted))
-        for seed, model in zip(cell.seeds, fitted, strict=True)
-    ]
+    """Train one method on one set, and score it."""
+    model = train(cell, n, settings["methods"][cell.method], folder)
+    row = {"data": cell.data, "method": cell.method, "seed": cell.seed, **settings["asked"]}
+    return [row | scored(cell, model, n)]
 
 
-def train(cell: Cell, n: int, values: Options, folder: Path) -> list[GEDI]:
-    """The fitted model of every seed of a cell, kept in the folder."""
-    points = [SETS[cell.data](n, seed).x for seed in cell.seeds]
-    fitted = fit_together(points, resolve(seeded(values, cell.seeds[0]), (n, 2)))
-    for seed, model in zip(cell.seeds, fitted, strict=True):
-        path = model_file(folder, cell.data, cell.method, seed)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        model.save(path, overwrite=True)
-    return fitted
+def train(cell: Cell, n: int, values: Options, folder: Path) -> GEDI:
+    """The fitted model of a cell, kept in the folder."""
+    model = fitted(cell, n, values)
+    path = model_file(folder, cell.data, cell.method, cell.seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    model.save(path, overwrite=True)
+    return model
+
+
+def fitted(cell: Cell, n: int, values: Options) -> GEDI:
+    """A model of the data of a cell, with nested settings."""
+    settings = resolve(seeded(values, cell.seed), (n, 2))
+    return GEDI.from_settings(settings).fit(SETS[cell.data](n, cell.seed).x)
 
 
 def model_file(folder: Path, data: str, method: str, seed: int) -> Path:
@@ -134,13 +125,13 @@ def model_file(folder: Path, data: str, method: str, seed: int) -> Path:
     return RunDirectory(folder.absolute() / "models" / data / name / f"seed-{seed}").model
 
 
-def scored(data: str, seed: int, model: GEDI, n: int, trained: int) -> Row:
-    """The scores on fresh points of a model, one of those `trained` together."""
-    fresh = SETS[data](n, seed + FRESH)
+def scored(cell: Cell, model: GEDI, n: int) -> Row:
+    """The scores of a model on fresh points."""
+    fresh = SETS[cell.data](n, cell.seed + FRESH)
     assert fresh.y is not None
     scores = clustering_scores(fresh.y, model.predict(fresh.x))
     found = {name: scores[name] for name in ("nmi", "ami", "accuracy")}
-    return found | outcome(model) | {"seconds": round(model.seconds_ / trained, 3)}
+    return found | outcome(model) | {"seconds": round(model.seconds_, 3)}
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -278,12 +269,11 @@ def kept_model(runner: Runner, data: str, method: str, seed: int, n: int, values
     file = model_file(runner.out, data, method, seed)
     if file.exists():
         model = GEDI.load(file)
-        # Seeds that train together have one seed between them for all but the data.
-        same = resolve(seeded(values, model.settings_.training.seed), (n, 2))
-        if model.settings_ == same and len(model.labels_) == n:
+        same = model.settings_ == resolve(seeded(values, seed), (n, 2))
+        if same and len(model.labels_) == n:
             return model
     runner.say(f"training {NAMES[method]} on {data}")
-    return train(Cell(data, method, (seed,)), n, values, runner.out)[0]
+    return train(Cell(data, method, seed), n, values, runner.out)
 
 
 def scatter(

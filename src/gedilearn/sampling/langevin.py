@@ -8,7 +8,7 @@ memory does not grow with the number of steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -31,7 +31,6 @@ class SampleBatch(NamedTuple):
     # (members, m): log b - log q of samples that were proposed by q; None for samples of the model
     log_weights: Tensor | None = None
     data: Tensor | None = None  # (members, n, *point): the data; None is the batch itself
-    smoothness: float = 0.0  # weight of |d log p(x) / dx|^2 / 2 at the data
 
 
 class Sampler(Protocol):
@@ -55,10 +54,6 @@ class Sampler(Protocol):
         """Continue from the values that `state` gave."""
         ...
 
-    def select(self, members: Sequence[int]) -> None:
-        """Forget all members but these."""
-        ...
-
 
 class SamplerContext(NamedTuple):
     """What a sampler is made from."""
@@ -69,7 +64,7 @@ class SamplerContext(NamedTuple):
     n_samples: int  # of each member in an iteration, on this rank
     generator: Generator  # of what is drawn while it is made, on the device
     damping: float = 1.0  # below 1 after a divergence
-    bases: Any = None  # `density.Bases`, where GEN is learnt on one
+    base: Any = None  # `density.base.Base`, if GEN is learnt on one
 
 
 # --- the kernel ----------------------------------------------------------------------------------
@@ -288,9 +283,6 @@ class ReplayBuffer:
     def load_state(self, state: dict[str, Any]) -> None:
         self.positions = state["positions"].to(self.positions)
 
-    def select(self, members: Sequence[int]) -> None:
-        self.positions = self.positions[list(members)]
-
 
 @lru_cache(maxsize=8)
 def _stretches(size: int, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -299,10 +291,10 @@ def _stretches(size: int, batch: int, device: torch.device) -> tuple[Tensor, Ten
     return cuts[:-1], cuts.diff()
 
 
-def replay_buffer(wanted: SamplerContext) -> ReplayBuffer:
+def replay_buffer(context: SamplerContext) -> ReplayBuffer:
     """This rank's share of the chains of the settings, all fresh."""
-    settings, box = wanted.settings, wanted.box
-    size = max(settings.buffer // n_ranks(), wanted.n_samples)
-    kernel = Kernel.of(settings, box, wanted.damping)
-    given = (settings.restart, box.uniform, kernel, settings.steps, wanted.generator)
-    return ReplayBuffer(wanted.n_members, size, *given)
+    settings, box = context.settings, context.box
+    size = max(settings.buffer // n_ranks(), context.n_samples)
+    kernel = Kernel.of(settings, box, context.damping)
+    given = (settings.restart, box.uniform, kernel, settings.steps, context.generator)
+    return ReplayBuffer(context.n_members, size, *given)

@@ -1,4 +1,4 @@
-"""What a training leaves behind while it runs: checkpoints, metrics, events, its progress.
+"""The record of a training while it runs: checkpoints, metrics, events, its progress.
 
 A checkpoint is a folder `step-000000123` of safetensors files. `latest.json` names the newest whole
 one and the checksums of its files; it is replaced after all of them are on the disk. So a kill at
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
+# What people see of the stages.
+PHASES = {"clusters": "training", "density": "training the density"}
+
+
 class Journal:
     """Keeps the run directory, if there is one, and the time.
 
@@ -71,7 +75,7 @@ class Journal:
     def read(self) -> tuple[Path, Tree] | None:
         """The newest checkpoint, if there is one, and what it holds.
 
-        Read before anything is prepared: a damaged file is told at once.
+        Read before anything is prepared: a damaged file is reported at once.
         """
         if self.run is None:
             return None
@@ -82,9 +86,9 @@ class Journal:
     def resume(
         self, setup: Setup, state: TrainState, saved: tuple[Path, Tree] | None
     ) -> tuple[TrainState, Tree | None]:
-        """The state that was read, and the good one to recover from.
+        """The state that was read, and the good one to recover from; else the given one, and none.
 
-        Where nothing was read, the given one and none. What was logged after it is dropped.
+        Lines that were logged after it are dropped.
         """
         if self.run is None:
             return state, None
@@ -127,30 +131,29 @@ class Journal:
     # --- metrics and events ------------------------------------------------------------------
 
     def step(self, state: TrainState, terms: dict[str, Tensor]) -> None:
-        """Tell how far it is, twice a second at most, with the means of the terms, (members,)."""
+        """Show how far it is, twice a second at most, with the means of the terms, (members,)."""
         stage = state.stage
         if self.phase != stage.name:
             self.phase = stage.name
-            self.progress.phase(stage.name)
+            self.progress.phase(PHASES[stage.name])
         now = time.perf_counter()
         if self.progress is SILENT or now - self.shown < 0.5:
             return
         self.shown = now
         words = "  ".join(f"{name} {float(term.mean()):.3f}" for name, term in terms.items())
-        gap = max(kept.gap for kept in state.kept)
         done = state.iteration - stage.begin
-        self.progress.step(done, stage.length, f"{words}  gap {gap:.4f}")
+        self.progress.step(done, stage.length, f"{words}  bound gap {state.best.gap:.4f}")
 
     def check(
         self, state: TrainState, terms: dict[str, Tensor], gaps: Tensor, diagnosis: Diagnosis
     ) -> None:
         """A row of metrics, and an event for every finding that came or went."""
         if self.run is not None and self.first:
-            kept = state.kept[0]
+            best = state.best
             row: dict[str, Any] = {"iteration": state.iteration, "stage": state.stage.name}
             row |= {"seconds": round(self.seconds(), 3)}
             row |= {name: term.tolist() for name, term in terms.items()}
-            row |= {"gap": gaps.tolist(), "kept": kept.member, "best_gap": kept.gap}
+            row |= {"gap": gaps.tolist(), "kept": best.member, "best_gap": best.gap}
             row |= {f.name: f.value for f in diagnosis.findings}
             self.run.add_metrics(row)
             for finding in diagnosis.findings:
@@ -167,7 +170,7 @@ class Journal:
 
 # --- checkpoints ----------------------------------------------------------------------------------
 
-CHECKPOINT_FORMAT = 5
+CHECKPOINT_FORMAT = 6
 # Files of a checkpoint: what all ranks share, and what is a rank's own.
 SHARED, OWN = "shared.safetensors", "rank-{}.safetensors"
 TREE = "tree"  # in the metadata of a file: all that is no tensor

@@ -1,7 +1,7 @@
 """The training loop: Algorithm 1 for all members at once, watched by certificate and monitor.
 
-Members are the networks that are trained side by side. `training.n_init` of them compete for one
-result, the one with the smallest gap; several results (seeds, points of a sweep) do not compete.
+Members are the networks that are trained side by side, `training.n_init` of them. They compete: the
+one with the smallest bound gap is the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gedilearn.density.base import CHECKED, HEALTHY
+from gedilearn.density.base import HEALTHY
 from gedilearn.methods.method import share
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
@@ -32,7 +32,7 @@ from gedilearn.training.state import TrainState, Tree
 from gedilearn.verdict.bound import REPEATS, Measurement, measure
 from gedilearn.verdict.monitor import divergence
 
-# Tolerances within which a certificate is still to be had, however slowly the gap falls.
+# Tolerances within which a certificate is still possible, however slowly the bound gap falls.
 NEAR = 50
 # Recoveries from divergence before training gives up.
 MOST_RECOVERIES = 5
@@ -49,12 +49,12 @@ def train(
     progress: Progress = SILENT,
     on_step: Callable[[Setup, TrainState], None] | None = None,
     **more: Any,
-) -> list[Result]:
+) -> Result:
     """Train to the end, from the newest checkpoint, if any.
 
-    `data` is (n, ...), in the network's units, and gives one result; `more` are arguments of
-    `Setup.make`, by which there are several. All randomness comes from generators of this training,
-    seeded here and saved with every checkpoint. `on_step` is called after every iteration.
+    `data` is (n, ...), in the network's units; `more` are arguments of `Setup.make`. All randomness
+    comes from generators of this training, seeded here and saved with every checkpoint. `on_step`
+    is called after every iteration.
     """
     fabric, training = launch(settings.device), settings.training
     journal = Journal(training, fabric, run, progress)
@@ -79,7 +79,7 @@ def train(
                 journal.save(state, good)
                 raise KeyboardInterrupt
         journal.save(state, good)
-        return [conclude(setup, state, k, journal) for k in range(setup.n_results)]
+        return conclude(setup, state, journal)
 
 
 def begin(
@@ -106,10 +106,10 @@ def begin(
 def step(setup: Setup, state: TrainState) -> dict[str, Tensor]:
     """One step of Algorithm 1 for every member; the terms, (members,) each."""
     model, method = state.model, state.method
-    batch, data = state.next_batch(setup)
+    batch = state.next_batch(setup)
     for group in state.optimizer.param_groups:
         group["lr"] = state.stage.rate(state.iteration) * state.damping.factor
-    method.begin(model, state.optimizer, data, batch)
+    method.begin(model, state.optimizer, setup.data, batch)
     with setup.fabric.autocast():
         terms = method.terms(state.forward, model, batch)
         loss = method.total(terms, batch.progress).sum()
@@ -134,46 +134,40 @@ def is_time_to_check(setup: Setup, state: TrainState) -> bool:
 def check(
     setup: Setup, state: TrainState, terms: dict[str, Tensor], good: Tree | None, journal: Journal
 ) -> tuple[TrainState, bool]:
-    """Measure the gap, keep the best members, log, and decide how to go on.
+    """Measure the bound gap, keep the best member, log, and decide how to go on.
 
     The state to go on with, and whether this one had not diverged.
     """
-    seen, tol = look(setup, state), setup.aim
-    troubles = find_troubles(setup, state, terms, seen)
-    if troubles and setup.settings.training.on_divergence != "ignore":
-        return go_back(setup, state, next(iter(troubles.values())), seen, good, journal), False
-    for k in state.results:
-        note_trouble(state, k, troubles.get(k), journal)
+    seen, tol, best = look(setup, state), setup.aim, state.best
+    trouble = find_trouble(setup, state, terms, seen)
+    if trouble is not None and setup.settings.training.on_divergence != "ignore":
+        return go_back(setup, state, trouble, seen, good, journal), False
+    note_trouble(state, trouble, journal)
     if float(seen.gap.min()) < tol:
         # One lucky draw among many looks is no certificate: look again, closely.
         seen = look(setup, state, repeats=REPEATS)
+    settles = float(seen.gap.min()) < tol and setup.settings.certifies
     now = seen
-    if setup.views[0].annealed and float(seen.gap.max()) >= tol:
+    if setup.views.annealed and float(seen.gap.max()) >= tol:
         # Uncertified members are compared under the views of the moment: under wide ones, an
         # undecided clustering looks better than a sharp one of overlapping clusters.
         now = look(setup, state, state.stage.view_progress(state.iteration))
-    held = judge_density(setup, state, journal)
-    for k in state.results:
-        members = state.contenders(k)
-        settles = float(seen.gap[members].min()) < tol and setup.trains_bound(k)
-        judged = seen if settles else now
-        best = members[int(judged.gap[members].argmin())]
-        if k == state.results[0]:
-            diagnosis = judged.diagnose(best, float(seen.gap[best]), tol)
-        # Until there is a certificate the latest state wins: views may be annealed, and where
-        # predictions are undecided, an untrained state may have the smallest gap. The density
-        # is new in each state, but no certificate is given up for it.
-        kept = state.kept[k]
-        if held is not None:
-            counts = state.iteration > LEAST_SHARE * state.stage.length
-            kept.follow_likelihood(held[best], state.iteration, counts)
-        worse = kept.falls
-        first = settles and not kept.settled
-        if first or ((settles or not kept.settled or not ends_early(setup, state)) and not worse):
-            keep(state, k, best, float(seen.gap[best]), judged, settles)
+    compared = seen if settles else now
+    member = int(compared.gap.argmin())
+    held = follow_density(setup, state, journal)
+    if held is not None:
+        counts = state.iteration > LEAST_SHARE * state.stage.length
+        best.follow_likelihood(held[member], state.iteration, counts)
+    diagnosis = compared.diagnose(member, float(seen.gap[member]), tol)
+    # Until there is a certificate the latest state wins: views may be annealed, and where
+    # predictions are undecided, an untrained state may have the smallest bound gap. The density is
+    # new in each state, but no certificate is given up for it.
+    first = settles and not best.settled
+    if first or ((settles or not best.settled or not ends_early(setup, state)) and not best.falls):
+        keep(state, member, float(seen.gap[member]), compared, settles)
     journal.check(state, terms, seen.gap, diagnosis)
     if not seen.gap.isfinite().any():  # the guard is off, and nothing can come back from there
-        state.stopped, state.trouble = "diverged", next(iter(troubles.values()))
+        state.stopped, state.trouble = "diverged", trouble
         return state, False
     return move_on(setup, state, journal), True
 
@@ -181,55 +175,48 @@ def check(
 def look(
     setup: Setup, state: TrainState, progress: float | None = None, repeats: int = 1
 ) -> Measurement:
-    """What the ranks measure together; all have rank 0's gap, so that all decide alike."""
-    data, views = setup.seen_by(state.results)
-    judged = state.method.judged(state.model)
-    generator = state.generators.device
-    seen = measure(judged, data, views, state.prior, generator, progress, repeats, shared=True)
+    """What the ranks measure together; all have rank 0's bound gap, and decide alike."""
+    model, generator = state.method.measured(state.model), state.generators.device
+    given = (setup.data, setup.views, state.prior, generator, progress, repeats)
+    seen = measure(model, *given, shared=True)
     return seen._replace(gap=setup.fabric.broadcast(seen.gap))
 
 
-def keep(
-    state: TrainState, result: int, member: int, gap: float, seen: Measurement, settles: bool
-) -> None:
-    """Make a member the best so far of a result, unless its predictions are not finite."""
+def keep(state: TrainState, member: int, gap: float, seen: Measurement, settles: bool) -> None:
+    """Make a member the best so far, unless its predictions are not finite."""
     if not math.isfinite(gap):
         return
-    kept = state.kept[result]
+    best = state.best
     if state.stage.name == "clusters":
-        kept.member = member
-    kept.gap, kept.settled = gap, settles
-    if gap < 0.8 * kept.fallen_to:
-        kept.fallen_to, kept.fallen_at = gap, state.iteration
-    kept.target = None if seen.target is None else seen.target[member]
-    kept.state = state.method.judged(state.model).state_of(member)
+        best.member = member
+    best.gap, best.settled = gap, settles
+    if gap < 0.8 * best.lowest_gap:
+        best.lowest_gap, best.last_improved = gap, state.iteration
+    best.target = None if seen.target is None else seen.target[member]
+    best.state = state.method.measured(state.model).state_of(member)
 
 
-def judge_density(setup: Setup, state: TrainState, journal: Journal) -> Tensor | None:
-    """log p(x) of the rows that choose, (members, m), where GEN is trained by importance weights.
+def follow_density(setup: Setup, state: TrainState, journal: Journal) -> Tensor | None:
+    """log p(x) of the validation rows, (members, m), where importance weights train GEN.
 
-    Members of which too few proposals count learn no density from here on: single proposals would
-    decide about their gradients.
+    A member with too small an effective sample size stops learning the density: single proposals
+    would decide about its gradients.
     """
     method = state.method
     if method.sampler is None or not method.sampler.weighted:
         return None
-    bases = setup.bases_of(state.results)
-    assert bases is not None
-    model = method.judged(state.model)
+    assert setup.base is not None
+    model = method.measured(state.model)
     with model.fixed():
-        judged = bases.judge(lambda x: model.log_density(share(x, model)))
-    held = setup.fabric.broadcast(judged.held_out)
-    effective = setup.fabric.broadcast(judged.effective)
+        found = setup.base.evaluate(lambda x: model.log_density(share(x, model)))
+    held, ess = map(setup.fabric.broadcast, (found.held_out, found.ess))
     early = state.iteration < LEAST_SHARE * state.stage.length
-    healthy = (effective > HEALTHY) | early
+    healthy = (ess > HEALTHY) | early
     now = healthy if method.learning is None else healthy & (method.learning > 0)
-    for k in state.results:
-        own = state.contenders(k)
-        if not now[own].any() and state.kept[k].counted is None:
-            state.kept[k].counted = counted = float(effective[own].max())
-            message = f"{counted:.1f} of {CHECKED:,} proposals count: no density is learnt"
-            journal.event(state, "no density", message, result=k)
+    if not now.any() and state.best.ess_at_stop is None:
+        state.best.ess_at_stop = most = float(ess.max())
+        message = f"the density is not learnt: too few effective samples ({most:.1f})"
+        journal.event(state, "no density", message)
     method.learning = None if now.all() else now.to(held)
     return torch.where(now[:, None], held, -math.inf)
 
@@ -242,33 +229,25 @@ def ends_early(setup: Setup, state: TrainState) -> bool:
 # --- divergence ----------------------------------------------------------------------------------
 
 
-def find_troubles(
+def find_trouble(
     setup: Setup, state: TrainState, terms: dict[str, Tensor], seen: Measurement
-) -> dict[int, str]:
-    """The results of which a member has diverged, and how."""
-    sampler, gradients = state.method.sampler, state.model.gradient_norms()
-    chains = None if sampler is None else sampler.positions
+) -> str | None:
+    """How a member has diverged, if one has."""
+    sampler = state.method.sampler
     # With importance weights GEN is no gap of energies: it may be wide.
     weighted = sampler is not None and sampler.weighted
-    told = {name: term for name, term in terms.items() if not (weighted and name == "gen")}
-    troubles = {}
-    for k in state.results:
-        own = state.contenders(k)
-        positions = None if chains is None else chains[own]
-        theirs = {name: term[own] for name, term in told.items()}
-        trouble = divergence(theirs, seen.gap[own], gradients[own], positions, setup.box)
-        if trouble is not None:
-            troubles[k] = trouble
-    return troubles
+    watched = {name: term for name, term in terms.items() if not (weighted and name == "gen")}
+    chains = None if sampler is None else sampler.positions
+    return divergence(watched, seen.gap, state.model.gradient_norms(), chains, setup.box)
 
 
-def note_trouble(state: TrainState, k: int, trouble: str | None, journal: Journal) -> None:
-    """Keep in mind when and how a result diverged for the first time, and whether it still does."""
-    kept = state.kept[k]
-    kept.diverges = trouble is not None
-    if trouble is not None and kept.diverged_at is None:
-        kept.diverged_at, kept.trouble = state.iteration, trouble
-        journal.event(state, "diverged", f"{trouble}; the guard is off", result=k)
+def note_trouble(state: TrainState, trouble: str | None, journal: Journal) -> None:
+    """Keep in mind when and how training diverged for the first time, and whether it still does."""
+    best = state.best
+    best.diverges = trouble is not None
+    if trouble is not None and best.diverged_at is None:
+        best.diverged_at, best.trouble = state.iteration, trouble
+        journal.event(state, "diverged", f"training diverged, and the guard is off: {trouble}")
 
 
 def go_back(
@@ -298,60 +277,46 @@ def go_back(
         )
         return back
     state.stopped, state.trouble = "diverged", trouble
-    journal.event(state, "diverged", f"{trouble}; {state.recoveries} recoveries")
-    for k in state.results:
-        if math.isinf(state.kept[k].gap):  # of what was never good, the last is kept
-            first = state.contenders(k)[0]
-            keep(state, k, first, float(seen.gap[first]), seen, settles=False)
+    message = f"training diverged after {state.recoveries} recoveries: {trouble}"
+    journal.event(state, "diverged", message)
+    if math.isinf(state.best.gap):  # no state was ever good: the last one is kept
+        keep(state, 0, float(seen.gap[0]), seen, settles=False)
     return state
 
 
 def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
-    """The next stage, or the end, when this one has done its work.
-
-    Of several results, those whose clusters have a certificate leave, if that ends training.
-    """
-    early = ends_early(setup, state)
-    patience = setup.settings.training.patience
-    learns = any(state.kept[k].learns(state.iteration, patience) for k in state.results)
+    """The next stage, or the end, when this one has done its work."""
+    best, early = state.best, ends_early(setup, state)
+    learns = best.learns(state.iteration, setup.settings.training.patience)
     done = state.iteration >= state.stage.end
     done |= early and not learns and nothing_moves(setup, state)
-    gap = max(kept.gap for kept in state.kept)
-    kind = "certified" if all(kept.settled for kept in state.kept) else "budget"
+    kind = "certified" if best.settled else "budget"
     if state.stage.name == "density":
         if done:
             state.stopped = kind
-            journal.event(state, "density", f"density learnt, gap {gap:.5f}")
+            journal.event(state, "density", f"the density is learnt; bound gap {best.gap:.5f}")
         return state
-    if (kind == "certified" and early and not learns) or done:
-        message = f"clusters after {state.iteration} iterations: gap {gap:.5f}"
+    if (best.settled and early and not learns) or done:
+        message = f"the clusters are found; bound gap {best.gap:.5f}"
         journal.event(state, kind, message)
         following = density_stage(setup.settings, state.iteration)
         if following is not None:
             return state.enter(setup, following)
         state.stopped = kind
-        return state
-    left = [
-        k
-        for k in state.results
-        if not (early and state.kept[k].settled) or state.kept[k].learns(state.iteration, patience)
-    ]
-    return state if left == state.results else state.select(setup, left)
+    return state
 
 
 def nothing_moves(setup: Setup, state: TrainState) -> bool:
-    """Whether the gap of no result in training falls any more.
+    """Whether the bound gap does not fall any more.
 
-    Where training begins with clusters, most of them are right or wrong by then; the gap of those
-    that can be certified goes on falling.
+    Most initial clusterings are right or wrong from the beginning. Of those that can be certified,
+    the bound gap goes on falling.
     """
-    if setup.starts is None or state.iteration < LEAST_SHARE * state.stage.length:
+    if setup.start is None or state.iteration < LEAST_SHARE * state.stage.length:
         return False
-    training, kept = setup.settings.training, [state.kept[k] for k in state.results]
-    return all(
-        one.gap > NEAR * training.tol and state.iteration - one.fallen_at >= training.patience
-        for one in kept
-    )
+    training, best = setup.settings.training, state.best
+    waited = state.iteration - best.last_improved
+    return best.gap > NEAR * training.tol and waited >= training.patience
 
 
 def all_agree(setup: Setup, state: TrainState, asked: bool) -> bool:

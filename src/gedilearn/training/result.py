@@ -20,7 +20,6 @@ from gedilearn.density.fit import conclude as conclude_density
 from gedilearn.density.samplers import BaseChains
 from gedilearn.errors import InputError
 from gedilearn.graph.views import WalkViews, draws_globally, make_views
-from gedilearn.methods.method import learns_density
 from gedilearn.models.build import has_foreign_encoder
 from gedilearn.models.energy import (
     EnergyModel,
@@ -121,7 +120,7 @@ class Result:
     @property
     def has_density(self) -> bool:
         """Whether log p(x) was learnt."""
-        return learns_density(self.settings)
+        return self.settings.learns_density
 
     def clusters(self, labels: np.ndarray) -> list[dict[str, Any]]:
         """Size and share of each cluster, and how far to trust it, given the points' labels."""
@@ -207,7 +206,7 @@ class Result:
         target = None if settings.prior == "uniform" else self.prior
         model = copy.deepcopy(self.model)
         with drawing(seed, has_foreign_encoder(model) or draws_globally(drawn)) as generator:
-            return examine(model, x[None], [drawn], target, settings.training.tol, generator)
+            return examine(model, x, drawn, target, settings.training.tol, generator)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file keeps of it, beside the summary."""
@@ -263,23 +262,22 @@ class Result:
 
 
 def learnt_density(
-    setup: Setup, state: TrainState, k: int, model: EnergyModel, journal: Journal
+    setup: Setup, state: TrainState, model: EnergyModel, journal: Journal
 ) -> tuple[Density, Findings] | None:
-    """The density of a result's network on its base, if it was learnt on one."""
-    bases, settings = setup.bases, setup.settings
-    if bases is None:
+    """The density of a network on its base, if it was learnt on one."""
+    base, settings = setup.base, setup.settings
+    if base is None:
         return None
-    journal.progress.phase("density")
+    journal.progress.phase("measuring the result")
     sampler, trained = state.method.sampler, state.stage.weights.gen
     made_by = (0, 0.0)
     if isinstance(sampler, BaseChains):
-        made_by = (sampler.steps, sampler.memory[state.results.index(k)])
+        member = state.best.member if len(sampler.lengths) > 1 else 0
+        made_by = (sampler.steps, sampler.lengths[member])
     kind = settings.sampler.kind if trained else "none"
-    seed, counted = settings.training.seed, state.kept[k].counted
-    density, findings = conclude_density(
-        bases, setup.group_of(k), energy_of(model), kind, seed, made_by, counted
-    )
-    journal.event(state, "density", findings.words, result=k)
+    seed, ess = settings.training.seed, state.best.ess_at_stop
+    density, findings = conclude_density(base, energy_of(model), kind, seed, made_by, ess)
+    journal.event(state, "density", findings.words)
     return density.cpu(), findings
 
 
@@ -296,42 +294,41 @@ def energy_of(model: EnergyModel) -> Energy:
     return energy
 
 
-def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Result:
+def conclude(setup: Setup, state: TrainState, journal: Journal) -> Result:
     """The result of a training: its network, measured once more, the evidence and the density."""
     assert state.stopped is not None
-    kept, tol, settings = state.kept[k], setup.settings.training.tol, setup.settings
+    best, tol, settings = state.best, setup.settings.training.tol, setup.settings
     journal.progress.phase("measuring the result")
-    data, views = setup.seen_by([k])
+    data, views, start, points = setup.data, setup.views, setup.start, setup.points
     generator = state.generators.device
-    model = kept.network(setup).eval()
+    model = best.network(setup).eval()
     final = state.method.conclude(model, data)
-    known = setup.trains_bound(k) and math.isfinite(kept.gap) and not final
-    if isinstance(views[0], WalkViews):  # measured under other walks than those of training
-        views, known = [views[0].resampled(settings.training.seed + 1)], False
-    gap = kept.gap if known else None
-    diagnosis = examine(model, data, views, kept.target, tol, generator, gap)
+    known = settings.certifies and math.isfinite(best.gap) and not final
+    if isinstance(views, WalkViews):  # measured under other walks than those of training
+        views, known = views.resampled(settings.training.seed + 1), False
+    gap = best.gap if known else None
+    diagnosis = examine(model, data, views, best.target, tol, generator, gap)
 
-    density = learnt_density(setup, state, k, model, journal) or (None, None)
-    points, c = setup.points_of(k), settings.n_clusters
+    density, c = learnt_density(setup, state, model, journal) or (None, None), settings.n_clusters
     logits, level = logits_and_log_density(model, c, density[0], points, shared=True)
     labels = logits.argmax(-1)
-    evidence = setup.evidence(k, labels.numpy(), journal.progress)
+    evidence = setup.evidence(labels.numpy(), journal.progress)
     choice = setup.choice
     tries = 1 if choice is None else choice.tried if choice.stands_out else 0
     diagnosis = replace(diagnosis, evidence=evidence, tries=tries)
     if state.stopped == "diverged":
         words = f"training diverged after {state.recoveries} recoveries: {state.trouble}"
         diagnosis = diagnosis.diverged(words)
-    elif kept.diverged_at is not None:
-        words = f"training diverged at iteration {kept.diverged_at}: {kept.trouble}"
-        diagnosis = diagnosis.diverged(words, recovered=not kept.diverges)
+    elif best.diverged_at is not None:
+        words = f"training diverged at iteration {best.diverged_at}: {best.trouble}"
+        diagnosis = diagnosis.diverged(words, recovered=not best.diverges)
     stopped = "certified" if diagnosis.certified else "budget"
     stopped = "diverged" if DIVERGENCE in diagnosis.failure_modes else stopped
     heat = 1.0
-    if c > 1 and isinstance(views[0], WalkViews) and not final:
-        seen = (labels.to(data.device), data[0], views[0], generator)
+    if c > 1 and isinstance(views, WalkViews) and not final:
+        seen = (labels.to(data.device), data, views, generator)
         heat = temperature(lambda at: logits[at.cpu()].to(data.device), *seen)
-    prior = torch.full((c,), 1 / c) if kept.target is None else kept.target.cpu()
+    prior = torch.full((c,), 1 / c) if best.target is None else best.target.cpu()
     result = Result(
         settings=settings,
         model=copy.deepcopy(model).cpu(),
@@ -351,7 +348,6 @@ def conclude(setup: Setup, state: TrainState, k: int, journal: Journal) -> Resul
     p = result.calibrated(logits, level).numpy()
     learned = level.numpy() if result.has_density else None
     outputs = Outputs(labels.numpy(), p, learned)
-    start = setup.start_of(k)
     if start is None or evidence is None:
         return replace(result, training=outputs)
     graded = setup.graded(outputs.labels)

@@ -1,14 +1,14 @@
 """What a training works with and never changes: settings, devices, data, views, and its stages.
 
-By importance weights all three terms are trained together, from the first iteration. Chains are
-dear: GEN by chains comes in when the clusters stand, and the kept member then learns the density
-while INV and PRIOR go on; with `density.iterations=0` there is one stage too, as in the paper.
+With importance weights all three terms are trained together, from the first iteration. Chains are
+expensive: GEN by chains begins when the clusters are found, and trains the best member alone, while
+INV and PRIOR go on. With `density.iterations=0` there is one stage too, as in the paper.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from gedilearn.density.base import Bases
-from gedilearn.density.fit import fit_bases
+from gedilearn.density.base import Base
+from gedilearn.density.fit import fit_base
 from gedilearn.fields import raised
 from gedilearn.graph.neighbours import distance_features
 from gedilearn.graph.views import Views, WalkViews, draws_globally, make_views
-from gedilearn.methods.method import Context, Forward, Method, learns_density
+from gedilearn.methods.method import Context, Forward, Method
 from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 
-# Where training begins with clusters, it may end after this share of its iterations; by then views
-# are annealed.
+# With an initial clustering training may end after this share of its iterations; by then views are
+# annealed.
 LEAST_SHARE = 1 / 3
 
 
@@ -84,9 +84,9 @@ class Stage:
 
 
 def first_stage(settings: Settings) -> Stage:
-    """Clusters; with GEN, if no stage of its own follows for it."""
+    """INV and PRIOR; with GEN, if no stage of its own follows for it."""
     weights = _weights(settings, settings.weights)
-    if learns_density_later(settings) or settings.sampler.kind == "none":
+    if has_density_stage(settings) or settings.sampler.kind == "none":
         weights = weights.model_copy(update={"gen": 0.0, "energy": 0.0})
     return Stage(
         "clusters",
@@ -102,19 +102,13 @@ def first_stage(settings: Settings) -> Stage:
 
 def density_stage(settings: Settings, begin: int) -> Stage | None:
     """The stage after `begin` iterations of the first, if there is one."""
-    if not learns_density_later(settings):
+    if not has_density_stage(settings):
         return None
     density = settings.density
     held = settings.weights.model_copy(update={"inv": density.inv, "prior": density.prior})
     weights = _weights(settings, held)
     rate, length = density.learning_rate, density.iterations or 0
     return Stage("density", begin, length, weights, rate, falls="linear")
-
-
-def trains_bound(settings: Settings) -> bool:
-    """Whether the method has clusters to find by INV and PRIOR, or by means of its own."""
-    weights = _weights(settings, settings.weights)
-    return not settings.own.weighted or bool(weights.inv and weights.prior)
 
 
 def _weights(settings: Settings, weights: Weights) -> Weights:
@@ -124,11 +118,10 @@ def _weights(settings: Settings, weights: Weights) -> Weights:
     return weights.model_copy(update=dict.fromkeys(left_out, 0.0))
 
 
-def learns_density_later(settings: Settings) -> bool:
-    """Whether there is a density to learn, and clusters to be found before it."""
-    weights = _weights(settings, settings.weights)
-    clusters, sampled = bool(weights.inv or weights.prior), settings.sampler.kind != "none"
-    return learns_density(settings) and clusters and sampled and bool(settings.density.iterations)
+def has_density_stage(settings: Settings) -> bool:
+    """Whether GEN waits until the clusters are found."""
+    both = settings.learns_density and len(settings.trained) > 1
+    return both and settings.sampler.kind != "none" and bool(settings.density.iterations)
 
 
 def sees_averages(settings: Settings, shape: tuple[int, ...]) -> bool:
@@ -139,13 +132,13 @@ def sees_averages(settings: Settings, shape: tuple[int, ...]) -> bool:
     """
     if not is_images(shape) or min(shape[2:]) <= LARGE or settings.network.encoder != "conv":
         return False
-    sampled = learns_density(settings) and settings.density.base == "none"
+    sampled = settings.learns_density and not settings.has_base
     weighted = settings.own.weighted
     return bool(weighted) and not sampled and settings.views.kind in ("grey", "paper")
 
 
-def n_contenders(settings: Settings, stage: Stage) -> int:
-    """How many members compete for a result: all initialisations, until the clusters stand."""
+def n_members(settings: Settings, stage: Stage) -> int:
+    """All initialisations compete until the clusters are found; the best learns the density."""
     return settings.training.n_init if stage.name == "clusters" else 1
 
 
@@ -168,21 +161,15 @@ class Damping:
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Data, (groups, n, ...), in the network's units, and all that was decided about it.
-
-    One group serves all results, or each result has its own: seeds of an experiment. `factors`,
-    (results,) each, multiply the weights of terms: the points of a sweep.
-    """
+    """Data (n, ...), in the network's units, and all that was decided about it."""
 
     settings: Settings
     fabric: Fabric
     data: Tensor
-    views: Sequence[Views]  # one a group
+    views: Views
     box: Box
-    n_results: int = 1
     encoder: nn.Module | None = None
-    factors: dict[str, Tensor] | None = None
-    starts: Sequence[Start] | None = None  # one a group
+    start: Start | None = None  # the initial clustering
     whole: Tensor | None = None  # images as they are, where `data` holds them averaged down
     classes: Classes | None = None  # of some points
     choice: NumberChoice | None = None  # of the number of clusters
@@ -196,123 +183,80 @@ class Setup:
         *,
         encoder: nn.Module | None = None,
         view_function: Callable[..., Tensor] | None = None,
-        n_results: int | None = None,
-        factors: dict[str, Tensor] | None = None,
         classes: Classes | None = None,
         choice: NumberChoice | None = None,
         progress: Progress = SILENT,
     ) -> Setup:
-        """From data (n, ...), or, with `n_results`, (groups, n, ...)."""
-        data = data[None] if n_results is None else data
+        """From data (n, ...)."""
         data = data.to(fabric.device, torch.float32)
-        points = data.flatten(0, 1)
         # No pixel is special: one that never changes in the data must not be fixed in chains.
-        box = Box.around(points) if points.dim() == 2 else Box.cube(points)
+        box = Box.around(data) if data.dim() == 2 else Box.cube(data)
         whole = None
-        if encoder is None and view_function is None and sees_averages(settings, points.shape):
-            whole, data = data, torch.stack([averaged_down(own) for own in data])
+        if encoder is None and view_function is None and sees_averages(settings, data.shape):
+            whole, data = data, averaged_down(data)
         seed, clusters = settings.training.seed, settings.n_clusters
         if settings.views.kind == "walk" and view_function is None:
-            progress.phase("neighbours")
-        views = [
-            make_views(settings.views, own, clusters, seed, view_function, True) for own in data
-        ]
+            progress.phase("finding neighbours")
+        views = make_views(settings.views, data, clusters, seed, view_function, True)
         box = box.widened(settings.sampler.margin)
-        starts = None
+        start = None
         if settings.training.start == "chosen" and view_function is None:
-            progress.phase("starts")
-            both = zip(data, views, strict=True)
-            starts = [_start(x, own, clusters, seed, progress, classes) for x, own in both]
-        results = n_results or 1
-        own = (encoder, factors, starts, whole, classes, choice)
-        made = cls(settings, fabric, data, views, box, results, *own)
-        if first_stage(settings).weights.gen and made.learns_on_base:
-            progress.phase("base")
-            assert made.bases is not None
+            progress.phase("choosing the initial clustering")
+            start = _start(data, views, clusters, seed, progress, classes)
+        made = cls(settings, fabric, data, views, box, encoder, start, whole, classes, choice)
+        if first_stage(settings).weights.gen and settings.has_base:
+            progress.phase("fitting the base density")
+            assert made.base is not None
         return made
 
-    def seen_by(self, results: Sequence[int]) -> tuple[Tensor, Sequence[Views]]:
-        """The data of these results, (groups, n, ...), with its views."""
-        if len(self.data) == 1 or len(results) == len(self.data):
-            return self.data, self.views
-        return self.data[list(results)], [self.views[k] for k in results]
-
-    def points_of(self, result: int) -> Tensor:
-        """The data of a result as it was given: (n, ...)."""
-        data = self.data if self.whole is None else self.whole
-        return data[result if len(data) > 1 else 0]
-
-    def start_of(self, result: int) -> Start | None:
-        """The clusters that a result begins with, if it begins with any."""
-        if self.starts is None:
-            return None
-        return self.starts[result if len(self.starts) > 1 else 0]
-
-    def start_labels(self, results: Sequence[int], each: int) -> Tensor | None:
-        """The clusters that `each` members of these results begin with: (members, n)."""
-        if self.starts is None:
-            return None
-        alike = len(self.starts) == 1
-        own = [torch.from_numpy(self.starts[0 if alike else k].labels) for k in results]
-        labels = torch.stack(own[:1] if alike else own).to(self.data.device)
-        members = each * len(results)
-        return labels.expand(members, -1) if alike else labels.repeat_interleave(each, 0)
-
     @property
-    def learns_on_base(self) -> bool:
-        return learns_density(self.settings) and self.settings.density.base != "none"
+    def points(self) -> Tensor:
+        """The data as it was given: (n, ...)."""
+        return self.data if self.whole is None else self.whole
 
     @cached_property
-    def bases(self) -> Bases | None:
-        """The bases of all groups, where the density is learnt on one."""
-        if not self.learns_on_base:
+    def start_labels(self) -> Tensor | None:
+        """The labels of the initial clustering, if there is one: (n,)."""
+        if self.start is None:
             return None
-        labels = None if self.starts is None else [start.labels for start in self.starts]
-        return fit_bases(self.data if self.whole is None else self.whole, labels, self.settings)
+        return torch.from_numpy(self.start.labels).to(self.data.device)
 
-    def bases_of(self, results: Sequence[int]) -> Bases | None:
-        """Those of the data of these results."""
-        if self.bases is None or len(self.bases.bases) == 1:
-            return self.bases
-        return self.bases.select(results)
+    @cached_property
+    def base(self) -> Base | None:
+        """What the density is learnt on, if on a base."""
+        labels = None if self.start is None else self.start.labels
+        return fit_base(self.points, labels, self.settings) if self.settings.has_base else None
 
-    def group_of(self, result: int) -> int:
-        """The group of the data that a result is of."""
-        return result if len(self.data) > 1 else 0
-
-    def prior(self, results: Sequence[int], each: int) -> Prior:
-        """The prior of `each` members of these results, before anything is trained."""
-        labels, clusters = self.start_labels(results, each), self.settings.n_clusters
-        found = None
+    def prior(self, stage: Stage) -> Prior:
+        """The prior of the members of a stage, before anything is trained."""
+        labels, clusters, found = self.start_labels, self.settings.n_clusters, None
         if labels is not None:
-            counts = [torch.bincount(own, minlength=clusters) for own in labels]
-            found = torch.stack(counts) / labels.shape[1]
+            found = torch.bincount(labels, minlength=clusters) / len(labels)
+            found = found.expand(n_members(self.settings, stage), -1)
         return make_prior(self.settings.prior, found)
 
     @property
     def aim(self) -> float:
-        """The gap that ends the search for clusters.
+        """The bound gap that ends the search for clusters.
 
-        Walks in tables are met again and again: under fresh ones, by which the result is judged,
-        the gap is somewhat larger.
+        Walks in tables are used again and again. The result is measured under fresh ones, where the
+        bound gap is somewhat larger.
         """
-        return self.settings.training.tol * (0.5 if isinstance(self.views[0], WalkViews) else 1.0)
+        return self.settings.training.tol * (0.5 if isinstance(self.views, WalkViews) else 1.0)
 
     def graded(self, found: np.ndarray) -> np.ndarray:
         """The labels that a verdict is about: those that the network has found, or given ones."""
         return self.classes.labels if self.classes is not None and self.classes.graded else found
 
-    def evidence(
-        self, result: int, found: np.ndarray, progress: Progress = SILENT
-    ) -> Evidence | None:
-        """What speaks for the clusters that the network of a result has found.  found: (n,)."""
-        start, clusters = self.start_of(result), self.settings.n_clusters
+    def evidence(self, found: np.ndarray, progress: Progress = SILENT) -> Evidence | None:
+        """The evidence for the clusters (n,) that the network has found."""
+        start, clusters = self.start, self.settings.n_clusters
         if start is None or clusters == 1:
             return None
-        progress.phase("evidence")
+        progress.phase("measuring the result")
         seed, labels = self.settings.training.seed, self.graded(found)
         rows = stratified_rows(labels, seed)
-        x = distance_features(self.seen_by([result])[0][0][rows].cpu().numpy(), seed)
+        x = distance_features(self.data[rows].cpu().numpy(), seed)
         beside = start.labels if labels is found else found
         return evidence_of(x, rows, labels, start, clusters, beside)
 
@@ -321,29 +265,19 @@ class Setup:
         if self.classes is None:
             return None
         rows, labels = self.classes.rows, self.classes.labels
-        if self.starts is not None:
-            rows = rows[self.starts[0].labels[rows] == labels[rows]]
+        if self.start is not None:
+            rows = rows[self.start.labels[rows] == labels[rows]]
         at = torch.from_numpy(rows).to(self.data.device)
-        return self.data[0][at], torch.from_numpy(labels[rows]).to(at)
-
-    def trains_bound(self, result: int) -> bool:
-        """Whether INV and PRIOR both have weight, so that the bound of Proposition 1 is trained.
-
-        Where one is left out, a small gap does not end training: an ablation would then be judged
-        by a term that it does not have.
-        """
-        factors = self.factors or {}
-        both = (factors[name][result] for name in ("inv", "prior") if name in factors)
-        return trains_bound(self.settings) and all(both)
+        return self.data[at], torch.from_numpy(labels[rows]).to(at)
 
     @property
     def draws_globally(self) -> bool:
         """Whether code of the user's own may draw from torch's global generators."""
-        return self.encoder is not None or any(map(draws_globally, self.views))
+        return self.encoder is not None or draws_globally(self.views)
 
     def network(self, n_members: int, generator: Generator | None) -> EnergyModel:
         """Freshly initialised; without a generator its parameters are still to be set."""
-        shape = tuple(self.data.shape[2:])
+        shape = tuple(self.data.shape[1:])
         return build_model(self.settings, shape, n_members, self.encoder, generator=generator)
 
     def optimised(self, model: EnergyModel, stage: Stage) -> tuple[Forward, torch.optim.Optimizer]:
@@ -361,7 +295,6 @@ class Setup:
     def method(
         self,
         stage: Stage,
-        results: Sequence[int],
         prior: Prior,
         damping: Damping,
         generator: Generator,
@@ -371,25 +304,19 @@ class Setup:
         weights = stage.weights.model_copy(
             update={"energy": raised(stage.weights.energy, damping.extra_energy)}
         )
-        each = n_contenders(settings, stage)
-        factors = {
-            name: factor[list(results)].to(self.data).repeat_interleave(each)
-            for name, factor in (self.factors or {}).items()
-        }
         ranks, batch = self.fabric.world_size, settings.optimizer.batch_size
         context = Context(
             settings=settings,
             weights=weights,
             length=stage.length,
-            n_members=each * len(results),
-            batch_size=min(batch, self.data.shape[1]) // ranks * ranks,
+            n_members=n_members(settings, stage),
+            batch_size=min(batch, len(self.data)) // ranks * ranks,
             prior=prior,
             box=self.box,
-            factors=factors,
             generator=generator,
-            start=self.start_labels(results, each) if stage.name == "clusters" else None,
+            start=self.start_labels if stage.name == "clusters" else None,
             damping=damping.factor,
-            bases=self.bases_of(results) if weights.gen else None,
+            base=self.base if weights.gen else None,
             seen=None if self.whole is None else _averaged_down,
             classes=self.labelled(),
         )
@@ -411,7 +338,7 @@ def _start(
     progress: Progress,
     classes: Classes | None = None,
 ) -> Start:
-    """The clusters that training begins with; points of a large set have those of their nodes."""
+    """The initial clustering; points of a large set have the cluster of their node."""
     if not isinstance(views, WalkViews) or views.nodes is None:
         points = distance_features(data.cpu().numpy(), seed)
         return choose_start(points, n_clusters, seed, progress, classes=classes)

@@ -1,14 +1,12 @@
-"""The state of a training: one value that is saved, loaded, copied and thinned out.
+"""The state of a training: one value that is saved, loaded and copied.
 
-A checkpoint is a saved state, a resume loads it, a recovery from divergence goes back to a copy,
-and results that are certified early leave by `select`.
+A checkpoint is a saved state, a resume loads it, a recovery from divergence goes back to a copy.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,24 +14,13 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gedilearn.graph.views import draw_views
 from gedilearn.methods.method import Batch, Forward, Method
-from gedilearn.methods.priors import Prior, fixed
+from gedilearn.methods.priors import Fixed, Prior
 from gedilearn.models.energy import EnergyModel
 from gedilearn.training.environment import Generators
-from gedilearn.training.setup import (
-    Damping,
-    Setup,
-    Stage,
-    density_stage,
-    first_stage,
-    n_contenders,
-)
+from gedilearn.training.setup import Damping, Setup, Stage, density_stage, first_stage, n_members
 
-# What Adam remembers of each entry of a parameter.
-MOMENTS = ("exp_avg", "exp_avg_sq")
-
-# Standard errors by which a state must be less likely than the best one to be given up for it.
+# Standard errors by which the likelihood must fall before the earlier state is kept.
 BEYOND_CHANCE = 2.0
 
 Tree = dict[str, Any]  # nested dicts and lists of tensors and plain values
@@ -57,7 +44,7 @@ class Batches:
     def of(cls, setup: Setup) -> Batches:
         """Those of a training."""
         training, fabric = setup.settings.training, setup.fabric
-        size, n = setup.settings.optimizer.batch_size, setup.data.shape[1]
+        size, n = setup.settings.optimizer.batch_size, len(setup.data)
         return cls(n, size, training.seed, fabric.global_rank, fabric.world_size)
 
     def next(self) -> Tensor:
@@ -77,53 +64,49 @@ class Batches:
 
 
 @dataclass
-class Kept:
-    """The best so far of the members that compete for one result."""
+class Best:
+    """The best member so far."""
 
     state: dict[str, Tensor]  # its parameters
     member: int = 0
-    gap: float = math.inf  # under the certifying views
+    gap: float = math.inf  # the bound gap under the certifying views
     settled: bool = False  # whether that ends the search for clusters
-    target: Tensor | None = None  # (clusters,): the prior that it was held against
-    # The last gap that was a fifth below such a one before it, and when that was.
-    fallen_to: float = math.inf
-    fallen_at: int = 0
-    # (m,): log p(x) of the rows that choose, in the state where it was highest; the last iteration
-    # at which it was not lower beyond chance, and whether it is; the effective proposals that there
-    # were when GEN ended for want of them.
+    target: Tensor | None = None  # (clusters,): the prior that it was compared with
+    # The bound gap when it last fell by a fifth, and the iteration of that.
+    lowest_gap: float = math.inf
+    last_improved: int = 0
+    # (m,): log p(x) of the validation rows in the state where it was highest; the last iteration
+    # at which it was not lower beyond chance, and whether it is lower now.
     likeliest: Tensor | None = None
-    risen_at: int = 0
+    last_risen: int = 0
     falls: bool = False
-    counted: float | None = None
+    ess_at_stop: float | None = None  # the effective sample size, if too small a one ended GEN
     # With the guard off: when and how training diverged first, and whether it did when last seen.
     diverged_at: int | None = None
     trouble: str | None = None
     diverges: bool = False
 
     def follow_likelihood(self, held: Tensor, iteration: int, counts: bool) -> None:
-        """Note how likely rows that choose are in the state of this iteration.
+        """Note how likely the validation rows are in the state of this iteration.
 
-        held: (m,), log p(x) of these rows; minus infinity where no density is learnt. States that
-        do not count yet are all surpassed by the next one.
+        held: (m,), log p(x) of these rows; minus infinity where no density is learnt. The next
+        state replaces one that does not count yet.
         """
         self.falls = False
         if not held.isfinite().all():
             return
         if not counts or self.likeliest is None or held.mean() > self.likeliest.mean():
-            self.likeliest, self.risen_at = held, iteration
+            self.likeliest, self.last_risen = held, iteration
             return
         lost = self.likeliest - held
         self.falls = bool(lost.mean() > BEYOND_CHANCE * lost.std() / len(lost) ** 0.5)
         if not self.falls:
-            self.risen_at = iteration
+            self.last_risen = iteration
 
     def learns(self, iteration: int, patience: int) -> bool:
-        """Whether a density is learnt that has not fallen beyond chance for so long."""
-        return (
-            self.likeliest is not None
-            and self.counted is None
-            and (iteration - self.risen_at < patience)
-        )
+        """Whether a density is learnt whose likelihood has not fallen beyond chance for so long."""
+        learnt = self.likeliest is not None and self.ess_at_stop is None
+        return learnt and iteration - self.last_risen < patience
 
     def network(self, setup: Setup) -> EnergyModel:
         """The network itself."""
@@ -137,14 +120,13 @@ class TrainState:
     """Everything that changes while training, between two iterations."""
 
     stage: Stage
-    results: list[int]  # in training; the members of a result stand side by side
     model: EnergyModel
     forward: Forward  # the model, wrapped for the ranks
     optimizer: Optimizer
     prior: Prior
     method: Method  # with its memory and its sampler
     batches: Batches
-    kept: list[Kept]  # of every result
+    best: Best
     generators: Generators  # of all that is drawn, but the order of the batches
     iteration: int = 0
     recoveries: int = 0
@@ -156,38 +138,27 @@ class TrainState:
     def damping(self) -> Damping:
         return Damping(self.recoveries)
 
-    def contenders(self, result: int) -> list[int]:
-        """The members that compete for a result."""
-        each = self.model.n_members // len(self.results)
-        first = self.results.index(result) * each
-        return list(range(first, first + each))
-
-    def next_batch(self, setup: Setup) -> tuple[Batch, Tensor]:
-        """This rank's share of the next batch, and the data that it is of: (groups, n, ...)."""
-        data, views = setup.seen_by(self.results)
+    def next_batch(self, setup: Setup) -> Batch:
+        """This rank's share of the next batch."""
         stage, moment = self.stage, self.stage.view_progress(self.iteration)
-        index = self.batches.next().to(data.device)
-        x = data[:, index]
-        generator = self.generators.device
-        view = draw_views(views, index, x, moment, generator)
+        index = self.batches.next().to(setup.data.device)
+        x, generator = setup.data[index], self.generators.device
+        view = setup.views.draw(index, x, moment, generator)
         if self.method.two_views:
-            x = draw_views(views, index, x, moment, generator)
+            x = setup.views.draw(index, x, moment, generator)
         elif noise := setup.settings.views.data_noise:
             x = x.add(torch.empty_like(x).normal_(generator=generator), alpha=noise)
         step, progress = self.iteration - stage.begin, stage.progress(self.iteration)
-        return Batch(index, x, view, step, progress, generator), data
+        return Batch(index, x, view, step, progress, generator)
 
     # --- how it comes about ------------------------------------------------------------------
 
     @classmethod
     def begin(cls, setup: Setup, generators: Generators) -> TrainState:
         """The state before the first iteration."""
-        stage, results = first_stage(setup.settings), list(range(setup.n_results))
-        prior = setup.prior(results, n_contenders(setup.settings, stage))
-        batches = Batches.of(setup)
-        state = cls._fresh(setup, stage, prior, batches, [], generators, results=results)
-        judged = state.method.judged(state.model)
-        state.kept = [Kept(judged.state_of(state.contenders(k)[0])) for k in results]
+        stage, batches = first_stage(setup.settings), Batches.of(setup)
+        state = cls._fresh(setup, stage, setup.prior(stage), batches, Best({}), generators)
+        state.best.state = state.method.measured(state.model).state_of(0)
         return state
 
     @classmethod
@@ -197,31 +168,30 @@ class TrainState:
         stage: Stage,
         prior: Prior,
         batches: Batches,
-        kept: list[Kept],
+        best: Best,
         generators: Generators,
         **more: Any,
     ) -> TrainState:
         """At the beginning of a stage: networks, a fresh optimiser, a fresh sampler.
 
-        The networks are new while clusters are sought; for the density they are the kept ones.
+        The networks are new while clusters are sought; the density is learnt by the best one.
         """
-        results = more.pop("results", list(range(len(kept))))
-        n_members = n_contenders(setup.settings, stage) * len(results)
-        is_new = stage.name == "clusters"
-        model = setup.network(n_members, generators.cpu if is_new else None)
-        if not is_new:
-            model.to(setup.data).load_members([one.state for one in kept])
-            prior = fixed([one.target for one in kept], setup.settings.n_clusters)
+        if stage.name == "clusters":
+            model = setup.network(n_members(setup.settings, stage), generators.cpu)
+        else:
+            model = best.network(setup)
+            prior = Fixed(None if best.target is None else best.target[None])
         forward, optimizer = setup.optimised(model, stage)
         damping = Damping(more.get("recoveries", 0))
-        method = setup.method(stage, results, prior, damping, generators.device)
-        trained = (model, forward, optimizer, prior, method, batches, kept, generators)
-        return cls(stage, results, *trained, **more)
+        method = setup.method(stage, prior, damping, generators.device)
+        return cls(
+            stage, model, forward, optimizer, prior, method, batches, best, generators, **more
+        )
 
     def enter(self, setup: Setup, stage: Stage) -> TrainState:
-        """The state at the beginning of the next stage, for all results."""
+        """The state at the beginning of the next stage."""
         more = {name: getattr(self, name) for name in ("iteration", "recoveries", "reported")}
-        same = (self.prior, self.batches, self.kept, self.generators)
+        same = (self.prior, self.batches, self.best, self.generators)
         return self._fresh(setup, stage, *same, **more)
 
     def recover(self, setup: Setup, good: Tree | None) -> TrainState:
@@ -233,29 +203,14 @@ class TrainState:
         seed = setup.settings.training.seed + 7919 * recoveries + setup.fabric.global_rank
         if good is None:
             self.generators.seed(seed)
-            same = (self.stage, self.prior, self.batches, self.kept, self.generators)
+            same = (self.stage, self.prior, self.batches, self.best, self.generators)
             return self._fresh(setup, *same, recoveries=recoveries)
         back = self.load(setup, copy.deepcopy(good), self.generators)
         self.generators.seed(seed)
         damping, generator = Damping(recoveries), self.generators.device
-        method = setup.method(back.stage, back.results, back.prior, damping, generator)
+        method = setup.method(back.stage, back.prior, damping, generator)
         method.load_state(copy.deepcopy(good["shared"]["method"]), back.model)
         return replace(back, method=method, recoveries=recoveries)
-
-    def select(self, setup: Setup, results: list[int]) -> TrainState:
-        """The state of the members of these results alone; this one is not to be used any more.
-
-        The optimiser, the chains and what the method remembers go on as if the other members had
-        never been there.
-        """
-        members = [member for k in results for member in self.contenders(k)]
-        model = self.model.select(members)
-        forward, optimizer = setup.optimised(model, self.stage)
-        _keep_moments(self.model, self.optimizer, members, model, optimizer)
-        self.method.select(members)
-        if self.prior.state is not None:
-            self.prior.state = self.prior.state[members]
-        return replace(self, results=results, model=model, forward=forward, optimizer=optimizer)
 
     # --- saving and loading ------------------------------------------------------------------
 
@@ -264,12 +219,11 @@ class TrainState:
         shared = {
             "stage": self.stage.name,
             "stage_begin": self.stage.begin,
-            "results": self.results,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "prior": self.prior.state,
             "method": self.method.state(),
-            "kept": [vars(one) for one in self.kept],
+            "best": vars(self.best),
             "iteration": self.iteration,
             "recoveries": self.recoveries,
             "reported": sorted(self.reported),
@@ -294,15 +248,15 @@ class TrainState:
             following = density_stage(settings, shared["stage_begin"])
             assert following is not None
             stage = following
-        plain = ("results", "iteration", "recoveries", "stopped", "trouble")
+        plain = ("iteration", "recoveries", "stopped", "trouble")
         batches = Batches.of(setup)
         batches.restore(own["batches"])
         state = cls._fresh(
             setup,
             stage,
-            setup.prior(shared["results"], n_contenders(settings, stage)),
+            setup.prior(stage),
             batches,
-            [Kept(**values) for values in shared["kept"]],
+            Best(**shared["best"]),
             generators,
             reported=set(shared["reported"]),
             **{name: shared[name] for name in plain},
@@ -323,29 +277,3 @@ class TrainState:
             state.method.sampler.load_state(own["sampler"])
         generators.load_state(own)
         return state
-
-
-def _keep_moments(
-    model: EnergyModel,
-    optimizer: Optimizer,
-    members: Sequence[int],
-    chosen: EnergyModel,
-    its_optimizer: Optimizer,
-) -> None:
-    """Let the optimiser of `chosen`, which holds these members of `model`, go on where theirs was.
-
-    Moments are shaped like parameters, so a network that holds them is taken apart in the same way.
-    """
-    for name in MOMENTS:
-        carrier = copy.deepcopy(model)
-        with torch.no_grad():
-            for moment, parameter in zip(carrier.parameters(), model.parameters(), strict=True):
-                if parameter in optimizer.state:
-                    moment.copy_(optimizer.state[parameter][name])
-        moments = carrier.select(members).parameters()
-        for own, parameter, moment in zip(
-            chosen.parameters(), model.parameters(), moments, strict=True
-        ):
-            if parameter in optimizer.state:
-                steps = optimizer.state[parameter]["step"]
-                its_optimizer.state[own] |= {"step": steps.clone(), name: moment.detach()}

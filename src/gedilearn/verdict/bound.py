@@ -7,14 +7,14 @@ training early, and is kept with the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from gedilearn.data.arrays import evenly_spaced
-from gedilearn.graph.views import Views, WalkViews, draw_views
+from gedilearn.graph.views import Views, WalkViews
 from gedilearn.graph.walks import draw
 from gedilearn.methods.method import share
 from gedilearn.methods.priors import Fixed, Prior
@@ -54,32 +54,33 @@ class Measurement(NamedTuple):
 def measure(
     model: EnergyModel,
     data: Tensor,
-    views: Sequence[Views],
+    views: Views,
     prior: Prior,
     generator: Generator,
     progress: float | None = None,
     repeats: int = 1,
     shared: bool = False,
 ) -> Measurement:
-    """The gap of every member on `data`, or on evenly spaced points of a large set.
-
-    `data` is (groups, n, ...), with the views of each group: one for all results, or one each.
+    """The bound gap of every member on `data`, (n, ...), or on evenly spaced points of a large set.
 
     Under the certifying views the gap is the certificate; `progress` asks for the training's views
     at that moment instead. With `repeats`, every point is looked at with that many views. Ranks
     that measure at the same time may have the points `shared` out among them.
     """
-    most = MOST_VECTORS if data.dim() == 3 else MOST_IMAGES
-    index = torch.from_numpy(evenly_spaced(data.shape[1], most)).to(data.device).repeat(repeats)
+    most = MOST_VECTORS if data.dim() == 2 else MOST_IMAGES
+    index = torch.from_numpy(evenly_spaced(len(data), most)).to(data.device).repeat(repeats)
     if shared:
         index = own_share(index)
     was_training = model.training
     model.eval()
     parts = []
     for chunk in torch.split(index, CHUNK):
-        x = data[:, chunk]
-        both = torch.cat([x, draw_views(views, chunk, x, progress, generator)], dim=1)
-        features, logits = model(share(both, model))[:2]
+        x = data[chunk]
+        if progress is None:
+            view = views.certify(chunk, x, generator)
+        else:
+            view = views.draw(chunk, x, progress, generator)
+        features, logits = model(share(torch.cat([x, view]), model))[:2]
         n = len(chunk)
         parts.append((features[:, :n], logits[:, :n], logits[:, n:]))
     model.train(was_training)
@@ -94,13 +95,13 @@ def measure(
 def examine(
     model: EnergyModel,
     data: Tensor,
-    views: Sequence[Views],
+    views: Views,
     target: Tensor | None,
     tol: float,
     generator: Generator,
     gap: float | None = None,
 ) -> Diagnosis:
-    """Certificate and findings of a single-member model on `data`, (1, n, ...).
+    """Certificate and findings of a single-member model on `data`, (n, ...).
 
     The findings are measured under the views of the end of training; the gap, unless it is given,
     under the certifying ones. `target` is the prior, (clusters,); None is uniform.
