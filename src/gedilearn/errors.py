@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter, or a setting (a dotted name), in the message of an error.
+
+    A program reads it as Python. The command line shows its option instead (`cli.app.option`).
+    """
+
+    name: str
+    value: Any = None  # without one, the name alone
+
+    def __str__(self) -> str:
+        if "." in self.name:
+            return f"settings={ {self.name: self.value} }"
+        return self.name if self.value is None else f"{self.name}={self.value!r}"
 
 
 class InputError(ValueError):
     """Input that cannot be used: the message says what, where, and how to mend it.
 
-    The command line prints it as one line and exits with code 2.
+    The message is made of its parts. The command line prints it as one line and exits with code 2.
     """
+
+    def __init__(self, *parts: str | Parameter) -> None:
+        super().__init__("".join(map(str, parts)))
+        self.parts = parts
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

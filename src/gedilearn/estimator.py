@@ -24,8 +24,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape, of_tensor
+from gedilearn.data.columns import Columns, numeric_frame
 from gedilearn.data.dataset import fingerprint
-from gedilearn.data.tables import Columns, as_frame, frame_of_rows, numbers
+from gedilearn.data.files import as_frame, frame_of_rows
 from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError
 from gedilearn.explanation import Explanation, explain_result, keep
@@ -670,7 +671,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         """X as an array of numbers, or one line that says what is wrong with it.
 
         Its columns must be those seen in `fit`, unless `reset`. The columns of a data frame that
-        are not all numbers are encoded, see `data.tables`.
+        are not all numbers are encoded, see `data.columns`.
         """
         if isinstance(X, Tensor):
             X = of_tensor(X, "X")
@@ -685,7 +686,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             return self._encoded(X, frame, self.columns_, reset)
         if frame is None or _is_numeric(X):
             return self._checked(X, reset)
-        return self._checked(numbers(frame) if len(frame) else frame, reset)
+        return self._checked(numeric_frame(frame) if len(frame) else frame, reset)
 
     def on_points(self: Self) -> Self:
         """The same model for rows of a table that are encoded already."""

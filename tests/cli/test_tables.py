@@ -19,7 +19,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import messy
 from gedilearn import GEDI
-from gedilearn.data.tables import Columns, as_frame, as_kind
+from gedilearn.data.columns import Cells, Columns
+from gedilearn.data.files import as_frame
+from gedilearn.errors import InputError, Parameter
 from helpers import run_command as gedi
 
 SHORT = ["--set", "training.max_iter=20", "--set", "weights.gen=0"]
@@ -101,7 +103,8 @@ def test_what_was_taken_for_what_is_said_and_can_be_changed(folder, here, monkey
         (["--set", "table.impute=best"], "table.impute='best'"),
         (
             ["--numeric", "told 0"],
-            "column 'told 0': 'A1' in row 0 (counted from 0) is not a number",
+            "column 'told 0': 'A1' in row 0 (counted from 0) is not a number; fix the cell, or set "
+            "the column's type in the fit: --categorical 'told 0'",
         ),
         (["--columns", "country"], "no column is of use"),
         (["--set", "table.kinds={told 0: what}"], "table.kinds"),
@@ -112,6 +115,27 @@ def test_wrong_options_are_one_line(folder, here, options, words):
     lines = result.stderr.splitlines()
     assert words in lines[-1] and not [line for line in lines[:-1] if "reading" not in line]
     assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("parameter", "words"),
+    [
+        (Parameter("table.kinds", {"a": "drop", "b c": "id"}), "--drop a --id-column 'b c'"),
+        (Parameter("table.impute", "mean"), "--set table.impute=mean"),
+        (Parameter("size", (30, 40)), "--size 40x30"),
+        (Parameter("broken", "skip"), "--skip-broken"),
+        (Parameter("separator", "comma"), "--separator comma"),
+        (Parameter("label_column"), "--label-column"),
+        (Parameter("n_clusters", 1), "--clusters 1"),
+    ],
+)
+def test_an_error_of_the_library_names_the_option(parameter, words, monkeypatch):
+    def refuse(*arguments, **values):
+        raise InputError("give another ", parameter, ", please")
+
+    monkeypatch.setattr("gedilearn.data.load.load", refuse)
+    said = gedi("fit", "x.csv", "--quiet", code=2).stderr
+    assert said == f"error: give another {words}, please\n"
 
 
 def test_options_for_tables_are_refused_for_arrays(here):
@@ -247,7 +271,11 @@ def best_of_k_means(table: messy.Cells, y: np.ndarray, model: GEDI) -> float:
     frame = as_frame(pd.DataFrame(table))
     used = {each.name: each.kind for each in model.columns_.used}
     numbers = np.column_stack(
-        [as_kind(frame[name], kind, "") for name, kind in used.items() if kind != "category"]
+        [
+            Cells.read(frame[name], "", kind).values
+            for name, kind in used.items()
+            if kind != "category"
+        ]
     )
     words = frame[[name for name, kind in used.items() if kind == "category"]].astype(object)
     scores = []

@@ -29,6 +29,7 @@ from typer.core import TyperGroup
 
 from gedilearn import __version__, io
 from gedilearn.errors import InputError
+from gedilearn.errors import Parameter as LibraryParameter
 from gedilearn.progress import Progress, shown
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Commands(TyperGroup):
             sys.stdout.flush()
             return result
         except InputError as error:
-            _stop(f"error: {error}", 2)
+            words = "".join(p if isinstance(p, str) else option(p) for p in error.parts)
+            _stop(f"error: {words}", 2)
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader of a pipe left, as in `| head`
                 raise
@@ -63,6 +65,30 @@ class Commands(TyperGroup):
             _stop(f"error: {where}{reason[:1].lower()}{reason[1:]}", 2)
         except KeyboardInterrupt as interrupt:
             _stop(f"interrupted: {interrupt}" if str(interrupt) else "interrupted", 130)
+
+
+# Options that are called otherwise than the parameters of the library, and those of a kind.
+OPTIONS = {"n_clusters": "clusters", "broken": "skip-broken", "directory": "from"}
+KINDS = {"category": "categorical", "number": "numeric", "id": "id-column", "drop": "drop"}
+
+
+def option(parameter: LibraryParameter) -> str:
+    """The option that stands for a parameter or a setting of the library, with its value."""
+    name, value = parameter.name, parameter.value
+    if name == "table.kinds":
+        return " ".join(f"--{KINDS[kind]} {_word(column)}" for column, kind in value.items())
+    if "." in name:
+        return f"--set {name}={_word(value)}"
+    if name == "size" and value is not None:  # (height, width)
+        value = "x".join(map(str, reversed(value)))
+    own = f"--{OPTIONS.get(name, name.replace('_', '-'))}"
+    return own if value is None or name == "broken" else f"{own} {_word(value)}"
+
+
+def _word(value: object) -> str:
+    """A value for a shell."""
+    text = str(value)
+    return text if text.isalnum() else repr(text)
 
 
 def _stop(line: str, code: int) -> None:

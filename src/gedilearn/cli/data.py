@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gedilearn.cli.app import Screen
+    from gedilearn.data.columns import Columns
     from gedilearn.data.dataset import Dataset
-    from gedilearn.data.tables import Columns
     from gedilearn.estimator import GEDI
     from gedilearn.training.run import Config
 
@@ -193,8 +193,9 @@ def read_for_fit(
 
     The kinds of the columns are printed on stderr. how: arguments of `load`
     """
+    from gedilearn.data.columns import Columns, numeric_frame
+    from gedilearn.data.files import TABLE_SUFFIXES
     from gedilearn.data.load import is_table
-    from gedilearn.data.tables import TABLE_SUFFIXES, Columns, numbers
     from gedilearn.settings import checked
 
     if not is_table(data) and values.get("table"):
@@ -205,7 +206,7 @@ def read_for_fit(
         return dataset, None
     columns = Columns.of(dataset.x, table)
     if columns is None:
-        points = numbers(dataset.x)
+        points = numeric_frame(dataset.x)
         return replace(dataset, x=points if dataset.columns else points.to_numpy()), None
     n_used, n_all = len(columns.used), len(columns.all)
     screen.message(f"{data}: {len(dataset.x)} rows, {n_used} of {n_all} columns are used")
@@ -316,10 +317,10 @@ def results(
 
 def by_column(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
     """Vectors, or rows of a table, column by column."""
-    from gedilearn.data.tables import written
+    from gedilearn.data.files import export_cells
 
     if hasattr(x, "columns"):
-        return {name: written(x[name]) for name in x.columns}
+        return {name: export_cells(x[name]) for name in x.columns}
     return dict(zip(names or [f"x{k + 1}" for k in range(x.shape[1])], x.T, strict=True))
 
 

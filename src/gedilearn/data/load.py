@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gedilearn.data import published, tables
+from gedilearn.data import published
 from gedilearn.data.arrays import CHANNELS, as_labels, listing
+from gedilearn.data.columns import numeric_frame
 from gedilearn.data.dataset import Dataset, npz_keys, read_npy, read_npz
+from gedilearn.data.files import TABLE_SUFFIXES, USUAL_SEPARATORS, as_text, check_names, read_table
 from gedilearn.data.published import SOURCES
-from gedilearn.data.tables import TABLE_SUFFIXES
-from gedilearn.errors import InputError, closest
+from gedilearn.errors import InputError, Parameter, closest
 from gedilearn.io import as_path, check_file, check_size, reading
 from gedilearn.registry import DATA_SETS
 
@@ -87,11 +88,15 @@ def load(
     path, named = as_path(source), is_name(source)
     suffix = "" if named or path.is_dir() else path.suffix.lower()
     if label_column is not None and suffix not in TABLE_SUFFIXES:
-        raise InputError(f"{source}: label_column is for tables ({', '.join(TABLE_SUFFIXES)})")
-    if (separator or decimal) and suffix not in tables.USUAL:
-        raise InputError(f"{source}: --separator, --decimal are for {', '.join(tables.USUAL)}")
+        words = f" is for tables ({', '.join(TABLE_SUFFIXES)})"
+        raise InputError(f"{source}: ", Parameter("label_column"), words)
+    if (separator or decimal) and suffix not in USUAL_SEPARATORS:
+        words = f" are for text files ({', '.join(USUAL_SEPARATORS)})"
+        both = Parameter("separator"), " and ", Parameter("decimal")
+        raise InputError(f"{source}: ", *both, words)
     if (size is not None or broken != "refuse") and (named or path.is_file()):
-        raise InputError(f"{source}: --size, --skip-broken are for folders of images")
+        both = Parameter("size"), " and ", Parameter("broken")
+        raise InputError(f"{source}: ", *both, " are for folders of images")
     if named:
         split = published.split_of(str(source))
         return published.open_set(*split) if split else DATA_SETS[str(source)]()
@@ -103,24 +108,18 @@ def load(
             return Dataset.checked(path, read_npy(path))
         if suffix == ".npz":
             return _read_npz(path)
-        data = _read_table(path, label_column, columns, text or (), separator, decimal)
-        return data if text is not None else replace(data, x=tables.numbers(data.x).to_numpy())
+        how = {"text": text or (), "separator": separator, "decimal": decimal}
+        data = _read_table(path, label_column, columns, how)
+        return data if text is not None else replace(data, x=numeric_frame(data.x).to_numpy())
 
 
 def _read_table(
-    path: Path,
-    label_column: str | None,
-    columns: Sequence[str] | None,
-    text: Collection[str],
-    separator: str | None,
-    decimal: str | None,
+    path: Path, label_column: str | None, columns: Sequence[str] | None, how: dict[str, Any]
 ) -> Dataset:
     """A table with columns of any type: `x` is a data frame, `frame` has the labels beside it."""
-    separator = separator and tables.mark(separator, tables.SEPARATORS, "separator")
-    decimal = decimal and tables.mark(decimal, tables.DECIMALS, "decimal")
     labels = [] if label_column is None else [label_column]
-    whole, named = tables.read_table(path, separator, decimal, text, {*(columns or ()), *labels})
-    tables.check_names(labels, whole.columns, str(path))
+    whole, named = read_table(path, expected={*(columns or ()), *labels}, **how)
+    check_names(labels, whole.columns, str(path))
     y = None if label_column is None else _labels(path, whole[label_column])
     frame = whole.drop(columns=labels)
     if not frame.shape[1]:
@@ -128,7 +127,7 @@ def _read_table(
     if columns is not None:
         if not named and len(columns) == frame.shape[1]:
             frame = frame.set_axis(list(columns), axis=1)
-        tables.check_names(columns, frame.columns, str(path))
+        check_names(columns, frame.columns, str(path))
         frame = frame[list(columns)]
     names = tuple(frame.columns) if named or columns is not None else None
     return Dataset(path.stem, frame, y, names, str(path), frame=whole)
@@ -140,7 +139,7 @@ def _labels(path: Path, cells: Any) -> np.ndarray:
             f"{path}: row {row} (counted from 0) has no label in column {cells.name!r}"
         )
     is_number = cells.dtype.kind in "biuf"
-    return as_labels(cells.to_numpy() if is_number else tables.as_text(cells).tolist(), str(path))
+    return as_labels(cells.to_numpy() if is_number else as_text(cells).tolist(), str(path))
 
 
 def _check_file(path: Path) -> None:
@@ -199,7 +198,8 @@ def read_images(
     refused, or with ``broken="skip"`` left out and named in a warning, `SkippedImages`.
     """
     if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
-        raise InputError(f"size={size}: give (height, width), each from 1 to 4096 pixels")
+        words = ": give (height, width), each from 1 to 4096 pixels"
+        raise InputError(Parameter("size", size), words)
     paths = list(_named_as_images(folder))
     inside = [path.relative_to(folder) for path in paths]
     if not paths:
@@ -211,8 +211,8 @@ def read_images(
             pixels = _decode(path, size)
         except InputError as error:
             if broken == "refuse":
-                way_out = "or leave such files out with broken='skip' (--skip-broken)"
-                raise InputError(f"{error}; {way_out}") from error
+                way_out = "; or leave such files out: ", Parameter("broken", "skip")
+                raise InputError(*error.parts, *way_out) from error
             continue
         images[i] = pixels
         first = next(iter(images))
@@ -220,7 +220,8 @@ def read_images(
         if (height, width) != (high, wide):
             raise InputError(
                 f"{path}: {width}x{height} pixels, but {paths[first]} has {wide}x{high}; resize "
-                "all images to one size with size=(height, width) (--size WxH)"
+                "all images to one size, for instance ",
+                Parameter("size", (high, wide)),
             )
         total += pixels.nbytes
         check_size(total, f"{folder}: the first {len(images)} of {len(paths)} images")

@@ -197,7 +197,7 @@ class DataSource(BaseModel):
     class_column: str | None = None  # of labels that were learnt or graded
     labels: str | None = None  # the fingerprint of these
     columns: list[str] | None = None
-    table: list[str] | None = None  # all columns of one that is encoded, see data.tables
+    table: list[str] | None = None  # all columns of one that is encoded, see data.columns
     separator: str | None = None  # of a text, and its decimal mark, where they were asked for
     decimal: str | None = None
     size: tuple[PositiveInt, PositiveInt] | None = None  # height and width that images were given

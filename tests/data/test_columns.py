@@ -1,13 +1,10 @@
-"""Tables: how files are read, what columns are taken for, and the points that they become."""
+"""Columns of tables: the kinds they are taken for, and the points that they become."""
 
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, time, timedelta, timezone
-from decimal import Decimal
-from pathlib import Path
+from datetime import date, time
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -21,8 +18,8 @@ from sklearn.preprocessing import OneHotEncoder
 import messy
 from gedilearn import GEDI
 from gedilearn.data.arrays import TWO_VALUED
-from gedilearn.data.load import load
-from gedilearn.data.tables import OTHERS, Columns, as_frame, kind_of, typed, written
+from gedilearn.data.columns import OTHERS, Cells, Columns
+from gedilearn.data.files import as_frame
 from gedilearn.errors import InputError
 from gedilearn.estimator import LeftOut
 from gedilearn.graph.neighbours import distance_features
@@ -51,68 +48,6 @@ def fitted(frame: pd.DataFrame, **options: Any) -> Columns:
 
 def kinds(frame: pd.DataFrame, **options: Any) -> dict[str, str]:
     return {each.name: each.kind for each in fitted(frame, **options).all}
-
-
-# --- files --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(text: str, encoding: str = "utf-8", name: str = "t.csv") -> Path:
-        path = tmp_path / name
-        path.write_text(text, encoding=encoding, newline="")
-        return path
-
-    return write
-
-
-@pytest.mark.parametrize(
-    ("text", "encoding"),
-    [
-        ("größe,b\n1.5,2\n3,4\n", "utf-8"),
-        ("größe;b\r\n1.5;2\r\n3;4\r\n", "cp1252"),
-        ("größe\tb\n1.5\t2\n3\t4\n", "utf-16"),
-        ('"größe"|"b"\n"1.5"|"2"\n3|4\n', "utf-8-sig"),
-        ("größe,b\n1.5,2\n3,4\n,\n,\n", "utf-8"),  # empty rows of a spreadsheet
-    ],
-)
-def test_the_same_table_comes_out_however_it_is_written(write, text, encoding):
-    data = load(write(text, encoding))
-    assert data.x.tolist() == [[1.5, 2], [3, 4]] and data.columns == ("größe", "b")
-
-
-def test_the_decimal_mark_is_the_one_that_is_named(write):
-    text = "a;b\n1,5;x\n-;y\n2,25;x\n" + "3,5;y\n" * 3
-    frame = load(write(text), text=(), decimal=",").x
-    assert frame["a"].dropna().tolist() == [1.5, 2.25, 3.5, 3.5, 3.5]
-    assert load(write("a;b\n1,5;2\n3;4,25\n"), decimal=",").x.tolist() == [[1.5, 2], [3, 4.25]]
-    assert load(write("a\n1,5\n2\n"), decimal="comma").x.tolist() == [[1.5], [2]]
-    with pytest.raises(InputError, match="'oops' in row 1"):
-        load(write("a;b\n1,5;2\noops;4,25\n"), decimal=",")
-    with pytest.raises(InputError, match=r"column 'a': '1,5' in row 0 .*: --decimal comma"):
-        load(write("a;b\n1,5;2\n3;4,25\n"))
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("a;b,c\nx;y,z\nu;v,w\n", "may be separated by comma or semicolon"),
-        ("a,b\n1,2,3\n4,5\n", "t.csv is damaged .Length of header or names does not match"),
-        ("a,b\n" + "1,2\n" * 300 + "1,2,3\n", "Expected 2 fields in line 302, saw 3"),
-        ('a,b\n1,2\n3,"4\n5,6\n', "t.csv is damaged .*EOF inside string"),
-    ],
-)
-def test_what_cannot_be_told_is_refused_with_the_way_out(write, text, words):
-    with pytest.raises(InputError, match=words) as caught:
-        load(write(text), text=())
-    assert "\n" not in str(caught.value)
-
-
-def test_digits_with_zeros_before_them_are_kept_as_they_are_written(write):
-    path = write("zip,n\n01067,1\n80331,2\n")
-    assert load(path, text=()).x["zip"].tolist() == ["01067", "80331"]
-    later = write("zip,n\n" + "80331,1\n" * 400 + "01067,2\n")
-    assert load(later, text=["zip"]).x["zip"].tolist()[-1] == "01067"
 
 
 # --- frames -------------------------------------------------------------------------------------
@@ -160,40 +95,6 @@ def test_frames_of_every_library_give_the_same_points(library):
     np.testing.assert_array_equal(columns.transform(other), columns.transform(frame))
 
 
-def test_what_is_no_frame_is_none():
-    for other in (np.zeros((2, 2)), [[1, 2]], "text", None, {"a": [1]}, pd.Series([1, 2])):
-        assert as_frame(other) is None
-
-
-def test_objects_of_every_kind_are_read():
-    zone = timezone(timedelta(hours=2))
-    frame = as_frame(
-        pd.DataFrame(
-            {
-                "decimal": [Decimal("1.5"), None],
-                "moment": pd.to_datetime([datetime(2024, 1, 1, 2, tzinfo=zone), None]),
-                "length": [timedelta(days=2), None],
-                "truth": pd.array([True, None], dtype="boolean"),
-                "both": [1, "one"],
-                "month": pd.period_range("2024-01", periods=2, freq="M"),
-                "key": [UUID(int=k) for k in range(2)],
-                "band": pd.cut([1.0, 4.0], 2),
-            }
-        )
-    )
-    assert frame["decimal"][0] == 1.5 and frame["length"][0] == 2
-    assert frame["moment"][0] == typed(frame["month"])[0] == pd.Timestamp("2024-01-01")
-    assert frame["both"].tolist() == ["1", "one"] and frame["key"][1].endswith("0001")
-    assert frame["band"].tolist() == ["(0.997, 2.5]", "(2.5, 4.0]"]
-    assert [kind_of(frame[name]) for name in ("truth", "both", "band")] == [
-        "boolean",
-        "category",
-        "category",
-    ]
-    keys = [2**60 + 1, 2**60 + 2]
-    assert written(as_frame(pd.DataFrame({"key": keys}))["key"]).tolist() == keys
-
-
 def vector_frames(vectors: np.ndarray) -> list[Any]:
     lists, fixed = vectors.tolist(), pa.list_(pa.float64(), vectors.shape[1])
     return [
@@ -214,12 +115,8 @@ def test_vectors_of_one_length_are_columns():
     frame = as_frame(pd.DataFrame({"e": list(vectors), "x": vectors[:, 0] ** 2}))
     assert fitted(frame, kinds={"e": "drop"}).names == ["x"]
     assert fitted(frame, columns=("e",)).names == ["e[0]", "e[1]", "e[2]"]
-
-
-def test_names_that_come_twice_are_numbered_and_lists_of_other_lengths_are_text(write):
-    assert list(load(write("x,y,x\n1,2,3\n4,5,6\n"), text=()).x) == ["x", "y", "x.1"]
-    frame = as_frame(pd.DataFrame({"e": [[1.0], [1.0, 2.0]] * 5, "x": np.arange(10) ** 2 / 7}))
-    assert kinds(frame) == {"e": "category", "x": "number"}
+    ragged = as_frame(pd.DataFrame({"e": [[1.0], [1.0, 2.0]] * 5, "x": np.arange(10) ** 2 / 7}))
+    assert kinds(ragged) == {"e": "category", "x": "number"}
 
 
 # --- the estimator ------------------------------------------------------------------------------
@@ -267,6 +164,12 @@ def test_a_frame_of_numbers_is_fitted_as_its_array_is():
         )
 
 
+def test_a_table_of_numbers_and_words_for_truth_values_is_encoded():
+    words = {"x": np.arange(40) ** 2 / 7, "ok": ["yes", "no"] * 20}
+    model = GEDI(**QUICK).fit(pd.DataFrame(words))
+    assert model.columns_.lines() == ["number: x", "boolean: ok"]
+
+
 def test_bad_frames_and_settings_are_refused():
     for x, words in (
         (mixed().head(1), "no column is of use"),
@@ -305,11 +208,10 @@ def test_bad_frames_and_settings_are_refused():
         (["13:05 PM", "1:05 PM"], "category"),
         (["1_000", "2"], "category"),
         (["$5", "6 kg"], "category"),
-        ([None, "NA"], "category"),
     ],
 )
 def test_text_is_read_as_what_it_says(words, kind):
-    assert kind_of(typed(table(a=words)["a"])) == kind
+    assert Cells.read(table(a=words)["a"], "X").kind == kind
 
 
 @pytest.mark.parametrize(
@@ -334,9 +236,11 @@ def test_dates_are_those_of_the_calendar_and_new_rows_are_read_the_same_way(word
         assert columns.transform(table(d=[word], x=[1]))[0, 0] == day
 
 
-def test_a_few_words_among_numbers_are_named():
-    with pytest.raises(InputError, match=r"column 'x': 'oops' in row 50 .* is not a number"):
-        fitted(table(x=[*(str(k / 7) for k in range(50)), "oops"]))
+def test_a_few_words_among_numbers_are_refused_with_the_setting_that_allows_them():
+    made = table(x=[*(str(k / 7) for k in range(50)), "oops"])
+    with pytest.raises(InputError, match=r"column 'x': 'oops' in row 50 .* not a number") as caught:
+        fitted(made)
+    assert str(caught.value).endswith("settings={'table.kinds': {'x': 'category'}}")
     assert kinds(table(x=["0", "1", "2", "3+"] * 10))["x"] == "category"
 
 
