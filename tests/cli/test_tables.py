@@ -225,10 +225,10 @@ def test_a_table_is_sampled_scored_diagnosed_evaluated_and_reported(folder, here
 def test_a_number_of_clusters_is_chosen_for_a_table(folder, here):
     options = ("--drop", "date 0,told 0", "--max", 4, "--json")
     told = json.loads(gedi("choose", folder / "people.csv", *options).stdout)
-    assert [row["n_clusters"] for row in told["rows"]] == [2, 3, 4]
+    assert [row["n_clusters"] for row in told["numbers"]] == [2, 3, 4]
     fit = ("--set", "training.max_clusters=4", "--set", "weights.gen=0", "--json")
     fitted = gedi("fit", folder / "people.csv", "--drop", "date 0,told 0", *fit).stdout
-    assert json.loads(fitted)["choice"]["numbers"] == told["rows"]
+    assert json.loads(fitted)["choice"]["numbers"] == told["numbers"]
 
 
 def test_labels_of_text_are_set_aside(here):
