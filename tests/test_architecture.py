@@ -177,7 +177,7 @@ PLACES = {
     "difflib": {"errors.py"},
     "os.replace(": {"io.py"},
     # Files of the package itself; all else goes through io.py.
-    ".read_text(": {"paper/table.py", "data/published.py", "report/page.py"},
+    ".read_text(": {"paper/table.py", "paper/published.py", "report/page.py"},
     ".read_bytes(": {"io.py"},
     "safe_load": set(),
     "yaml.load(": {"io.py"},

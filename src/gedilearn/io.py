@@ -79,6 +79,16 @@ def as_path(given: str | Path) -> Path:
     return Path(os.path.expanduser(path)) if path.parts[:1] == ("~",) else path
 
 
+def cache_root() -> Path:
+    """The folder of all downloads: $GEDI_CACHE, or gedi-learn in the system's folder for caches.
+
+    It need not exist yet.
+    """
+    from pooch import os_cache
+
+    return as_path(os.environ.get("GEDI_CACHE") or os_cache("gedi-learn")).absolute()
+
+
 # --- damage -------------------------------------------------------------------------------------
 
 

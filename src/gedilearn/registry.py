@@ -88,12 +88,15 @@ SAMPLERS = Registry(
     importance="gedilearn.density.samplers:Proposals",
     chains="gedilearn.density.samplers:BaseChains",
 )
-# Functions () -> `data.dataset.Dataset`, under the names that the command line takes for files.
+# Functions () -> `data.dataset.Dataset`. One with `splits`, as those of the published sets, also
+# takes the name of a split: NAME:test.
+_PUBLISHED = ("mnist", "fashion-mnist", "cifar10", "cifar100", "svhn", "svhn-extra")
 DATA_SETS = Registry(
     "data set",
     moons="gedilearn.data.toy:moons",
     circles="gedilearn.data.toy:circles",
     digits="gedilearn.data.toy:digits",
+    **{name: f"gedilearn.paper.published:SETS:{name}" for name in _PUBLISHED},
 )
 # Values of `presets.Preset`: settings under a name.
 _PAPER_SETS = ("svhn", "cifar10", "cifar100")

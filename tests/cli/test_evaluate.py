@@ -104,7 +104,7 @@ def test_a_fetched_set_is_measured_on_its_test_images(tmp_path, monkeypatch):
         x, y = squares(120 if split == "train" else 80, 0 if split == "train" else 1)
         return Dataset(f"{name}-{split}", x, y, None, f"{name}:{split}")
 
-    monkeypatch.setattr("gedilearn.data.published.open_set", open_set)
+    monkeypatch.setattr("gedilearn.paper.published.open_set", open_set)
     gedi("fit", "mnist", "-k", 2, "--out", tmp_path / "run", "--quiet", *SHORT)
     content = json.loads(gedi("evaluate", tmp_path / "run", *CHEAP, "--json", "-q").stdout)
     assert content["data"]["test"] == "mnist-test" and not content["data"]["test_is_train"]

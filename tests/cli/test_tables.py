@@ -127,6 +127,7 @@ def test_wrong_options_are_one_line(folder, here, options, words):
         (Parameter("separator", "comma"), "--separator comma"),
         (Parameter("label_column"), "--label-column"),
         (Parameter("n_clusters", 1), "--clusters 1"),
+        (Parameter("directory", "DIR"), "--from DIR"),
     ],
 )
 def test_an_error_of_the_library_names_the_option(parameter, words, monkeypatch):

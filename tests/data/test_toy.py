@@ -40,7 +40,7 @@ def test_moons_hold_the_shares_asked_for(n, share, sizes):
 
 
 def test_builtin_names_load_what_their_makers_make():
-    assert set(DATA_SETS) == {"moons", "circles", "digits"}
+    assert list(DATA_SETS)[:3] == ["moons", "circles", "digits"]
     for name, maker in {"moons": moons, "circles": circles, "digits": digits}.items():
         data = load(name)
         assert data.name == name

@@ -130,7 +130,7 @@ def get(
     gedi data get mnist --from ~/Downloads
     gedi fit mnist:test --clusters 10
     """
-    from gedilearn.data import published
+    from gedilearn.paper import published
 
     path = published.get(name, directory, screen.message)
     screen.show({"name": name, "path": str(path)})
@@ -143,7 +143,8 @@ def list_sets(screen: Screen) -> None:
     \b
     gedi data list
     """
-    from gedilearn.data.published import SOURCES, SPLITS, cache_root, is_cached
+    from gedilearn.io import cache_root
+    from gedilearn.paper.published import SETS, SPLITS, is_cached
 
     sets: list[dict[str, Any]] = [
         {
@@ -155,7 +156,7 @@ def list_sets(screen: Screen) -> None:
             "MB": round(sum(file.size for file in source.downloads) / 1e6),
             "cached": is_cached(source.name),
         }
-        for source in SOURCES.values()
+        for source in SETS.values()
     ]
     heads = ("name", "content", *SPLITS, "shape", "MB", "cached")
     rows = ([str(each.get(head, "-")) for head in heads] for each in sets)

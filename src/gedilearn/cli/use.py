@@ -158,7 +158,7 @@ def evaluate(
     gedi evaluate gedi-runs/points-1 --test more.csv --ood others=elsewhere.csv --samples 0
     """
     from gedilearn import evaluation
-    from gedilearn.data.published import split_for_testing
+    from gedilearn.paper.published import split_for_testing
     from gedilearn.training.run import RunDirectory, read_config
 
     fitted, config = Fitted.open(run, screen, reading), read_config(run)

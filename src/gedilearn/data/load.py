@@ -10,12 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gedilearn.data import published
 from gedilearn.data.arrays import CHANNELS, as_labels, listing
 from gedilearn.data.columns import numeric_frame
 from gedilearn.data.dataset import Dataset, npz_keys, read_npy, read_npz
 from gedilearn.data.files import TABLE_SUFFIXES, USUAL_SEPARATORS, as_text, check_names, read_table
-from gedilearn.data.published import SOURCES
 from gedilearn.errors import InputError, Parameter, closest
 from gedilearn.io import as_path, check_file, check_size, reading
 from gedilearn.registry import DATA_SETS
@@ -34,15 +32,15 @@ class SkippedImages(UserWarning):
 def known_formats() -> str:
     """What `load` takes, as text for help pages."""
     return (
-        f"built-in: {', '.join(DATA_SETS)}; fetched by gedi data get NAME: {', '.join(SOURCES)}, "
-        f"NAME:test for the test images; files: {', '.join(_SUFFIXES)}; or a folder of images "
+        f"sets by name: {', '.join(DATA_SETS)} (gedi data get downloads those of images, NAME:test "
+        f"has the test images); files: {', '.join(_SUFFIXES)}; or a folder of images "
         f"({', '.join(suffix[1:] for suffix in IMAGE_SUFFIXES)}), also in folders in it"
     )
 
 
 def is_name(source: str | Path) -> bool:
-    """Whether `load` takes this for the name of a set and not for a path."""
-    return isinstance(source, str) and (source in DATA_SETS or source.partition(":")[0] in SOURCES)
+    """Whether `load` takes this for the name of a set, or NAME:SPLIT, and not for a path."""
+    return isinstance(source, str) and source.partition(":")[0] in DATA_SETS
 
 
 def is_folder(source: str | Path) -> bool:
@@ -70,9 +68,9 @@ def load(
     """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
 
     A string that is the name of a set means that set; write ``./moons`` for a file called so.
-    Names are those of `registry.DATA_SETS` and of the published sets (`data.published`).
-    Images stored as bytes stay uint8 (n, c, h, w): published sets,
-    folders, and arrays of four axes. Everything else is floating point.
+    Names are those of `registry.DATA_SETS`; ``mnist:test`` is the test split of a set.
+    Images stored as bytes stay uint8 (n, c, h, w): published sets, folders, and arrays of four
+    axes. Everything else is floating point.
     ``label_column`` names the column of a table that becomes ``y`` and is not a feature.
     ``columns`` names the columns of a table that are the features, in this order; others are not
     looked at. Sources without names of columns are taken as they come.
@@ -98,8 +96,7 @@ def load(
         both = Parameter("size"), " and ", Parameter("broken")
         raise InputError(f"{source}: ", *both, " are for folders of images")
     if named:
-        split = published.split_of(str(source))
-        return published.open_set(*split) if split else DATA_SETS[str(source)]()
+        return _open_set(str(source))
     with reading(path):
         if path.is_dir():
             return read_images(path, size=size, broken=broken)
@@ -111,6 +108,17 @@ def load(
         how = {"text": text or (), "separator": separator, "decimal": decimal}
         data = _read_table(path, label_column, columns, how)
         return data if text is not None else replace(data, x=numeric_frame(data.x).to_numpy())
+
+
+def _open_set(source: str) -> Dataset:
+    name, colon, split = source.partition(":")
+    opened = DATA_SETS[name]
+    splits = list(getattr(opened, "splits", ()))
+    if colon and split not in splits:
+        names = " or ".join(f"{name}:{each}" for each in splits) or name
+        raise InputError(f"{source}: {name} has no split {split!r}; write {names}")
+    data: Dataset = opened(split) if colon else opened()
+    return data
 
 
 def _read_table(
@@ -156,7 +164,7 @@ def _check_file(path: Path) -> None:
 def _suggestion(path: Path) -> str:
     """What may have been meant by a path where there is nothing: a file beside it, or a name."""
     beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = closest(path.name, [*beside, *DATA_SETS, *SOURCES])
+    near = closest(path.name, [*beside, *DATA_SETS])
     return f"did you mean {near}?" if near else known_formats()
 
 

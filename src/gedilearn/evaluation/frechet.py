@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, conv2d, interpolate, max_pool2d, pad, relu
 
 from gedilearn.data.arrays import check_finite
-from gedilearn.data.published import cache_root
 from gedilearn.errors import InputError
 from gedilearn.evaluation.ood import as_bytes, value_range
+from gedilearn.io import cache_root
 from gedilearn.pretrained import EfficientNetLite0, FeatureNetwork, features
 
 
@@ -101,7 +101,7 @@ def extractor() -> FeatureNetwork:
     """The best feature space available, without downloads.
 
     Inception, which gives FID, if its weight file is in ``inception/`` of the cache folder
-    (`published.cache_root`); otherwise EfficientNet-Lite0, if its package is installed.
+    (`io.cache_root`); otherwise EfficientNet-Lite0, if its package is installed.
     """
     folder = cache_root() / "inception"
     for file in sorted(folder.glob("*-2015-12-05-6726825d.pth")):  # it has two published names

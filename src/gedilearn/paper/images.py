@@ -16,11 +16,11 @@ import numpy as np
 
 from gedilearn import evaluation
 from gedilearn.data.dataset import Dataset, fingerprint
-from gedilearn.data.published import SOURCES, is_cached, open_set
 from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.paper import table
+from gedilearn.paper.published import SETS, is_cached, open_set
 from gedilearn.paper.runner import (
     Cell,
     Options,
@@ -174,7 +174,7 @@ def values_of(data: str, method: str, asked: Row) -> Options:
     """The nested settings of a method, with the changes that are asked for."""
     values = preset(SCALES[asked["scale"]].preset.format(data=data), method)
     if asked["scale"] == "default":
-        values["n_clusters"] = SOURCES[data].classes if data in SOURCES else 10
+        values["n_clusters"] = SETS[data].classes if data in SETS else 10
     return with_changes(values, SHAPE, asked)
 
 

@@ -22,10 +22,12 @@ from scipy.io import savemat
 
 from gedilearn.cli import prepare as commands
 from gedilearn.cli.app import Screen
-from gedilearn.data import published as module
 from gedilearn.data.load import is_name, known_formats, load
-from gedilearn.data.published import SOURCES, File, Source, Split, get, is_cached
 from gedilearn.errors import InputError
+from gedilearn.io import cache_root
+from gedilearn.paper import published as module
+from gedilearn.paper.published import SETS, File, PublishedSet, Split, get, is_cached
+from gedilearn.registry import DATA_SETS
 
 SHARED = Path("/work/shared/data")
 real = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the real data is not at {SHARED}")
@@ -55,6 +57,21 @@ def root(tmp_path, monkeypatch) -> Iterator[Path]:
 
 
 @pytest.fixture
+def publish(monkeypatch) -> Iterator[Callable[[PublishedSet], None]]:
+    """Adds a set that is known by its name for one test."""
+    added = []
+
+    def publish(known: PublishedSet) -> None:
+        monkeypatch.setitem(SETS, known.name, known)
+        DATA_SETS.register(known.name, known)
+        added.append(known.name)
+
+    yield publish
+    for name in added:
+        DATA_SETS.remove(name)
+
+
+@pytest.fixture
 def folder(tmp_path) -> Path:
     """The published files of the set `tiny`, in the layout of CIFAR-10: plain, and the archive."""
     inside = tmp_path / "published" / "tiny-bin"
@@ -69,14 +86,14 @@ def folder(tmp_path) -> Path:
 
 
 @pytest.fixture
-def tiny(folder, monkeypatch) -> Source:
+def tiny(folder, publish) -> PublishedSet:
     """A set of 7 + 2 images, whose site does not answer."""
     one, two, test = (file(name, records.tobytes()) for name, records in PARTS.items())
     splits = {"train": Split((one, two), 7), "test": Split((test,), 2)}
     archive = file("tiny.tar.gz", (folder / "tiny.tar.gz").read_bytes())
     site = "http://127.0.0.1:9/"
-    source = Source("tiny", "for tests", site, (3, 32, 32), 10, splits, archive, "tiny-bin")
-    monkeypatch.setitem(SOURCES, "tiny", source)
+    source = PublishedSet("tiny", "for tests", site, (3, 32, 32), 10, splits, archive, "tiny-bin")
+    publish(source)
     return source
 
 
@@ -90,7 +107,7 @@ def check_tiny() -> None:
 # --- the sets -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
+@pytest.mark.parametrize("source", SETS.values(), ids=SETS.keys())
 def test_every_download_has_a_size_and_a_checksum(source):
     for each in source.downloads:
         kind, _, digest = each.checksum.partition(":")
@@ -102,13 +119,22 @@ def test_every_download_has_a_size_and_a_checksum(source):
             assert sum(each.size for each in split.images) == split.count * record
 
 
+def test_the_registry_has_the_names_of_all_published_sets():
+    assert list(DATA_SETS)[3:] == list(SETS)
+    assert all(DATA_SETS[name] is known for name, known in SETS.items())
+
+
 def test_names_of_sets_may_have_a_split(tmp_path, monkeypatch):
-    assert module.split_of("mnist") == ("mnist", "train")
-    assert module.split_of("fashion-mnist:test") == ("fashion-mnist", "test")
-    assert module.split_of("moons") is None and module.split_of("x:test") is None
     assert is_name("cifar10") and is_name("mnist:test") and not is_name("./mnist")
-    assert "mnist:train or mnist:test" in refusal(module.split_of, "mnist:valid")
+    assert "mnist has no split 'valid'; write mnist:train or mnist:test" in refusal(
+        load, "mnist:valid"
+    )
     assert "svhn-extra has no split 'test'" in refusal(load, "svhn-extra:test")
+    assert "moons has no split 'test'; write moons" in refusal(load, "moons:test")
+    assert [module.split_for_testing(name) for name in ("mnist", "mnist:test", "moons", None)] == [
+        "mnist:test",
+        *(None, None, None),
+    ]
     assert "did you mean 'cifar10'" in refusal(module.find, "cifra10")
     monkeypatch.chdir(tmp_path)
     assert "did you mean cifar100?" in refusal(load, "cifar1000")
@@ -121,11 +147,11 @@ def test_names_of_sets_may_have_a_split(tmp_path, monkeypatch):
 def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert module.cache_root() == tmp_path / "cache"
+    assert cache_root() == tmp_path / "cache"
     monkeypatch.delenv("GEDI_CACHE")
-    assert module.cache_root() == tmp_path / "xdg" / "gedi-learn"
+    assert cache_root() == tmp_path / "xdg" / "gedi-learn"
     monkeypatch.setenv("GEDI_CACHE", "~/here")
-    assert module.cache_root() == tmp_path / "home" / "here"
+    assert cache_root() == tmp_path / "home" / "here"
 
 
 def test_asking_makes_no_folder(tiny, root):
@@ -185,7 +211,7 @@ def test_the_listing_says_which_sets_are_here(tiny, folder, capsys, root):
     commands.list_sets(Screen(json=True))
     listed = json.loads(capsys.readouterr().out)
     assert {row["name"]: row["cached"] for row in listed["sets"]} == {
-        name: name == "tiny" for name in SOURCES
+        name: name == "tiny" for name in SETS
     }
 
 
@@ -220,7 +246,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(tiny, monkeypatch) -> Iterator[Server]:
     with Server(("127.0.0.1", 0), Handler) as server:
         site = f"http://127.0.0.1:{server.server_port}/"
-        monkeypatch.setitem(SOURCES, "tiny", replace(tiny, site=site))
+        monkeypatch.setitem(SETS, "tiny", replace(tiny, site=site))
         monkeypatch.setattr("time.sleep", lambda _: None)  # before pooch asks again
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -254,7 +280,7 @@ def test_a_download_that_fails_is_one_line_with_the_way_out(server, folder, tiny
     content = (folder / "tiny.tar.gz").read_bytes()
     message = ""
     if case == "offline":
-        SOURCES["tiny"] = tiny
+        SETS["tiny"] = tiny
     elif case == "missing":
         server.start(b"", status=404)
         message = "404 Client Error"
@@ -264,8 +290,8 @@ def test_a_download_that_fails_is_one_line_with_the_way_out(server, folder, tiny
         server.start(content[:-1] + b"?" if case == "changed" else content + b"?")
         message = "does not match the known hash"
     line = refusal(get, "tiny")
-    assert message in line and f"fetch tiny.tar.gz from {SOURCES['tiny'].site}" in line
-    assert "gedi data get tiny --from DIR" in line
+    assert message in line and f"download tiny.tar.gz from {SETS['tiny'].site}" in line
+    assert line.endswith("name the folder: directory='DIR'")
     assert not is_cached("tiny")
     assert not [each for each in root.glob("**/*") if each.is_file()]
 
@@ -307,15 +333,15 @@ GREY = {
 
 
 @pytest.fixture
-def grey(monkeypatch) -> Source:
+def grey(publish) -> PublishedSet:
     """A set in the layout of MNIST."""
     splits = {}
     for split, n in (("train", 6), ("test", 2)):
         x, y = (gzip.compress(idx_bytes(GREY[f"{name}_{split}"]), mtime=0) for name in "xy")
         images = file(f"{split}-images-idx3-ubyte.gz", x)
         splits[split] = Split((images,), n, (file(f"{split}-labels-idx1-ubyte.gz", y),))
-    source = Source("grey", "", "http://127.0.0.1:9/", (1, 4, 5), 10, splits)
-    monkeypatch.setitem(SOURCES, "grey", source)
+    source = PublishedSet("grey", "", "http://127.0.0.1:9/", (1, 4, 5), 10, splits)
+    publish(source)
     return source
 
 
@@ -357,15 +383,15 @@ def test_an_npz_with_other_content_is_refused(tmp_path, grey, root, change, mess
 
 
 @pytest.mark.parametrize("classes", [10, 100])
-def test_cifar_pixels_are_red_green_and_blue_planes_in_rows(tmp_path, classes, monkeypatch):
+def test_cifar_pixels_are_red_green_and_blue_planes_in_rows(tmp_path, classes, publish):
     heads, data = (1 if classes == 10 else 2), b""
     for i in range(5):
         labels = [i] if classes == 10 else [i % 20, 7 * i]
         data += bytes(labels) + RNG.integers(0, 256, 3072, dtype=np.uint8).tobytes()
     (tmp_path / "a.bin").write_bytes(data)
     splits = {"train": Split((file("a.bin", data),), 5)}
-    source = Source("photos", "", "http://127.0.0.1:9/", (3, 32, 32), classes, splits)
-    monkeypatch.setitem(SOURCES, "photos", source)
+    source = PublishedSet("photos", "", "http://127.0.0.1:9/", (3, 32, 32), classes, splits)
+    publish(source)
     get("photos", tmp_path)
     x, y = load("photos").x, load("photos").y
     assert x.shape == (5, 3, 32, 32) and x.dtype == np.uint8
@@ -375,13 +401,13 @@ def test_cifar_pixels_are_red_green_and_blue_planes_in_rows(tmp_path, classes, m
     assert y.tolist() == [i if classes == 10 else 7 * i for i in range(5)]
 
 
-def test_svhn_calls_the_digit_zero_ten(tmp_path, monkeypatch):
+def test_svhn_calls_the_digit_zero_ten(tmp_path, publish):
     x = RNG.integers(0, 256, (32, 32, 3, 10), dtype=np.uint8)
     path = tmp_path / "train.mat"
     savemat(path, {"X": x, "y": np.arange(1, 11, dtype=np.uint8)[:, None]}, do_compression=True)
     splits = {"train": Split((file("train.mat", path.read_bytes()),), 10)}
-    source = Source("house", "", "http://127.0.0.1:9/", (3, 32, 32), 10, splits)
-    monkeypatch.setitem(SOURCES, "house", source)
+    source = PublishedSet("house", "", "http://127.0.0.1:9/", (3, 32, 32), 10, splits)
+    publish(source)
     get("house", tmp_path)
     data = load("house")
     assert data.y.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]

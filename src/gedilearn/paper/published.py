@@ -1,14 +1,13 @@
-"""Published image sets: their files, how these are fetched, kept and read.
+"""Published image sets: their files, how these are downloaded, kept and read.
 
-The files of a set are kept as published in the folder CACHE/NAME; CACHE is $GEDI_CACHE, or else
-gedi-learn in the folder that the system has for caches (~/.cache). Pooch downloads them and
-compares their checksums. The sets and their files are listed in `published.json`.
+The files of a set are kept as published in the folder NAME of the cache (`io.cache_root`). Pooch
+downloads them and compares their checksums. The sets and their files are listed in
+`published.json`; `registry.DATA_SETS` has their names.
 """
 
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -20,13 +19,13 @@ from pydantic import TypeAdapter
 
 from gedilearn.data.arrays import listing
 from gedilearn.data.dataset import Dataset, npz_keys, read_npz
-from gedilearn.errors import InputError, suggestion
-from gedilearn.io import as_path, read_bytes, reading, replacing
+from gedilearn.errors import InputError, Parameter, suggestion
+from gedilearn.io import as_path, cache_root, read_bytes, reading, replacing
 
 SPLITS = ("train", "test")
-AGAIN = "fetch it again"
+AGAIN = "download it again"
 Tell = Callable[[str], None]
-Part = tuple[np.ndarray, np.ndarray]  # images (n, c, h, w) uint8; labels (n,)
+Labelled = tuple[np.ndarray, np.ndarray]  # images (n, c, h, w) uint8; labels (n,)
 
 # --- the sets -----------------------------------------------------------------------------------
 
@@ -42,9 +41,9 @@ class File:
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a set.
+    """The training or the test images of a set.
 
-    images: the files that hold it, in order, with the labels unless these are in `labels`
+    images: the files that hold them, in order, with the labels unless these are in `labels`
     count: how many images these hold together
     """
 
@@ -54,10 +53,10 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Source:
-    """One set.
+class PublishedSet:
+    """One set; called with the name of a split, it gives the data.
 
-    archive: the .tar.gz that holds the files in `folder`; without it, files are fetched one by one
+    archive: the .tar.gz that holds the files in `folder`; None: each file is downloaded by itself
     shape: (channels, height, width)
     """
 
@@ -70,6 +69,9 @@ class Source:
     archive: File | None = None
     folder: str = ""
 
+    def __call__(self, split: str = "train") -> Dataset:
+        return open_set(self.name, split)
+
     @property
     def files(self) -> tuple[File, ...]:
         """Every file that is read, without the archive around them."""
@@ -77,58 +79,37 @@ class Source:
 
     @property
     def downloads(self) -> tuple[File, ...]:
-        """The files that are fetched from `site`."""
+        """The files that are downloaded from `site`."""
         return (self.archive,) if self.archive else self.files
 
 
 _LISTED = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
-SOURCES = {each.name: each for each in TypeAdapter(list[Source]).validate_json(_LISTED)}
+SETS = {each.name: each for each in TypeAdapter(list[PublishedSet]).validate_json(_LISTED)}
 
 
-def find(name: str) -> Source:
+def find(name: str) -> PublishedSet:
     """The set of this name, or one line that says which there are."""
-    if name not in SOURCES:
-        raise InputError(f"{name!r} is no known set{suggestion(name, SOURCES)}")
-    return SOURCES[name]
-
-
-def split_of(name: str) -> tuple[str, str] | None:
-    """``mnist:test`` is the set mnist and its split test; None for any other text.
-
-    Without a colon it is the training split.
-    """
-    base, colon, split = name.partition(":")
-    if base not in SOURCES:
-        return None
-    split = split if colon else "train"
-    if split not in SOURCES[base].splits:
-        names = " or ".join(f"{base}:{each}" for each in SOURCES[base].splits)
-        raise InputError(f"{name}: {base} has no split {split!r}; write {names}")
-    return base, split
+    if name not in SETS:
+        raise InputError(f"{name!r} is no known set{suggestion(name, SETS)}")
+    return SETS[name]
 
 
 def split_for_testing(source: str | None) -> str | None:
     """The test images of the set whose training images `source` names."""
-    name, split = (source and split_of(source)) or ("", "")
-    return f"{name}:test" if split == "train" and "test" in SOURCES[name].splits else None
+    name, _, split = (source or "").partition(":")
+    has_test = name in SETS and "test" in SETS[name].splits
+    return f"{name}:test" if has_test and split in ("", "train") else None
 
 
 # --- the cache ----------------------------------------------------------------------------------
 
 
-def cache_root() -> Path:
-    """The folder of all cached sets; it need not exist yet."""
-    from pooch import os_cache
-
-    return as_path(os.environ.get("GEDI_CACHE") or os_cache("gedi-learn")).absolute()
-
-
 def is_cached(name: str) -> bool:
     """Whether all files of a set are there, each with its size; or NAME.npz."""
-    source, folder = find(name), cache_root() / name
+    known, folder = find(name), cache_root() / name
     if (folder / f"{name}.npz").is_file():
         return True
-    paths = {folder / source.folder / file.name: file.size for file in source.files}
+    paths = {folder / known.folder / file.name: file.size for file in known.files}
     return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
 
@@ -147,36 +128,35 @@ def get(name: str, directory: str | Path | None = None, tell: Tell = lambda line
     """Make a set ready for `open_set` and return its folder; one that is there stays as it is.
 
     The files come from their official site, or from the folder `directory` (see `_import`).
-    `tell` is given lines on how it goes.
+    `tell` is given lines on the progress.
     """
-    source, folder = find(name), cache_root() / name
+    known, folder = find(name), cache_root() / name
     if is_cached(name):
         tell(f"{name} is there already: {folder}")
         return folder
     if directory is None:
-        _download(source, folder, tell)
+        _download(known, folder, tell)
     else:
-        _import(source, as_path(directory), folder)
+        _import(known, as_path(directory), folder)
     tell(f"{name} is ready: {folder}")
     return folder
 
 
-def _read_split(source: Source, split: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    described = source.splits[split]
-    if (npz := folder / f"{source.name}.npz").is_file():
-        parts = [_read_npz(npz, split)]
+def _read_split(known: PublishedSet, split: str, folder: Path) -> Labelled:
+    described = known.splits[split]
+    if (npz := folder / f"{known.name}.npz").is_file():
+        read = [_read_npz(npz, split)]
     else:
-        parts = _read_files(source, described, folder)
+        read = _read_files(known, described, folder)
     x, y = (
-        np.concatenate(arrays) if len(parts) > 1 else arrays[0]
-        for arrays in zip(*parts, strict=True)
+        np.concatenate(arrays) if len(read) > 1 else arrays[0] for arrays in zip(*read, strict=True)
     )
-    shape = (described.count, *source.shape)
+    shape = (described.count, *known.shape)
     fits = (x.dtype, x.shape, y.shape) == (np.uint8, shape, shape[:1])
-    if not fits or not np.isin(y, np.arange(source.classes)).all():
+    if not fits or not np.isin(y, np.arange(known.classes)).all():
         raise InputError(
-            f"{source.name}: {split} is {x.dtype} images {x.shape} with labels {y.shape} from "
-            f"{y.min()} to {y.max()}; expected uint8 {shape} and labels below {source.classes}"
+            f"{known.name}: {split} is {x.dtype} images {x.shape} with labels {y.shape} from "
+            f"{y.min()} to {y.max()}; expected uint8 {shape} and labels below {known.classes}"
         )
     return x, y.astype(np.int64)
 
@@ -184,55 +164,55 @@ def _read_split(source: Source, split: str, folder: Path) -> tuple[np.ndarray, n
 # --- the files ----------------------------------------------------------------------------------
 
 
-def _download(source: Source, folder: Path, tell: Tell) -> None:
+def _download(known: PublishedSet, folder: Path, tell: Tell) -> None:
     import pooch
     import requests
 
     headers = {"User-Agent": "gedi-learn", "Accept-Encoding": "identity"}
     downloader = pooch.HTTPDownloader(chunk_size=2**18, headers=headers)
-    checksums = {file.name: file.checksum for file in source.downloads}
-    fetcher = pooch.create(folder, source.site, registry=checksums, retry_if_failed=1)
+    checksums = {file.name: file.checksum for file in known.downloads}
+    fetcher = pooch.create(folder, known.site, registry=checksums, retry_if_failed=1)
     pooch.get_logger().setLevel("WARNING")
-    for file in source.downloads:
-        tell(f"{file.name}: {file.size / 1e6:.1f} MB from {source.site}")
+    for file in known.downloads:
+        tell(f"{file.name}: {file.size / 1e6:.1f} MB from {known.site}")
         try:
             fetcher.fetch(file.name, downloader=downloader)
         except (requests.RequestException, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
-                f"{source.site}{file.name}: {reason}; try again, or fetch {', '.join(checksums)} "
-                f"from {source.site} in another way into a folder DIR, then "
-                f"gedi data get {source.name} --from DIR"
+                f"{known.site}{file.name}: {reason}; try again, or download "
+                f"{', '.join(checksums)} from {known.site} in another way and name the folder: ",
+                Parameter("directory", "DIR"),
             ) from error
-    if source.archive:
-        _unpack(folder / source.archive.name, source, folder)
-        (folder / source.archive.name).unlink()
+    if known.archive:
+        _unpack(folder / known.archive.name, known, folder)
+        (folder / known.archive.name).unlink()
 
 
-def _import(source: Source, directory: Path, folder: Path) -> None:
+def _import(known: PublishedSet, directory: Path, folder: Path) -> None:
     """The files of a set, checked, from a folder of the user's.
 
     These are the published files, in it or in the sub-folder of their archive; or the archive; or
     NAME.npz with x_train, y_train, x_test and y_test.
     """
-    places = (directory, directory / source.folder)
-    paths = (place / file.name for place in places for file in source.files)
+    places = (directory, directory / known.folder)
+    paths = (place / file.name for place in places for file in known.files)
     found = {path.name: path for path in paths if path.is_file()}
-    npz = directory / f"{source.name}.npz"
-    if len(found) == len(source.files):
-        for file in source.files:
+    npz = directory / f"{known.name}.npz"
+    if len(found) == len(known.files):
+        for file in known.files:
             _check(found[file.name], file)
-            _copy(found[file.name], folder / source.folder)
-    elif source.archive and (archive := directory / source.archive.name).is_file():
-        _check(archive, source.archive)
-        _unpack(archive, source, folder)
+            _copy(found[file.name], folder / known.folder)
+    elif known.archive and (archive := directory / known.archive.name).is_file():
+        _check(archive, known.archive)
+        _unpack(archive, known, folder)
     elif npz.is_file():
-        for split in source.splits:
-            _read_split(source, split, directory)
+        for split in known.splits:
+            _read_split(known, split, directory)
         _copy(npz, folder)
     else:
-        missing = listing([file.name for file in source.files if file.name not in found], 4)
-        other = source.archive.name if source.archive else npz.name
+        missing = listing([file.name for file in known.files if file.name not in found], 4)
+        other = known.archive.name if known.archive else npz.name
         words = f"a folder without {missing}; give one that holds them, or {other}"
         raise InputError(f"{directory}: {words}")
 
@@ -254,15 +234,15 @@ def _check(path: Path, file: File) -> None:
             raise InputError(f"{path}: not {file.name} as published; {AGAIN}")
 
 
-def _unpack(archive: Path, source: Source, folder: Path) -> None:
+def _unpack(archive: Path, known: PublishedSet, folder: Path) -> None:
     """The files of a set, from an archive whose checksum is right; nothing else is unpacked."""
-    sizes = {f"{source.folder}/{file.name}": file.size for file in source.files}
+    sizes = {f"{known.folder}/{file.name}": file.size for file in known.files}
     with reading(archive, AGAIN), tarfile.open(archive) as tar:
         members = [m for m in tar if m.isreg() and sizes.get(m.name.removeprefix("./")) == m.size]
         tar.extractall(folder, members, filter="data")
 
 
-def _read_npz(path: Path, split: str) -> Part:
+def _read_npz(path: Path, split: str) -> Labelled:
     """x_train and y_train, or x_test and y_test; images may have their channels last, or none."""
     keys = [f"x_{split}", f"y_{split}"]
     if missing := set(keys) - set(npz_keys(path)):
@@ -276,10 +256,10 @@ def _read_npz(path: Path, split: str) -> Part:
 # --- the formats --------------------------------------------------------------------------------
 
 
-def _read_files(source: Source, split: Split, folder: Path) -> list[Part]:
+def _read_files(known: PublishedSet, split: Split, folder: Path) -> list[Labelled]:
     """The images and labels of a split, file by file; the names tell the format."""
     images, labels = (
-        [folder / source.folder / file.name for file in files]
+        [folder / known.folder / file.name for file in files]
         for files in (split.images, split.labels)
     )
     if labels:
@@ -287,7 +267,7 @@ def _read_files(source: Source, split: Split, folder: Path) -> list[Part]:
         return [(_read_idx(x, 3)[:, None], _read_idx(y, 1)) for x, y in pairs]
     if images[0].suffix == ".mat":
         return [_read_svhn(path) for path in images]
-    return [_read_cifar(path, 1 if source.classes == 10 else 2) for path in images]
+    return [_read_cifar(path, 1 if known.classes == 10 else 2) for path in images]
 
 
 def _read_idx(path: Path, dimensions: int) -> np.ndarray:
@@ -297,7 +277,7 @@ def _read_idx(path: Path, dimensions: int) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()
 
 
-def _read_cifar(path: Path, heads: int) -> Part:
+def _read_cifar(path: Path, heads: int) -> Labelled:
     """Images (n, 3, 32, 32) uint8 and labels (n,).
 
     A record begins with its labels: one, or the coarse and the fine one of CIFAR-100. Pixels
@@ -307,7 +287,7 @@ def _read_cifar(path: Path, heads: int) -> Part:
     return records[:, heads:].reshape(-1, 3, 32, 32), records[:, heads - 1]
 
 
-def _read_svhn(path: Path) -> Part:
+def _read_svhn(path: Path) -> Labelled:
     """Images (n, 3, 32, 32) uint8 and digits (n,); the file calls the digit 0 "10"."""
     from scipy.io import loadmat
 
