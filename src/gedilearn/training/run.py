@@ -377,7 +377,8 @@ def _load(tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | N
         raise ValueError("it has fewer tensors than layers")
     with torch.device("meta"):  # shapes without values
         network = build_model(settings, tuple(low.shape), 1, encoder, generator=None).to(low.dtype)
-    kinds = {name: tensor.dtype for name, tensor in network.state_dict().items()}
+    layouts = network.state_dict()
+    kinds = {name: tensor.dtype for name, tensor in layouts.items()}
     own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
     network.load_state_dict(own, assign=True)  # whatever their kind of number
     if kinds != {name: tensor.dtype for name, tensor in own.items()}:
@@ -398,6 +399,8 @@ def _load(tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | N
             raise ValueError(f"tensor {name} is not that of the settings")
     if missing := {"prior", "box.high"} - set(others):
         raise ValueError(f"no tensor {min(missing)}")
+    for name, weight in network.named_parameters():  # as in memory during the fit: to the same bits
+        weight.data = torch.empty_like(layouts[name], device="cpu").copy_(weight.data)
     return network
 
 
