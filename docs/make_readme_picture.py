@@ -18,7 +18,7 @@ NODES = 160  # of the grid under a picture, on each side
 
 
 def sets() -> list[tuple[str, int, np.ndarray]]:
-    """Name, number of clusters and points: apart, touching, and nothing to find."""
+    """Name, number of clusters and points: separated, touching, and without clusters."""
     rng = np.random.default_rng(0)
     moons, _ = make_moons(POINTS, noise=0.06, random_state=0)
     centres = np.array([[0, 0], [4.6, 0], [2.3, 4.0]])
@@ -35,7 +35,7 @@ def main() -> None:
     figure = panels.new_figure(11, 3.9, "")
     for axes, (name, n_clusters, points) in zip(figure.subplots(1, 3), sets(), strict=True):
         model = GEDI(n_clusters=n_clusters, random_state=0).fit(points)
-        print(f"{name}: {model.verdict_}")
+        print(f"{name}:\n{model.verdict_}\n")
         low, high = points.min(0), points.max(0)
         low, high = low - 0.12 * (high - low), high + 0.12 * (high - low)
         x, y = (np.linspace(low[i], high[i], NODES) for i in (0, 1))

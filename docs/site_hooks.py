@@ -1,4 +1,4 @@
-"""What `make docs` does beside turning Markdown into pages (mkdocs.yml names this file as a hook).
+"""What `make docs` adds to turning Markdown into pages (mkdocs.yml names this file as a hook).
 
 - CONTRIBUTING.md and CHANGELOG.md stand at the top of the repository, where people look for them;
   here they become pages, with their links changed to those of the site.
@@ -29,7 +29,7 @@ LOADED = re.compile(
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages that are not files of docs."""
+    """Add the pages that are not files of docs."""
     pages = {target: from_top(ROOT / source) for source, target in MOVED.items()}
     pages |= {"commands.md": commands(), "settings.md": settings()}
     for name, text in pages.items():
@@ -38,7 +38,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_post_build(config: Any) -> None:
-    """Ends the build if a page would load something from another host."""
+    """End the build if a page would load something from another host."""
     for page in sorted(Path(config.site_dir).rglob("*.html")):
         found = LOADED.search(page.read_text(encoding="utf-8"))
         if found:
@@ -105,5 +105,5 @@ def settings() -> str:
 
 
 def escaped(text: str) -> str:
-    """Words of a setting, which Markdown must not read as its own."""
+    """Text in which Markdown finds no markup."""
     return re.sub(r"([\\|*_<\[`])", r"\\\1", text)

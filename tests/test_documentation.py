@@ -1,4 +1,4 @@
-"""README, tutorials, notebooks and gallery: what they show is run, their links are looked up."""
+"""README, tutorials, notebooks and gallery: their code runs, and their links exist."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ notebooks = script("make_notebooks")
 gallery = script("make_gallery")
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
-# Links between pages are looked up by `make docs`; these files become pages when it runs.
+# `make docs` checks links between pages, and turns these files into pages.
 MADE = {"contributing.md", "changelog.md", "commands.md", "settings.md"}
 
 
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def cells(blocks: Any) -> Iterator[str]:
-    """Python as it is, and commands with `!` before them, as in a notebook."""
+    """Python unchanged, and commands with a leading `!`, as in a notebook."""
     for kind, text in blocks:
         if kind == "python":
             yield text
@@ -65,7 +65,7 @@ def cells(blocks: Any) -> Iterator[str]:
 
 
 def run(sources: Iterator[str], where: str) -> None:
-    """One cell after another, with the names that the earlier ones made."""
+    """One cell after another, in one namespace."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for i, source in enumerate(sources):
         if source.startswith("!"):

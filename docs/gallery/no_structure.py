@@ -1,8 +1,8 @@
 """When there is nothing to find
 
 Each fit was asked for three clusters. From left to right the groups move together, until there are
-none. The grade says whether the clusters mean anything. In the third picture there still are three
-groups, but the density does not dip between them, so no evidence supports them.
+none. Where the density does not dip between the clusters, the grade is at most doubtful. It is
+doubtful and not "no structure found" on the right, because subsamples reproduce the cut.
 """
 
 from pathlib import Path
