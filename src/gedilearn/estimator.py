@@ -396,7 +396,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 result = replace(result, disputed=(len(disputed), len(rows)))
             self.adopt(result, scaling, labels, names, disputed)
             if directory is not None and is_first_process():
-                progress.phase("profile")
+                progress.phase("writing the result")
                 self.save(directory.model, overwrite=True)
                 named = self.encoded_names(), self.encoded_kinds()
                 keep(directory, result, scaling, data, labels, *named)

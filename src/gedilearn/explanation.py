@@ -132,6 +132,11 @@ class Profile:
     # Other clusters with the mean probability that its rows give them, the most probable first.
     neighbours: dict[int, float]
 
+    def short_words(self, most: int) -> str:
+        """The words of at most so many columns."""
+        words = [difference.words for difference in self.differences[:most]]
+        return ", ".join(words) or self.words
+
     def __str__(self) -> str:
         lines = [f"cluster {self.cluster}: {self.size} rows ({self.share:.1%})"]
         if not self.size:
@@ -307,13 +312,15 @@ def _largest_differences(
     means: np.ndarray,
     others: np.ndarray,
 ) -> tuple[Difference, ...]:
-    """Of one cluster, the largest effect first; arrays: (columns,)."""
-    largest = np.argsort(-np.abs(effects), kind="stable")[:MOST_COLUMNS]
-    return tuple(
-        Difference(columns[j], float(effects[j]), float(means[j]), float(others[j]), kinds[j])
-        for j in largest
-        if abs(effects[j]) >= MEDIUM_EFFECT
-    )
+    """Of one cluster, the largest effect first; of each category one value. Arrays: (columns,)."""
+    largest: dict[str, Difference] = {}
+    for j in np.argsort(-np.abs(effects), kind="stable"):
+        if abs(effects[j]) < MEDIUM_EFFECT or len(largest) == MOST_COLUMNS:
+            break
+        numbers = float(effects[j]), float(means[j]), float(others[j])
+        source = columns[j].rpartition("=")[0] if kinds[j] == "category" else columns[j]
+        largest.setdefault(source, Difference(columns[j], *numbers, kinds[j]))
+    return tuple(largest.values())
 
 
 def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: np.ndarray) -> dict[int, float]:

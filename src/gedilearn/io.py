@@ -304,7 +304,7 @@ def digits(value: float | None, most: int = 4) -> str:
         return "not finite"
     size = abs(float(f"{value:.{most}g}"))
     is_whole = value == round(value) or size >= 10**most
-    return f"{value:,.0f}" if is_whole and size < 1e9 else f"{value:.{most}g}"
+    return f"{value:,.0f}" if is_whole and size < 1e9 else f"{value:,.{most}g}"
 
 
 def printable(text: str) -> str:

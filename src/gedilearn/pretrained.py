@@ -69,7 +69,7 @@ def features(
     network = network.float().eval()
     found: list[Tensor] = []
     with shown(verbose, progress) as told, torch.no_grad():
-        told.phase("features")
+        told.phase("computing features")
         for begin in range(0, len(array), batch_size):
             told.step(begin, len(array))
             batch = torch.from_numpy(array[begin : begin + batch_size].copy()).float()

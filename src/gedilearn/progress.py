@@ -1,7 +1,7 @@
 """The phase of the work and the time left, shown on stderr.
 
-`Progress` itself is silent. On a terminal, a bar shows the phase and goes when it is done; in a log
-or a notebook, a phase is one plain line.
+`Progress` itself is silent. On a terminal, a bar shows the phase and disappears at the end. In a
+log or a notebook, a phase is one plain line.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 
-SHORT = 0.3  # seconds: a shorter phase has no line
-AGAIN = 60.0  # seconds between two lines of a long phase
+SHORTEST = 0.3  # seconds: a shorter phase has no line
+INTERVAL = 60.0  # seconds between two lines of a long phase
 
 
 class Progress:
-    """Takes the phase and how much of it is done; prints nothing."""
+    """Receives the phase and the part of it that is done; prints nothing."""
 
     def phase(self, name: str) -> None:
-        """A new phase begins."""
+        """Begin a phase; the same name again continues it."""
 
     def step(self, done: int, total: int, words: str = "") -> None:
-        """So much of the phase is done; `words` are shown beside the bar."""
+        """Report the part of the phase that is done; a bar also shows `words`."""
 
     def __enter__(self) -> Progress:
         return self
@@ -53,16 +53,18 @@ class Lines(Progress):
         self.began = self.printed = 0.0
 
     def phase(self, name: str) -> None:
+        if name == self.name:
+            return
         self.__exit__()
         self.name, self.began = name, time.monotonic()
         self.printed = self.began
-        self.timer = threading.Timer(SHORT, _print_line, [name])
+        self.timer = threading.Timer(SHORTEST, _print_line, [name])
         self.timer.daemon = True
         self.timer.start()
 
     def step(self, done: int, total: int, words: str = "") -> None:
         now = time.monotonic()
-        if now - self.printed < AGAIN or not 0 < done < total:
+        if now - self.printed < INTERVAL or not 0 < done < total:
             return
         self.printed = now
         left = timedelta(seconds=round((now - self.began) * (total - done) / done))
@@ -81,17 +83,18 @@ class Bar(Progress):
     """The phase, a bar if there is a count, and the time left."""
 
     def __init__(self) -> None:
-        from rich import progress as parts
+        from rich import progress as columns
         from rich.console import Console
 
-        self.bar = parts.Progress(
-            parts.SpinnerColumn(),
-            parts.TextColumn("{task.fields[phase]}", markup=False),
-            parts.BarColumn(bar_width=24),
-            parts.TaskProgressColumn(),
-            parts.TimeElapsedColumn(),
-            parts.TimeRemainingColumn(),
-            parts.TextColumn("{task.description}", markup=False),
+        self.name = ""
+        self.bar = columns.Progress(
+            columns.SpinnerColumn(),
+            columns.TextColumn("{task.fields[phase]}", markup=False),
+            columns.BarColumn(bar_width=24),
+            columns.TaskProgressColumn(),
+            columns.TimeElapsedColumn(),
+            columns.TimeRemainingColumn(),
+            columns.TextColumn("{task.description}", markup=False),
             console=Console(stderr=True, markup=False, highlight=False, emoji=False),
             transient=True,
             refresh_per_second=4,
@@ -105,6 +108,9 @@ class Bar(Progress):
         self.bar.stop()
 
     def phase(self, name: str) -> None:
+        if name == self.name:
+            return
+        self.name = name
         for task in self.bar.task_ids:
             self.bar.remove_task(task)
         self.bar.add_task("", total=None, phase=name)

@@ -124,7 +124,7 @@ def test_foreign_data_has_the_name_given_or_its_own(tmp_path, monkeypatch):
     sets = outside(["far=x.npy", "y.npy", "a=b.npy"], read)
     sources = {name: data.source for name, data in sets.items()}
     assert sources == {"far": "x.npy", "y": "y.npy", "a=b": "a=b.npy"}
-    with pytest.raises(InputError, match="two sets called x"):
+    with pytest.raises(InputError, match="two sets are called x"):
         outside(["x.npy", "x=y.npy"], read)
 
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,14 +20,15 @@ from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_s
 
 from gedilearn import GEDI
 from gedilearn.cli import data as inputs
+from gedilearn.cli import fit
+from gedilearn.cli.app import Screen
+from gedilearn.explanation import Difference, Profile
 from gedilearn.registry import PRESETS
 from gedilearn.settings import IMAGES, known_paths
 from gedilearn.training.run import RunDirectory
+from gedilearn.verdict.verdict import Reason, Verdict
 from helpers import run_command as gedi
 
-# What may be told on the way, of phases that take their time.
-PHASES = {"neighbours", "starts", "clusters", "certificate", "evidence", "density", "profile"}
-PHASES |= {"base", "labels", "reading", "loading"}
 SHORT = [
     *("--set", "training.max_iter=60", "--set", "training.check_every=30"),
     *("--set", "sampler.buffer=400"),
@@ -84,16 +86,76 @@ def here(tmp_path, monkeypatch) -> Path:
 # --- fit ----------------------------------------------------------------------------------------
 
 
-def test_fit_shows_the_result_the_verdict_and_the_path(table, here):
+def test_fit_shows_what_was_read_the_clusters_the_verdict_and_the_next_commands(table, here):
     result = gedi("fit", table, "-k", 2, "--label-column", "kind", *SHORT)
-    summary = json.loads((here / "gedi-runs/blobs-1/summary.json").read_text())
-    sizes = ", ".join(map(str, summary["cluster_sizes"]))
-    named = [profile["words"] for profile in profile_of(here / "gedi-runs/blobs-1")]
-    for text in ("80", sizes, summary["verdict"]["headline"], "NMI", "AMI", *named):
-        assert text in result.stdout
-    assert "gedi report gedi-runs/blobs-1 --open" in result.stdout
-    assert result.stdout.splitlines()[-1] == "run directory: gedi-runs/blobs-1"
-    assert {line.split()[0] for line in result.stderr.splitlines()} <= PHASES
+    run = here / "gedi-runs/blobs-1"
+    verdict = json.loads((run / "summary.json").read_text())["verdict"]
+    first = profile_of(run)[0]
+    shown = (
+        *(f"{first['size']}", first["differences"][0]["column"]),
+        *(verdict["headline"], verdict["reason"]["text"], "Next: "),
+        "NMI with the labels",
+        "gedi report gedi-runs/blobs-1 --open",
+    )
+    places = [result.stdout.index(text) for text in shown]
+    assert places == sorted(places)
+    assert f"{table}: 80 rows, 3 columns" in result.stderr.splitlines()
+
+
+def test_the_output_of_fit_reads_like_this(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    difference = [Difference("income", 2.1, 9.0, 1.0), Difference("age", -0.7, 30.0, 40.0)]
+    profiles = [profile(0, 1200, difference), profile(1, 300, [Difference("age", 0.7, 40, 30)])]
+    reason = Reason("stable", "Subsamples find the same clusters (stability 0.99).")
+    figures = {"stability": 0.98765, "separate groups": 1, "bound gap (nats)": 0.00012345}
+    headline = "supported: the 2 clusters are reproducible, although they touch."
+    verdict = Verdict("supported", headline, reason, "check some rows, or try 3", 3, figures)
+    rows = [{"size": p.size, "share": p.share, "trust": 0.98765} for p in profiles]
+    model = SimpleNamespace(
+        summary=lambda: {"clusters": rows},
+        columns_=None,
+        verdict_=verdict,
+        names_=["cluster 0", "cluster 1"],
+    )
+    explanation = SimpleNamespace(clusters=profiles)
+    monkeypatch.setattr("gedilearn.explanation.read_profile", lambda run: explanation)
+    fit._show(model, None, "my data.csv", Path("gedi-runs/my data-1"), Screen())
+    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert shown == SNAPSHOT.splitlines()
+
+
+SNAPSHOT = """
+ cluster    rows   share   trust   what defines it
+ ───────────────────────────────────────────────────────────────
+       0   1,200     80%   0.988   much higher income, lower age
+       1     300     20%   0.988   higher age
+
+supported: the 2 clusters are reproducible, although they touch.
+Subsamples find the same clusters (stability 0.99).
+Next: check some rows, or try 3 (gedi fit 'my data.csv' -k 3).
+
+ stability             0.988
+ separate groups           1
+ bound gap (nats)   0.000123
+
+The cluster of each row is in gedi-runs/my data-1/labels.csv. To see more:
+  gedi report 'gedi-runs/my data-1' --open    # the report, with figures
+  gedi explain 'gedi-runs/my data-1'          # what defines each cluster, in numbers
+  gedi predict 'gedi-runs/my data-1' new.csv  # the clusters of new rows
+"""
+
+
+def profile(cluster: int, size: int, differences: list[Difference]) -> Profile:
+    words = ", ".join(difference.words for difference in differences)
+    return Profile(cluster, size, size / 1500, 0.9, words, tuple(differences), (), (), (), {})
+
+
+def test_of_many_clusters_the_largest_are_shown():
+    profiles = [profile(k, 10 + k, []) for k in range(20)]
+    rows = [{"size": p.size, "share": p.share} for p in profiles]
+    grid, left = fit._clusters(rows, profiles, [f"cluster {k}" for k in range(20)])
+    assert grid.row_count == fit.MOST_CLUSTERS and left == "and 8 smaller clusters"
+    assert [column.header for column in grid.columns] == ["cluster", "rows", "share"]
 
 
 def test_fit_does_what_the_estimator_does(run, points):
@@ -108,13 +170,13 @@ def test_fit_without_a_number_chooses_one_and_says_why(here):
     corners = np.repeat([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]], 40, axis=0)
     np.save("x.npy", corners + np.random.default_rng(0).normal(size=(120, 2)))
     asked = ("--set", "training.max_clusters=5", "--json", "--out", "r")
-    told = json.loads(gedi("fit", "x.npy", *SHORT, *asked).stdout)
-    assert told["n_clusters"] == 3 and told["verdict"]["figures"]["numbers compared"] == "2 to 5"
-    assert [number["n_clusters"] for number in told["choice"]["numbers"]] == [2, 3, 4, 5]
-    assert config_of(Path("r"))["choice"] == told["choice"]
+    content = json.loads(gedi("fit", "x.npy", *SHORT, *asked).stdout)
+    assert content["n_clusters"] == 3
+    assert [number["n_clusters"] for number in content["choice"]["numbers"]] == [2, 3, 4, 5]
+    assert config_of(Path("r"))["choice"] == content["choice"]
     gedi("report", "r")
     page = Path("r/report.html").read_text()
-    assert f"It was chosen without labels: {told['choice']['words']}." in page
+    assert content["choice"]["words"][1:] in page
     assert Path("r/figures/numbers.png").exists() and Path("r/figures/splits.png").exists()
 
 
@@ -137,7 +199,7 @@ def test_outliers_are_written_as_minus_1_and_are_never_more_than_asked_for(table
 
 def test_equal_rows_are_outliers_together_or_not_at_all(model, points):
     many = np.repeat(points, 2, axis=0)
-    labels = inputs.found(model, many, model.predict(many), 0.045)["cluster"]
+    labels = inputs.outputs_of(model, many, model.predict(many), 0.045)["cluster"]
     assert (labels == -1).sum() == 6 and (labels[::2] == labels[1::2]).all()  # 7.2 at most
 
 
@@ -147,7 +209,7 @@ def test_outliers_without_a_density_are_refused_before_the_fit(table, here, chan
     how = ("--method", value) if name == "method" else ("--set", change)
     options = ("-k", 2, "--label-column", "kind", "--outliers", 0.05, *how)
     told = gedi("fit", table, *options, code=2).stderr.splitlines()
-    assert told[-1] == "error: --outliers 0.05: the fit learns no density to find them by"
+    assert told[-1] == "error: --outliers 0.05: this fit learns no density"
     assert not Path("gedi-runs").exists()
     gedi("fit", table, "-k", 2, "--label-column", "kind", *how, *SHORT, "--out", "r")
     told = gedi("predict", "r", table, "--outliers", 0.05, code=2).stderr.splitlines()
@@ -292,11 +354,8 @@ def interrupted(points, here, monkeypatch) -> Path:
     with monkeypatch.context() as patch:
         patch.setattr(RunDirectory, "add_metrics", press_ctrl_c)
         result = gedi("fit", "x.npy", "-k", 3, *SHORT, "--out", "my run", code=130)
-    *told, last = result.stderr.splitlines()
-    assert (
-        last == "interrupted: continue with gedi resume 'my run'"
-        and {line.split()[0] for line in told} <= PHASES
-    )
+    last = result.stderr.splitlines()[-1]
+    assert last == "interrupted: continue with gedi resume 'my run'"
     assert result.stdout == ""
     refused = gedi("predict", "my run", "x.npy", code=2).stderr
     assert "is not finished: gedi resume 'my run'" in refused

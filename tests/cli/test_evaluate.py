@@ -81,7 +81,7 @@ def test_test_data_outside_data_and_samples_end_up_in_one_folder(
 def test_by_default_the_training_data_is_measured_and_the_table_says_so(run):
     result = gedi("evaluate", run, *CHEAP)
     assert "which is the training data" in result.stdout and "NMI, mean of batches" in result.stdout
-    assert f"written in {run / 'evaluation'}" in " ".join(result.stderr.split())
+    assert f"written to {run / 'evaluation'}" in " ".join(result.stderr.split())
     quiet = gedi("evaluate", run, *CHEAP, "--quiet")
     assert quiet.stdout == quiet.stderr == ""
 
@@ -136,7 +136,7 @@ def test_a_run_whose_data_is_gone_needs_test_data(run, folder, tmp_path):
     assert "without training data" in result.stderr
     config.write_text(config.read_text().replace("gone.npz", "test.npz"))
     changed = gedi("evaluate", tmp_path / "run", *CHEAP)
-    assert "careful: test has changed since" in changed.stderr
+    assert "warning: test has changed since" in changed.stderr
 
 
 @pytest.mark.parametrize(

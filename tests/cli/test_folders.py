@@ -63,7 +63,7 @@ def fitted(mixed) -> Path:
 
 
 def test_mixed_sizes_and_broken_files_are_refused_with_the_option_that_helps(mixed):
-    for given, missing in ((["--size", 8], "--skip-broken"), (["--skip-broken"], "--size WxH")):
+    for given, missing in ((["--size", 8], "--skip-broken"), (["--skip-broken"], "--size 8x8")):
         refusal = gedi("fit", "mixed", "-k", 2, *given, code=2).stderr
         assert missing in refusal
         assert refusal.count("error:") == 1
@@ -89,9 +89,9 @@ def test_size_is_width_by_height_and_is_kept_with_the_run(fitted):
     ("text", "size"), [("32", [32, 32]), ("40x30", [30, 40]), ("40X30", [30, 40])]
 )
 def test_a_size_is_one_number_or_two(text, size):
-    assert FitOptions(size=text).how()["size"] == size
-    with pytest.raises(InputError, match="as 32x32 or 32"):
-        FitOptions(size=f"{text}x").how()
+    assert FitOptions(size=text).load_arguments()["size"] == size
+    with pytest.raises(InputError, match="for example 64x32 or 32"):
+        FitOptions(size=f"{text}x").load_arguments()
 
 
 # --- with a fitted run --------------------------------------------------------------------------

@@ -62,9 +62,9 @@ def test_both_pictures_share_a_model(tmp_path):
     ("arguments", "says"),
     [
         (("toi",), "unknown experiment 'toi'"),
-        (("landscape", "--seeds", 2), "takes no --seeds; it takes --out"),
-        (("sensitivity", "--methods", "gedi"), "takes no --methods; it takes --seeds, --data"),
-        (("landscape", "--set", "weights.inv=1"), "takes no --set"),
+        (("landscape", "--seeds", 2), "has no option --seeds; it has --out"),
+        (("sensitivity", "--methods", "gedi"), "has no option --methods; it has --seeds, --data"),
+        (("landscape", "--set", "weights.inv=1"), "has no option --set"),
         (("toy", "--first", 5), "--first: give the number of seeds too"),
         (("images",), "--data: give one of svhn"),
         (("images", "--data", "cifar12"), "unknown data set 'cifar12'"),

@@ -54,7 +54,7 @@ def test_messy_tables_are_fitted_by_one_command_and_new_rows_predicted(name, her
     table, _ = messy.make(recipe, 0)
     messy.write(table, Path("table.csv"))
     messy.write(messy.new_rows(recipe, 1), Path("new.csv"))
-    said = gedi("fit", "table.csv", "-k", recipe.clusters, "--out", "run", *SHORT).stderr
+    said = gedi("fit", "table.csv", "-k", recipe.clusters, "-v", "--out", "run", *SHORT).stderr
     assert f"{recipe.rows} rows" in said
     ids = [column for column in table if column.endswith("_id")]
     for column in ids:
@@ -78,10 +78,10 @@ def test_what_was_taken_for_what_is_said_and_can_be_changed(folder, here, monkey
     monkeypatch.setattr(Columns, "of", lambda *given: encoded.append(1) or found_out(*given))
     options = ["--drop", "noise 0,date 0", "--categorical", "truth 0", "--set", "table.impute=mean"]
     options += ["--id-column", "country", "--drop", "text_id"]
-    result = gedi("fit", people, "-k", 3, *SHORT, *options, "--json")
+    result = gedi("fit", people, "-k", 3, *SHORT, *options, "--json", "-v")
     assert encoded == [1]  # once
     lines = [line.strip() for line in result.stderr.splitlines() if "reading" not in line]
-    assert lines[0] == f"{people}: 400 rows, 8 of 13 columns are used"
+    assert lines[0] == f"{people}: 400 rows, 8 of 13 columns used (1 ID, 4 others left out)"
     assert lines[1].startswith("number: measure 0 (84 missing), measure 1")
     assert lines[2].startswith("category: told 0 (4 values, 79 missing), told 1")
     content = json.loads(result.stdout)
@@ -141,7 +141,7 @@ def test_an_error_of_the_library_names_the_option(parameter, words, monkeypatch)
 
 def test_options_for_tables_are_refused_for_arrays(here):
     np.save("x.npy", np.random.default_rng(0).normal(size=(30, 2)))
-    assert "of tables" in gedi("fit", "x.npy", "-k", 2, "--drop", "a", code=2).stderr
+    assert "need a table" in gedi("fit", "x.npy", "-k", 2, "--drop", "a", code=2).stderr
 
 
 def test_columns_are_kept_on_request_in_csv_and_parquet(folder, here):
@@ -331,7 +331,7 @@ def test_times_of_day_go_through_all_commands(here):
         {"closes": closes, "sales": rng.normal(5 * late), "b": rng.normal(size=200)}
     )
     frame.to_csv("shops.txt", sep="\t", index=False, encoding="utf-16")
-    said = gedi("fit", "shops.txt", "-k", 2, "--out", "run", *SHORT).stderr
+    said = gedi("fit", "shops.txt", "-k", 2, "-v", "--out", "run", *SHORT).stderr
     assert "time: closes" in said
     words = gedi("explain", "run").stdout
     assert re.search(r"closes: mean \d\d:\d\d, others \d\d:\d\d", words)

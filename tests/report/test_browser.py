@@ -148,19 +148,19 @@ def test_a_page_asks_for_nothing_fits_its_window_and_is_accessible(
 def test_pointing_at_a_point_tells_of_its_row_on_every_map(browser: Any, pages: dict) -> None:
     with Shown(browser, pages["table"]) as shown:
         page = shown.page
-        told = json.loads(page.locator("#points").text_content())
+        tooltips = json.loads(page.locator("#points").text_content())
         page.mouse.move(*shown.first_point(1))
-        box = page.locator(".told:visible")
+        box = page.locator(".tooltip:visible")
         assert box.count() == 1
-        index = told["cluster"].index(1)
+        index = tooltips["cluster"].index(1)
         words = box.inner_text()
-        near = [i for i, row in enumerate(told["row"]) if f"Row {row}, cluster 1" in words]
-        assert near and told["cluster"][near[0]] == 1 and abs(near[0] - index) < 40
-        assert f"trust {dict(told['columns'])['trust'][near[0]]:.4g}" in words
+        near = [i for i, row in enumerate(tooltips["row"]) if f"Row {row}, cluster 1" in words]
+        assert near and tooltips["cluster"][near[0]] == 1 and abs(near[0] - index) < 40
+        assert f"trust {dict(tooltips['columns'])['trust'][near[0]]:.4g}" in words
         assert "probability" in words and "log p(x)" in words and "<img src=x" in words
         assert page.locator(".ring:visible").count() == 2
         page.mouse.move(1, 1)
-        assert page.locator(".told:visible").count() == 0
+        assert page.locator(".tooltip:visible").count() == 0
 
 
 def test_maps_are_zoomed_by_buttons_keys_and_wheel_and_the_page_still_scrolls(
@@ -238,7 +238,7 @@ def test_no_other_script_runs_in_the_page(browser: Any, pages: dict) -> None:
 def test_a_picture_is_shown_of_the_image_that_is_pointed_at(browser: Any, pages: dict) -> None:
     with Shown(browser, pages["images"]) as shown:
         shown.page.mouse.move(*shown.first_point(0))
-        picture = shown.page.locator(".told:visible img")
+        picture = shown.page.locator(".tooltip:visible img")
         assert picture.evaluate("img => img.complete && img.naturalWidth") == 12
         assert shown.said == []
 

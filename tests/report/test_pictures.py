@@ -16,7 +16,16 @@ from sklearn.decomposition import PCA
 
 from gedilearn.io import digits
 from gedilearn.report import pictures
-from gedilearn.report.pictures import BINS, HELD, WIDEST, Maps, Thumbnails, bars, percent, training
+from gedilearn.report.pictures import (
+    BINS,
+    SHARES,
+    WIDEST,
+    Maps,
+    Thumbnails,
+    bars,
+    percent,
+    training,
+)
 from gedilearn.report.run import Curves, Preview
 from gedilearn.verdict.number import Number, NumberChoice
 
@@ -126,7 +135,7 @@ def test_shades_are_the_clusters_of_new_rows_and_hold_the_shares_that_they_say()
     assert area_of(right) == pytest.approx((maps.high[0] - 0.5) * height, rel=0.03)
     held = maps.samples(model).figure.axes[0].collections
     assert maps.outside == pictures.SAMPLES
-    for shade, share in zip(held, HELD, strict=True):
+    for shade, share in zip(held, SHARES, strict=True):
         # The disk that holds a share of a Gaussian has the squared radius -2 log(1 - share).
         expected = -2 * np.pi * np.log(1 - share)
         assert area_of(shade.get_paths()) == pytest.approx(expected, rel=0.12)

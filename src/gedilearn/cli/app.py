@@ -1,10 +1,10 @@
 """The app, errors in one line, and the output of the commands.
 
 `@app.command()` adds a command, here or from outside. Nothing heavy is imported at the top of a
-file with commands, so that help pages do not wait for torch: a command imports what it needs when
-it runs.
+file with commands, because help pages must not wait for torch: a command imports what it needs
+when it runs.
 
-Results go to stdout. Messages and errors go to stderr, so that a pipe carries only data.
+Results go to stdout. Messages and errors go to stderr: a pipe carries only data.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Commands(TyperGroup):
-    """Commands whose errors are one line without a traceback, if the user can mend them.
+    """Commands whose errors are one line without a traceback, if the user can fix them.
 
     Bad input and a full disk exit with code 2, Ctrl-C with 130. Any other error is a bug, and its
     traceback is shown.
@@ -97,13 +97,13 @@ def _stop(line: str, code: int) -> None:
 
 
 @contextmanager
-def interruptible(how_to_continue: str, begun: Path | None = None) -> Iterator[None]:
-    """Make Ctrl-C print how to continue, if there is a file `begun`."""
+def interruptible(hint: str, needed: Path | None = None) -> Iterator[None]:
+    """Make Ctrl-C print how to continue; only if the file `needed` exists, where one is named."""
     try:
         yield
     except KeyboardInterrupt:
-        if begun is None or begun.exists():
-            raise KeyboardInterrupt(how_to_continue) from None
+        if needed is None or needed.exists():
+            raise KeyboardInterrupt(hint) from None
         raise
 
 
@@ -111,13 +111,13 @@ class App(typer.Typer):
     """Commands whose parameters may be groups of options: dataclasses, an option for each field."""
 
     def command(self, *names: Any, **others: Any) -> Callable[[Any], Any]:
-        add = super().command(*names, **others)
+        register = super().command(*names, **others)
 
-        def added(function: Any) -> Any:
-            add(_with_groups(function))
+        def decorate(function: Any) -> Any:
+            register(_with_groups(function))
             return function
 
-        return added
+        return decorate
 
 
 def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
@@ -136,10 +136,10 @@ def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
             options.append(parameter)
 
     @wraps(function)
-    def run(**given: Any) -> None:
+    def run(**values: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
-        function(**given)
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        function(**values)
 
     in_any_order = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in options]
     run.__signature__ = Signature(in_any_order)  # type: ignore[attr-defined]
@@ -161,12 +161,12 @@ def main() -> None:
     """The entry point of the command `gedi`."""
     logging.disable(logging.INFO)  # Fabric's remarks on the number of processes
     if not sys.warnoptions:
-        warnings.simplefilter("ignore")  # the verdict has the warnings that matter
+        warnings.simplefilter("ignore")  # the verdict says what matters
     app(prog_name="gedi")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_given: bool) -> None:
+    if is_given:
         print(f"gedi-learn {__version__}")
         raise typer.Exit
 
@@ -177,7 +177,7 @@ def gedi(
         bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Cluster unlabelled data with a neural network, and check whether the clusters can be trusted.
+    """Cluster unlabelled data with a neural network, and report whether to trust the clusters.
 
     \b
     gedi fit points.csv --clusters 3
@@ -191,7 +191,7 @@ ENDINGS = (".csv", ".parquet", ".npy")
 
 
 def _check_out(out: Path | None) -> Path | None:
-    """Refuse a file that could not be written in the end, before any work."""
+    """Refuse a file that cannot be written, before any work."""
     if out is None:
         return None
     if out.suffix.lower() not in ENDINGS:
@@ -263,16 +263,19 @@ class Screen:
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> Table:
-    """A table for a terminal."""
+    """A table for a terminal; columns of numbers are aligned to the right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    made = Table(box=SIMPLE_HEAD, show_header=any(heads), pad_edge=False)
-    for head in heads:
-        made.add_column(head)
-    for row in rows:
-        made.add_row(*row)
-    return made
+    lines = [[io.printable(text) for text in row] for row in rows]
+    grid = Table(box=SIMPLE_HEAD, show_header=any(heads), pad_edge=False)
+    for k, head in enumerate(heads):
+        texts = [line[k] for line in lines if line[k]]
+        are_numbers = all(text.lstrip("-")[:1].isdigit() for text in texts)
+        grid.add_column(head, justify="right" if are_numbers else "left")
+    for line in lines:
+        grid.add_row(*line)
+    return grid
 
 
 def _write_result(out: Path, columns: dict[str, Any], array: np.ndarray) -> None:
@@ -301,6 +304,8 @@ def csv_of(columns: dict[str, Any]) -> str:
     return str(frame(columns).to_csv(index=False, lineterminator="\n"))
 
 
-def short(value: Any) -> str:
-    is_fraction = isinstance(value, Real) and not isinstance(value, Integral)
-    return f"{value:.4g}" if is_fraction else str(value)
+def cell(value: Any) -> str:
+    """A value in a table: at most three digits of a fraction, '' for None."""
+    if value is None or isinstance(value, str | bool) or not isinstance(value, Real):
+        return "" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, Integral) else io.digits(float(value), 3)

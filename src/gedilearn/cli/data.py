@@ -1,4 +1,4 @@
-"""Options that several commands share, and the data, results and folders they stand for.
+"""Options that several commands share, and the data, results and folders that they name.
 
 As in all files with commands, heavy imports wait.
 """
@@ -51,26 +51,27 @@ Run = Annotated[
 RunFolder = Annotated[Path, Argument(metavar="RUN", callback=_check_run, help=f"{_RUN}.")]
 Probe = Literal["fast", "paper", "none"]
 Seed = Annotated[int, Option(metavar="N", min=0, max=2**32 - 1, help="Seed of the random numbers.")]
-_STEPS = "Langevin steps of each sample; by default 20, or 500 for a model without a base density."
+_STEPS = "Langevin steps of each sample; 20 if not given, or 500 without a base density."
 Steps = Annotated[int | None, Option(metavar="N", min=0, help=_STEPS)]
 _SET = "Change a setting (see gedi settings); may be repeated."
 Changes = Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE", help=_SET)]
-_OOD = "Other data, which the model should find unusual; may be repeated."
+_OOD = "Other data, which the model should score as unusual; may be repeated."
 Outside = Annotated[list[str] | None, Option(metavar="[NAME=]DATA", help=_OOD)]
-_KEEP = "Also write the columns of DATA beside the clusters."
+_KEEP = "Also write the columns of DATA."
 KeepColumns = Annotated[bool, Option("--keep-columns", help=_KEEP)]
 _OUTLIERS = (
-    "Label the rows with the lowest density -1: at most this share of the training rows, such as "
-    "0.02."
+    "Give cluster -1 to the rows with the lowest density: at most this share of the rows of the "
+    "fit, for example 0.02."
 )
 Outliers = Annotated[float | None, Option(metavar="SHARE", min=0, max=0.5, help=_OUTLIERS)]
 _SIZE = "Resize the images of a folder to this many pixels, for example 64x32, or 32 for 32x32."
 Size = Annotated[str | None, Option(metavar="WxH", help=_SIZE)]
 _BROKEN = "Leave out images that cannot be read, and list their names."
 SkipBroken = Annotated[bool, Option("--skip-broken", help=_BROKEN)]
-_SEPARATOR = "The mark between the cells of a .csv, .tsv or .txt file; detected if not given."
+_SEPARATOR = "The separator of cells in a .csv, .tsv or .txt file; detected if not given."
 _DECIMAL = "The decimal mark in a .csv, .tsv or .txt file; a point if not given."
-_ID = "The column with the IDs of the rows: not used, but written beside the clusters."
+_ID = "The column with the IDs of the rows: not used, but written with the clusters."
+_VERBOSE = "Also print the kind of each column."
 Names = list[str] | None
 
 
@@ -80,7 +81,7 @@ def _names_option(words: str) -> Any:
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How new data for a fitted model is read."""
+    """Options for reading new data for a fitted model."""
 
     skip_broken: SkipBroken = False
     separator: Annotated[
@@ -88,7 +89,7 @@ class FileOptions:
     ] = None
     decimal: Annotated[str | None, Option(metavar="[point|comma]", help=_DECIMAL)] = None
 
-    def how(self) -> dict[str, Any]:
+    def load_arguments(self) -> dict[str, Any]:
         """Arguments of `load`."""
         broken = "skip" if self.skip_broken else "refuse"
         return {"broken": broken, "separator": self.separator, "decimal": self.decimal}
@@ -96,7 +97,7 @@ class FileOptions:
 
 @dataclass(frozen=True)
 class FitOptions(FileOptions):
-    """How data for a fit is read, and which columns of a table are used."""
+    """Options for reading the data of a fit, and for choosing columns of a table."""
 
     size: Size = None
     columns: Annotated[Names, _names_option("Use these columns of a table only")] = None
@@ -106,31 +107,32 @@ class FitOptions(FileOptions):
     numeric: Annotated[
         Names, _names_option("Read these columns as numbers, even if they look like IDs")
     ] = None
+    verbose: Annotated[bool, Option("--verbose", "-v", help=_VERBOSE)] = False
 
-    def how(self) -> dict[str, Any]:
+    def load_arguments(self) -> dict[str, Any]:
         """Arguments of `load`; --size is WIDTHxHEIGHT, or one number for both."""
         sides = None
         if self.size is not None:
             width, _, height = self.size.lower().partition("x")
             if not (width + (height or width)).isdecimal() or self.size[-1] in "xX":
-                words = "give width and height in pixels, as 32x32 or 32"
-                raise InputError(f"--size {self.size}: {words}")
+                raise InputError(f"--size {self.size}: give pixels, for example 64x32 or 32")
             sides = [int(height or width), int(width)]
-        return super().how() | {"size": sides}
+        return super().load_arguments() | {"size": sides}
 
     def settings(
-        self, kinds: Mapping[str, str] | None = None, classes: str | None = None
+        self, set_kinds: Mapping[str, str] | None = None, class_column: str | None = None
     ) -> dict[str, Any]:
-        """The settings that the options stand for, by dotted name; `kinds` are those of --set.
+        """The settings of these options, by dotted name.
 
-        classes: a column that holds labels, and is no feature
+        set_kinds: kinds of columns given by --set; class_column: it holds labels, and is not used
         """
-        found = dict.fromkeys([*_names(self.drop), *([classes] if classes else [])], "drop")
-        found |= dict.fromkeys(_names(self.categorical), "category")
-        found |= dict.fromkeys(_names(self.numeric), "number")
-        found |= {self.id_column: "id"} if self.id_column else {}
+        dropped = [*_names(self.drop), *([class_column] if class_column else [])]
+        kinds = dict.fromkeys(dropped, "drop")
+        kinds |= dict.fromkeys(_names(self.categorical), "category")
+        kinds |= dict.fromkeys(_names(self.numeric), "number")
+        kinds |= {self.id_column: "id"} if self.id_column else {}
         settings: dict[str, Any] = {"table.columns": _names(self.columns)}
-        settings["table.kinds"] = dict(kinds or {}) | found if found else None
+        settings["table.kinds"] = dict(set_kinds or {}) | kinds if kinds else None
         return {name: value for name, value in settings.items() if value}
 
 
@@ -165,7 +167,7 @@ def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict
         dataset = read(data)
         name = name or dataset.name
         if name in sets:
-            raise InputError(f"--ood {text}: there are two sets called {name}; write NAME=DATA")
+            raise InputError(f"--ood {text}: two sets are called {name}; name one with NAME=DATA")
         sets[name] = dataset
     return sets
 
@@ -174,7 +176,7 @@ def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict
 
 
 def read(data: str, screen: Screen, **options: Any) -> Dataset:
-    """`load`, with the names of images that were left out on stderr."""
+    """`load`; prints the names of images that were left out."""
     from gedilearn.data.load import SkippedImages, load
 
     with warnings.catch_warnings(record=True) as caught:
@@ -187,11 +189,15 @@ def read(data: str, screen: Screen, **options: Any) -> Dataset:
 
 
 def read_for_fit(
-    data: str, screen: Screen, values: dict[str, Any], how: dict[str, Any]
+    data: str,
+    screen: Screen,
+    values: dict[str, Any],
+    arguments: dict[str, Any],
+    verbose: bool = False,
 ) -> tuple[Dataset, Columns | None]:
-    """Data for a fit with nested settings, and how its columns become points, if they must.
+    """Data for a fit, and the encoding of its columns if they are not all numbers.
 
-    The kinds of the columns are printed on stderr. how: arguments of `load`
+    Prints what was read. values: nested settings; arguments: those of `load`
     """
     from gedilearn.data.columns import Columns, numeric_frame
     from gedilearn.data.files import TABLE_SUFFIXES
@@ -199,42 +205,58 @@ def read_for_fit(
     from gedilearn.settings import checked
 
     if not is_table(data) and values.get("table"):
-        raise InputError(f"{data}: columns are chosen of tables, {', '.join(TABLE_SUFFIXES)}")
+        raise InputError(f"{data}: options for columns need a table, {', '.join(TABLE_SUFFIXES)}")
     table = checked(values).table
-    dataset = read(data, screen, text=_text_columns(table.kinds), **how)
-    if dataset.frame is None:
-        return dataset, None
-    columns = Columns.of(dataset.x, table)
-    if columns is None:
+    dataset = read(data, screen, text=_text_columns(table.kinds), **arguments)
+    columns = None
+    if dataset.frame is not None and (columns := Columns.of(dataset.x, table)) is None:
         points = numeric_frame(dataset.x)
-        return replace(dataset, x=points if dataset.columns else points.to_numpy()), None
-    n_used, n_all = len(columns.used), len(columns.all)
-    screen.message(f"{data}: {len(dataset.x)} rows, {n_used} of {n_all} columns are used")
-    for line in columns.lines():
-        screen.message(f"  {line}")
-    if any("taken for" in each.reason for each in columns.all):
+        dataset = replace(dataset, x=points if dataset.columns else points.to_numpy())
+    if verbose or not screen.json:  # JSON has the columns
+        screen.message(f"{data}: {_size_words(dataset.x.shape, columns)}")
+    if verbose and columns is not None:
+        for line in columns.lines():
+            screen.message(f"  {line}")
         screen.message("  to change it: --numeric, --categorical, --id-column, --drop, --columns")
     return dataset, columns
+
+
+def _size_words(shape: tuple[int, ...], columns: Columns | None) -> str:
+    """'344 rows, 6 of 8 columns used (1 ID, 1 constant left out)'."""
+    n, *point = shape
+    if len(point) == 3:
+        return f"{n:,} images of {point[2]} x {point[1]} pixels"
+    if columns is None or len(columns.used) == len(columns.all):
+        return f"{n:,} rows, {len(columns.all) if columns else point[0]:,} columns"
+    left_out = [each for each in columns.all if each not in columns.used]
+    counts = {"ID": sum(each.kind == "id" for each in left_out)}
+    counts["constant"] = sum(each.kind == "drop" and each.distinct == 1 for each in left_out)
+    counts["other"] = len(left_out) - sum(counts.values())
+    words = [f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items() if count]
+    used = f"{len(columns.used)} of {len(columns.all)} columns used"
+    return f"{n:,} rows, {used} ({', '.join(words)} left out)"
 
 
 def _text_columns(kinds: Mapping[str, str]) -> list[str]:
     return [name for name, kind in kinds.items() if kind in ("category", "id")]
 
 
-def describe(data: str, how: dict[str, Any], dataset: Dataset, encoded: bool) -> dict[str, Any]:
-    """The entry on data in a config, so that `read_source` finds and reads it again.
+def describe(
+    data: str, arguments: dict[str, Any], dataset: Dataset, is_encoded: bool
+) -> dict[str, Any]:
+    """The entry on data in a config, by which `read_source` reads it again.
 
-    how: arguments of `load`
+    arguments: those of `load`
     """
     from gedilearn.data.load import is_name
 
     names = list(dataset.columns or ())
     source = data if is_name(data) else str(as_path(data).absolute())
-    given = {name: value for name, value in how.items() if value not in (None, "refuse")}
+    given = {name: value for name, value in arguments.items() if value not in (None, "refuse")}
     described: dict[str, Any] = {"source": source} | given
     if given.get("size"):
         described["size"] = list(given["size"])
-    if encoded:
+    if is_encoded:
         described["table"] = names
     elif names and len(set(names)) == len(names):
         described["columns"] = names
@@ -247,16 +269,17 @@ def read_source(
     """The data that a run was fitted to, at its old place or at `data`."""
     from gedilearn.data.load import is_name
 
-    was, source = config.data, data or config.data.source
+    recorded, source = config.data, data or config.data.source
     if source is None:
         raise InputError(f"{run} does not name its data: {remedy}")
     if data is None and not is_name(source) and not Path(source).exists():
         raise InputError(f"the data of {run} is no longer at {source}: {remedy}")
-    how = was.model_dump(include={"label_column", "size", "broken", "separator", "decimal"})
-    how["columns"] = was.table or was.columns
-    if was.table is not None:
-        how["text"] = _text_columns(config.settings.get("table", {}).get("kinds", {}))
-    return read(source, screen, **how)
+    same = {"label_column", "size", "broken", "separator", "decimal"}
+    arguments = recorded.model_dump(include=same)
+    arguments["columns"] = recorded.table or recorded.columns
+    if recorded.table is not None:
+        arguments["text"] = _text_columns(config.settings.get("table", {}).get("kinds", {}))
+    return read(source, screen, **arguments)
 
 
 def labelled(data: Dataset, column: str | None, graded: bool = False) -> tuple[Dataset, Any]:
@@ -293,9 +316,9 @@ OWN = ("row", "path", "cluster", "name", "probability", "outlier", "trust", "sug
 
 
 def results(
-    data: Dataset, model: GEDI, found: dict[str, Any], keep: bool = False
+    data: Dataset, model: GEDI, outputs: dict[str, Any], keep: bool = False
 ) -> dict[str, Any]:
-    """Columns to write: IDs of the rows, what was found, and all other columns to `keep`."""
+    """Columns to write: IDs of the rows, the model's outputs, and all other columns to `keep`."""
     import numpy as np
 
     if keep and data.frame is None and data.x.ndim != 2:
@@ -308,11 +331,11 @@ def results(
     whole = data.x if data.frame is None else data.frame
     table = by_column(whole, data.columns) if keep or ids else {}
 
-    def beside(names: Iterable[str]) -> dict[str, Any]:
+    def from_table(names: Iterable[str]) -> dict[str, Any]:
         return {f"{name} (table)" if name in OWN else name: table[name] for name in names}
 
-    others = [name for name in table if keep and name not in ids]
-    return columns | beside(name for name in ids if name in table) | found | beside(others)
+    columns |= from_table(name for name in ids if name in table)
+    return columns | outputs | from_table(name for name in table if keep and name not in ids)
 
 
 def by_column(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
@@ -324,33 +347,33 @@ def by_column(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
     return dict(zip(names or [f"x{k + 1}" for k in range(x.shape[1])], x.T, strict=True))
 
 
-def found(
+def outputs_of(
     model: GEDI, x: Any, labels: np.ndarray | None = None, outliers: float | None = None
 ) -> dict[str, np.ndarray]:
     """The cluster of each row, its probability, and the outlier score.
 
-    The outlier score is minus log p(x), where the model has learnt p(x). The rows of the fit, with
-    its `labels`, also have their trust. At most the share `outliers` of the rows of the fit have
-    the cluster -1, and other rows that are as unlikely.
+    The outlier score is -log p(x), if the model has learnt p(x). The rows of the fit, with its
+    `labels`, also have their trust. At most the share `outliers` of them get the cluster -1, and
+    new rows that are as unlikely.
     """
     import numpy as np
 
     trust, names = getattr(model, "trust_", None), np.array([*model.names_, ""])
     if model.columns_ is not None:  # encoded once
         x, model = model.validate(x), model.on_points()
-    unlikely = -model.score_samples(x) if model.result_.has_density else None
+    score = -model.score_samples(x) if model.result_.has_density else None
     cluster = model.predict(x, outliers) if labels is None else labels
-    if labels is not None and outliers is not None and unlikely is not None:
-        least = np.sort(unlikely)[::-1][int(outliers * len(labels))]
-        cluster = np.where(unlikely > least, -1, labels)
+    if labels is not None and outliers is not None and score is not None:
+        threshold = np.sort(score)[::-1][int(outliers * len(labels))]
+        cluster = np.where(score > threshold, -1, labels)
     columns = {"cluster": cluster}
     if model.class_names_:
-        columns["name"] = names[cluster]  # none of outliers
+        columns["name"] = names[cluster]  # '' for outliers
     if labels is not None and len(model.disputed_):
         columns["suggested"] = names[model.predict(x)]
     columns["probability"] = model.predict_proba(x).max(1)
-    if unlikely is not None:
-        columns["outlier"] = unlikely
+    if score is not None:
+        columns["outlier"] = score
     if labels is not None and trust is not None and len(trust) == len(labels):
         columns["trust"] = trust
     return columns
@@ -365,15 +388,15 @@ def outlier_words(labels: np.ndarray) -> str:
 
 @contextmanager
 def run_folder(out: Path | None, name: str, processes: int | str = 1) -> Iterator[Path]:
-    """The folder asked for, or gedi-runs/NAME-1, or the next number that is free.
+    """The folder `out`, or gedi-runs/NAME-1, or the next number that is free.
 
-    A free one is made here, so that no other process takes it, and removed if nothing came of it.
+    A free one is created here, before another process can, and removed if it stays empty.
     """
     if out is not None:
         yield out
         return
     if processes != 1 or "RANK" in os.environ:
-        raise InputError("several processes train together: name their folder with --out RUN")
+        raise InputError("several processes share a folder: name it with --out RUN")
     root = Path("gedi-runs")
     root.mkdir(exist_ok=True)
     for number in itertools.count(1):
@@ -390,5 +413,5 @@ def run_folder(out: Path | None, name: str, processes: int | str = 1) -> Iterato
 
 
 def resume_command(run: Path) -> str:
-    """What continues a run, for a shell."""
+    """The command that continues a run, for a shell."""
     return f"gedi resume {shlex.quote(str(run))}"

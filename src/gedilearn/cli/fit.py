@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from gedilearn.cli import data as inputs
-from gedilearn.cli.app import Screen, app, csv_of, interruptible, short, table
+from gedilearn.cli.app import Screen, app, cell, csv_of, interruptible, table
 from gedilearn.errors import InputError
 from gedilearn.io import is_first_process, write_text
 from gedilearn.registry import METHODS
@@ -17,10 +18,10 @@ from gedilearn.registry import METHODS
 if TYPE_CHECKING:
     from gedilearn.data.dataset import Dataset
     from gedilearn.estimator import GEDI
+    from gedilearn.explanation import Profile
     from gedilearn.progress import Progress
 
-MOST_TOLD = 12  # clusters
-SHOWN = ("n_samples", "n_clusters", "bound_gap", "iterations", "seconds", "nmi", "ami")
+MOST_CLUSTERS, MOST_WORDS = 12, 3  # printed, and of the columns that define each
 OutRun = Annotated[
     Path | None,
     Option(metavar="RUN", help="Folder for the run, new or empty; gedi-runs/NAME-1 if not given."),
@@ -39,7 +40,7 @@ def fit(
             *("--clusters", "-k"),
             metavar="K",
             min=2,
-            help="Number of clusters; chosen from 2 to 10 by evidence if not given.",
+            help="Number of clusters; chosen from 2 to 10, without labels, if not given.",
         ),
     ] = None,
     out: OutRun = None,
@@ -50,7 +51,7 @@ def fit(
         str | None,
         Option(
             metavar=f"[{'|'.join(METHODS)}]",
-            help="The training objective: gedi, gedi without a term, or another method.",
+            help="Training objective: gedi, gedi without one term (no-...), or another method.",
         ),
     ] = None,
     set_: inputs.Changes = None,
@@ -62,8 +63,8 @@ def fit(
         str | None,
         Option(
             metavar="NAME",
-            help="The column with the classes of some rows, empty in all others: clusters are "
-            "these classes, and further ones if -k is larger.",
+            help="The column with the classes of some rows, empty in the others. Each class is a "
+            "cluster; with a larger -k there are further clusters.",
         ),
     ] = None,
     seed: Seed = None,
@@ -74,10 +75,10 @@ def fit(
 ) -> None:
     """Cluster DATA and print a verdict on the result.
 
-    Trains a network and writes a run directory: the model, the cluster of each row (labels.csv),
-    the settings, and a checkpoint for gedi resume. The columns of a table may be numbers, dates,
-    times, truth values, categories and IDs, and cells may be missing. The kind of each column is
-    detected and printed; docs/tables.md has the rules.
+    Prints the clusters, what defines each, and a verdict: whether to trust them, and why. Writes a
+    run directory: the model, the cluster of each row (labels.csv), the settings, and a checkpoint
+    for gedi resume. Columns of a table may be numbers, dates, times, truth values, categories or
+    IDs, and cells may be missing. The kind of each column is detected; -v prints it.
 
     \b
     gedi fit customers.csv
@@ -93,8 +94,8 @@ def fit(
     changed = inputs.changes(set_)
     if "n_clusters" in changed:
         raise InputError(f"--set n_clusters={changed['n_clusters']}: use --clusters")
-    given = {"method": method, "training.seed": seed, "n_clusters": clusters}
-    changed |= {name: value for name, value in given.items() if value is not None}
+    options = {"method": method, "training.seed": seed, "n_clusters": clusters}
+    changed |= {name: value for name, value in options.items() if value is not None}
     labels = {"label_column": label_column, "class_column": class_column}
     _fit(data, out, preset, changed, labels, reading, screen, outliers=outliers)
 
@@ -103,7 +104,7 @@ def fit(
 def grade(
     data: inputs.Data,
     label_column: Annotated[
-        str | None, Option(metavar="NAME", help="The column with the labels to judge.")
+        str | None, Option(metavar="NAME", help="The column with the labels to grade.")
     ] = None,
     out: OutRun = None,
     set_: inputs.Changes = None,
@@ -112,11 +113,11 @@ def grade(
     reading: inputs.FitOptions,
     screen: Screen,
 ) -> None:
-    """Judge clusters that were made elsewhere, by another method or by hand.
+    """Grade clusters that another method or a person made.
 
-    A network learns the labels and is held against the data: the verdict is that of gedi fit, on
-    these labels. Rows with an empty label or -1 are in no cluster. The run directory has, for each
-    row, how far to trust its label, and the label that the network suggests (labels.csv).
+    A network learns the labels; the verdict is that of gedi fit, about these labels. Rows with an
+    empty label or -1 are left out. The run directory has for each row the trust in its label, and
+    the label that the network suggests (labels.csv).
 
     \b
     gedi grade customers.csv --label-column segment
@@ -137,48 +138,45 @@ def _fit(
     graded: bool = False,
     outliers: float | None = None,
 ) -> None:
-    """Fit with settings that are `changed`, and print the result."""
+    """Fit with `changed` settings, and print the result."""
     from gedilearn.presets import preset as preset_values
     from gedilearn.settings import AUTO, assign, checked, flat, resolve
 
-    column = labels.pop("class_column")
-    changed |= reading.settings(changed.get("table.kinds"), column)
+    class_column = labels.pop("class_column")
+    changed |= reading.settings(changed.get("table.kinds"), class_column)
     values = preset_values(preset, changed.get("method"))
     for name, value in changed.items():
         assign(values, name, value)
     checked(values)
-    how = reading.how() | labels
+    arguments = reading.load_arguments() | labels
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, typed = inputs.read_for_fit(data, screen, values, how)
-        progress.phase("loading torch")
+        rows, columns = inputs.read_for_fit(data, screen, values, arguments, reading.verbose)
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory
 
-        settings = resolve(values, (len(rows.x), typed.width) if typed else rows.x.shape)
+        settings = resolve(values, (len(rows.x), columns.width) if columns else rows.x.shape)
         classes = None
-        if column is not None or graded:
-            rows, classes = inputs.labelled(rows, column, graded)
+        if class_column is not None or graded:
+            rows, classes = inputs.labelled(rows, class_column, graded)
         if "n_clusters" in values or not isinstance(settings.prior, str):
             model = GEDI.from_settings(settings)
         else:
             number = AUTO if classes is None else None
             model = GEDI(number, random_state=settings.training.seed, settings=flat(values))
-        described = inputs.describe(data, how, rows, typed is not None)
-        described["class_column"] = column
+        described = inputs.describe(data, arguments, rows, columns is not None)
+        described["class_column"] = class_column
         if outliers is not None:
             if not settings.learns_density:
-                raise InputError(
-                    f"--outliers {outliers}: the fit learns no density to find them by"
-                )
+                raise InputError(f"--outliers {outliers}: this fit learns no density")
             described["outliers"] = outliers
         with (
             inputs.run_folder(out, rows.name, settings.device.devices) as run,
             interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),
         ):
-            model.fit_run(rows.x, run, described, progress, typed, classes, graded)
+            model.fit_run(rows.x, run, described, progress, columns, classes, graded)
             _write_labels(model, rows, run, progress, screen)
-    _show(model, rows.y, run, screen)
+    _show(model, rows.y, data, run, screen)
 
 
 @app.command()
@@ -190,10 +188,9 @@ def resume(
     *,
     screen: Screen,
 ) -> None:
-    """Continue an interrupted fit from its checkpoint.
+    """Continue an interrupted fit from its checkpoint, or print the result of a finished one.
 
-    The result is the same as without the interruption. If the run is finished, its result is
-    printed again.
+    The result is the same as without the interruption.
 
     \b
     gedi resume gedi-runs/points-1
@@ -204,12 +201,13 @@ def resume(
 
     config, files = read_config(run), RunDirectory(run)
     finished = files.model.exists() and files.summary.exists()
-    if finished and (files.labels.exists() or not (data or config.data.source)):
+    source = data or config.data.source
+    if finished and (files.labels.exists() or not source):
         screen.message(f"{run} is finished already")
-        _show(GEDI.load(files.model), None, run, screen)
+        _show(GEDI.load(files.model), None, source, run, screen)
         return
     with screen.progress() as progress:
-        progress.phase("reading the data again")
+        progress.phase(f"reading {source}")
         rows = inputs.read_source(run, config, data, "give it with --data DATA", screen)
         classes = None
         if config.labelled:
@@ -217,26 +215,29 @@ def resume(
         with interruptible(f"continue with {inputs.resume_command(run)}"):
             model = GEDI.resume(run, rows.x, classes=classes, progress=progress)
             _write_labels(model, rows, run, progress, screen)
-    _show(model, rows.y, run, screen)
+    _show(model, rows.y, source, run, screen)
 
 
 def _write_labels(
     model: GEDI, rows: Dataset, run: Path, progress: Progress, screen: Screen
 ) -> None:
-    """Write the cluster of each row; -1 for outliers, if they were asked for."""
+    """Write the cluster of each row; -1 for outliers, if the config has a share of them."""
     from gedilearn.training.run import RunDirectory, read_config
 
     if is_first_process():
-        progress.phase("labels")
+        progress.phase("writing the result")
         outliers = read_config(run).data.outliers
-        found = inputs.found(model, rows.x, model.labels_, outliers)
-        write_text(RunDirectory(run).labels, csv_of(inputs.results(rows, model, found)))
+        outputs = inputs.outputs_of(model, rows.x, model.labels_, outliers)
+        write_text(RunDirectory(run).labels, csv_of(inputs.results(rows, model, outputs)))
         if outliers is not None:
-            screen.message(inputs.outlier_words(found["cluster"]))
+            screen.message(inputs.outlier_words(outputs["cluster"]))
 
 
-def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
-    """Print the result: a table and the verdict, or JSON."""
+def _show(model: GEDI, y: Any, source: str | None, run: Path, screen: Screen) -> None:
+    """Print the clusters, the verdict and the next commands, or all details as JSON.
+
+    y: labels to compare the clusters with; source: the data of the fit
+    """
     from gedilearn.evaluation.clustering import clustering_scores
     from gedilearn.explanation import read_profile
     from gedilearn.training.run import RunDirectory
@@ -246,25 +247,47 @@ def _show(model: GEDI, y: Any, run: Path, screen: Screen) -> None:
     content = model.summary() | {"run": str(run)}
     if model.columns_ is not None:
         content["columns"] = {column.name: column.kind for column in model.columns_.all}
-    profiles = [each for each in read_profile(RunDirectory(run)).clusters if each.words]
-    lines: list[Any] = [
-        f"{model.names_[p.cluster]}, {p.size} rows: {p.words}" for p in profiles[:MOST_TOLD]
-    ]
-    lines += [model.verdict_.text()]
+    verdict, figures = model.verdict_, dict(model.verdict_.figures)
     if y is not None:
         scores = clustering_scores(y, model.labels_)
-        content |= {"nmi": scores["nmi"], "ami": scores["ami"]}
-        lines.append("NMI and AMI compare the clusters with the labels, which the fit did not use.")
-    sizes = [str(size) for size in content["cluster_sizes"]]
-    rows = [("sizes", ", ".join(sizes[:MOST_TOLD]) + ", ..." * (len(sizes) > MOST_TOLD))]
-    rows += [(name, short(content[name])) for name in SHOWN if name in content]
-    if model.class_names_:
-        heads = ("cluster", "size", "trust", "place")
-        found = [[row.get(k) for k in ("name", *heads[1:])] for row in content["clusters"]]
-        shown = [[text if isinstance(text, str) else short(text) for text in row] for row in found]
-        lines.insert(0, table(heads, shown))
-    for problem in model.diagnosis_.problems:
-        mode = f" ({problem.mode})" if problem.mode else ""
-        lines.append(f"- {problem.name}: {problem.words}{mode}")
-    lines += [f"more: gedi report {shlex.quote(str(run))} --open", f"run directory: {run}"]
-    screen.show(content, table(("", ""), rows), *lines)
+        content |= {name: scores[name] for name in ("nmi", "ami")}
+        figures |= {f"{name.upper()} with the labels": scores[name] for name in ("nmi", "ami")}
+    profiles = read_profile(RunDirectory(run)).clusters
+    screen.show(
+        content,
+        *_clusters(content["clusters"], profiles, model.names_),
+        verdict.text(source and f"gedi fit {shlex.quote(source)}"),
+        table(("", ""), [(name, cell(value)) for name, value in figures.items()]),
+        *_next_commands(run, source),
+    )
+
+
+def _clusters(
+    rows: list[dict[str, Any]], profiles: Sequence[Profile], names: Sequence[str]
+) -> list[Any]:
+    """A table of the largest clusters, in their order."""
+    largest = sorted(profiles, key=lambda profile: -profile.size)[:MOST_CLUSTERS]
+    shown = sorted(profile.cluster for profile in largest)
+    columns = {
+        "cluster": [names[k].removeprefix("cluster ") for k in shown],
+        "rows": [cell(rows[k]["size"]) for k in shown],
+        "share": [f"{rows[k]['share']:.0%}" for k in shown],
+        "trust": [cell(rows[k].get("trust")) for k in shown],
+        "what defines it": [profiles[k].short_words(MOST_WORDS) for k in shown],
+    }
+    columns = {head: cells for head, cells in columns.items() if any(cells)}
+    parts = [table(list(columns), zip(*columns.values(), strict=True))]
+    left = len(profiles) - len(shown)
+    return parts + [f"and {left} smaller clusters"] * bool(left)
+
+
+def _next_commands(run: Path, source: str | None) -> list[str]:
+    folder, ending = shlex.quote(str(run)), Path(source or "").suffix
+    commands = {
+        f"gedi report {folder} --open": "the report, with figures",
+        f"gedi explain {folder}": "what defines each cluster, in numbers",
+        f"gedi predict {folder} new{ending or '-data'}": "the clusters of new rows",
+    }
+    width = max(map(len, commands))
+    lines = [f"  {command:{width}}  # {purpose}" for command, purpose in commands.items()]
+    return [f"The cluster of each row is in {run / 'labels.csv'}. To see more:", *lines]

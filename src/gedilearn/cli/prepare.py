@@ -9,10 +9,18 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from gedilearn.cli import data as inputs
-from gedilearn.cli.app import App, OutFile, Screen, app, short, table
+from gedilearn.cli.app import App, OutFile, Screen, app, cell, table
 from gedilearn.errors import InputError
 
-HEADS = ("n_clusters", "bound_gap", "stability", "groups", "cut", "reason")
+# Columns of the table of `choose`: the evidence for each number, if it was measured.
+HEADS = {
+    "n_clusters": "clusters",
+    "bound_gap": "bound gap (nats)",
+    "stability": "stability",
+    "groups": "groups separated by density dips",
+    "cut": "cut",
+    "reason": "supported",
+}
 
 
 @app.command()
@@ -28,11 +36,11 @@ def choose(
 ) -> None:
     """Recommend a number of clusters for DATA, without labels.
 
-    Tries every number of clusters from 2 to --max and prints what speaks for each: whether parts of
-    the data agree on the clusters, how many groups of them are apart, and how many links between
-    neighbours they cut. Images are fitted with every number and two seeds, and their gaps to the
-    optimum are compared. Says so if no number is better than the others. gedi fit without
-    --clusters chooses in the same way, and keeps the model.
+    Tries every number of clusters from 2 to --max. For each it prints the stability (whether
+    subsamples give the same clusters), the groups that are separated by density dips, and the cut
+    (the share of links between neighbours that leave their cluster). Images are fitted twice with
+    each number, and their bound gaps are compared. gedi fit without --clusters chooses in the same
+    way, and keeps the model.
 
     \b
     gedi choose points.csv
@@ -40,23 +48,22 @@ def choose(
     """
     from gedilearn.settings import nested
 
-    how, values = reading.how(), reading.settings()
+    arguments, values = reading.load_arguments(), reading.settings()
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, _ = inputs.read_for_fit(data, screen, nested(values), how)
-        progress.phase("loading torch")
+        rows, _ = inputs.read_for_fit(data, screen, nested(values), arguments, reading.verbose)
         from gedilearn.selection import choose_n_clusters
 
-        given: dict[str, Any] = {"random_state": seed, "progress": progress, "settings": values}
-        choice = choose_n_clusters(rows.x, most, **given)
+        choice = choose_n_clusters(
+            rows.x, most, random_state=seed, progress=progress, settings=values
+        )
     content = choice.to_json()
-    heads = [name for name in HEADS if any(row[name] is not None for row in content["numbers"])]
-    lines = [
-        ["" if row[name] is None else short(row[name]) for name in heads]
-        for row in content["numbers"]
-    ]
-    words = f"{choice.n_clusters} clusters, {choice.model.grade_}: {choice.words}."
-    screen.show(content, table(heads, lines), words)
+    numbers = [row | {"reason": row["reason"] or "no"} for row in content["numbers"]]
+    names = [name for name in HEADS if any(row[name] is not None for row in numbers)]
+    lines = [[cell(row[name]) for name in names] for row in numbers]
+    words = f"Recommended: {choice.n_clusters} clusters ({choice.model.grade_}). "
+    words += f"{choice.words[:1].upper()}{choice.words[1:]}."
+    screen.show(content, table([HEADS[name] for name in names], lines), words)
 
 
 @app.command()
@@ -68,7 +75,7 @@ def settings(
     *,
     screen: Screen,
 ) -> None:
-    """List all settings with defaults and meaning, or the presets.
+    """List all settings with their defaults and meanings, or the presets.
 
     Use gedi fit --set NAME=VALUE to change a setting, and gedi fit --preset NAME to use a preset.
 
@@ -83,7 +90,7 @@ def settings(
 
     if presets:
         about = {name: PRESETS[name].about for name in PRESETS}
-        screen.show(about, *(f"{name}: {words}" for name, words in about.items()))
+        screen.show(about, *(f"{name}: {description}" for name, description in about.items()))
         return
     meanings = known_paths()
     values = flat(preset_values(preset) if preset else settings_type()().model_dump())
@@ -91,11 +98,11 @@ def settings(
     rows, lines = [], []
     for path, value in values.items():
         row = {"setting": path, "value": value, "meaning": meanings[path]}
-        other = ""
+        for_images = ""
         if path in images:
-            row["for images"], other = images[path], f" (images: {json.dumps(images[path])})"
+            row["for images"], for_images = images[path], f" (images: {json.dumps(images[path])})"
         rows.append(row)
-        lines.append(f"{path} = {json.dumps(value)}{other}: {meanings[path]}")
+        lines.append(f"{path} = {json.dumps(value)}{for_images}: {meanings[path]}")
     screen.show(rows, *lines)
 
 
@@ -120,10 +127,10 @@ def get(
     *,
     screen: Screen,
 ) -> None:
-    """Download a published image set, for use by its name.
+    """Download a published image set, to use it by its name.
 
-    The files are checked and kept in $GEDI_CACHE, in $XDG_CACHE_HOME/gedi-learn if this is not
-    set, or in ~/.cache/gedi-learn.
+    The files are checked. They are kept in $GEDI_CACHE, or in $XDG_CACHE_HOME/gedi-learn, or in
+    ~/.cache/gedi-learn.
 
     \b
     gedi data get cifar10
@@ -161,7 +168,7 @@ def list_sets(screen: Screen) -> None:
     heads = ("name", "content", *SPLITS, "shape", "MB", "cached")
     rows = ([str(each.get(head, "-")) for head in heads] for each in sets)
     content = {"cache": str(cache_root()), "sets": sets}
-    screen.show(content, table(heads, rows), f"kept in {cache_root()}")
+    screen.show(content, table(heads, rows), f"Downloaded sets are in {cache_root()}.")
 
 
 @data_commands.command("features")
@@ -186,13 +193,12 @@ def features(
     """
     import numpy as np
 
-    how = inputs.FitOptions(skip_broken=skip_broken, size=size).how()
+    arguments = inputs.FitOptions(skip_broken=skip_broken, size=size).load_arguments()
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        dataset = inputs.read(data, screen, **how)
+        dataset = inputs.read(data, screen, **arguments)
         if dataset.x.ndim != 4:
-            raise InputError(f"{data}: data of shape {dataset.x.shape}, and not images")
-        progress.phase("loading torch")
+            raise InputError(f"{data}: data of shape {dataset.x.shape}, not images")
         from gedilearn.pretrained import features
 
         vectors = features(dataset.x, progress=progress)

@@ -26,7 +26,7 @@ Names: Any = partial(Option, metavar="A,B")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReproduceOptions:
     """Options by the names of the parameters of experiments; None if not given."""
 
     data: Annotated[str | None, Names(help="Only these data sets; images need one.")] = None
@@ -35,8 +35,8 @@ class Asked:
         str | None, Text(help="default, alike/random, alike/start, paper/toy or paper/toy-literal.")
     ] = None
     scale: Annotated[str | None, Text(help="For images: paper (for GPUs), small, default.")] = None
-    seeds: Annotated[int | None, Count(help="Repeat with so many seeds.")] = None
-    first: Annotated[int, Count(min=0, help="The first of these seeds.")] = 0
+    seeds: Annotated[int | None, Count(help="Number of seeds.")] = None
+    first: Annotated[int, Count(min=0, help="The first seed.")] = 0
     seed: Annotated[int | None, Count(min=0, max=2**32 - 1, help="Seed of a figure.")] = None
     changes: Changes = None
     ood: Outside = None
@@ -47,7 +47,7 @@ class Asked:
         """The values of the options that are given."""
         values = vars(self) | {"data": _names(self.data), "methods": _names(self.methods)}
         if values.pop("first") and not self.seeds:
-            raise InputError("--first: give the number of seeds too, with --seeds")
+            raise InputError("--first: give the number of seeds too: --seeds N")
         seeds = self.seeds and range(self.first, self.first + self.seeds)
         values |= {"seeds": seeds, "changes": changes(self.changes)}
         return {name: value for name, value in values.items() if value not in (None, {})}
@@ -63,7 +63,7 @@ def reproduce(
         Path | None, Option(metavar="DIR", help="Folder for results; in gedi-runs if not given.")
     ] = None,
     *,
-    asked: Asked,
+    options: ReproduceOptions,
     screen: Screen,
 ) -> None:
     """Compute a table or figure of the paper.
@@ -76,28 +76,28 @@ def reproduce(
     sensitivity   heat maps over the weights of INV and PRIOR
     images        tables on images: --data cifar10, cifar100, svhn, mnist or digits
 
-    After an interruption, the same command continues. Results of other settings go to other
-    folders. docs/results explains the columns. toy has three more methods, which run only if named:
-    dino, deepcluster, ebclr.
+    After an interruption, the same command continues. Each choice of settings has a folder of its
+    own. docs/results explains the columns. Three methods of toy run only if they are named: dino,
+    deepcluster, ebclr.
 
     \b
     gedi reproduce toy --preset paper/toy-literal --seeds 20 --methods gedi --jobs 2
     gedi reproduce images --data cifar10 --scale small --ood textures=dtd/images
     """
-    experiment, given = EXPERIMENTS[name], asked.given()
-    taken = [each for each in inspect.signature(experiment).parameters if hasattr(asked, each)]
-    if other := [_option(each) for each in given if each not in taken]:
-        options = ", ".join(map(_option, taken)) or "--out"
-        raise InputError(f"gedi reproduce {name} takes no {other[0]}; it takes {options}")
-    if asked.ood:
+    experiment, arguments = EXPERIMENTS[name], options.given()
+    parameters = [p for p in inspect.signature(experiment).parameters if hasattr(options, p)]
+    if other := [_option(each) for each in arguments if each not in parameters]:
+        listed = ", ".join(map(_option, parameters)) or "--out"
+        raise InputError(f"gedi reproduce {name} has no option {other[0]}; it has {listed}")
+    if options.ood:
         from gedilearn.data.load import load
 
-        given["ood"] = outside(asked.ood, load)
+        arguments["ood"] = outside(options.ood, load)
     from gedilearn.paper.runner import Runner
 
     runner = Runner(out or ROOT / FOLDERS.get(name, name), jobs, screen.message)
-    with interruptible("the same command goes on from here"):
-        tables = experiment(runner, **given)
+    with interruptible("the same command continues"):
+        tables = experiment(runner, **arguments)
     content = [{"title": table.title, "lines": table.lines} for table in tables]
     screen.show(content, *(table.grid() for table in tables))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Option
 
 from gedilearn.cli import data as inputs
-from gedilearn.cli.app import OutFile, Screen, app, table
+from gedilearn.cli.app import OutFile, Screen, app, cell, table
 from gedilearn.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ def predict(
 ) -> None:
     """Assign each row of DATA to a cluster.
 
-    The result has a line for each row: its number, its ID or the path of its image, its cluster,
-    the probability of this cluster, and the outlier score -log p(x) if the model has a density.
-    The columns of DATA are found by name, in any order. Images of a folder are resized to the size
-    of the training images. A .npy file holds one array: the clusters, the scores (with --score) or
-    the probabilities of all clusters (with --proba).
+    Prints a line for each row: its number, its ID or the path of its image, its cluster, the
+    probability of this cluster, and the outlier score -log p(x) if the model has a density. Columns
+    are found by name, in any order. Images of a folder are resized to the size of the training
+    images. A .npy file holds one array: the clusters, the scores (with --score) or the
+    probabilities of all clusters (with --proba).
 
     Scores: log_density is log p(x) in nats, up to a constant if the model has no base density.
     gradient_norm is minus the norm of the gradient of log p(x), the score of the paper. confidence
@@ -58,7 +58,7 @@ def predict(
     """
     fitted = Fitted.open(run, screen, reading)
     rows, model = fitted.read(data), fitted.model
-    results = inputs.found(model, rows.x, outliers=outliers)
+    results = inputs.outputs_of(model, rows.x, outliers=outliers)
     if outliers is not None:
         screen.message(inputs.outlier_words(results["cluster"]))
     if score:
@@ -83,9 +83,8 @@ def sample(
 ) -> None:
     """Generate new points like the training data.
 
-    Each point comes with its cluster. If the model was fitted to a table, the points are rows of
-    such a table. A .npy file holds the points as numbers, without their clusters. Images can only
-    be written to a .npy file.
+    Each point has its cluster. Points of a model of a table are rows of such a table. A .npy file
+    holds the points as numbers, without their clusters. Images need a .npy file.
 
     \b
     gedi sample gedi-runs/points-1 -n 1000 --out new.csv
@@ -107,11 +106,11 @@ def explain(
     *,
     screen: Screen,
 ) -> None:
-    """Describe each cluster.
+    """Show what defines each cluster.
 
     Lists the size of every cluster, the columns in which it differs from the others, the most
     similar clusters, and the numbers of its typical, uncertain and unusual rows (counted from 0).
-    Warns if a single column explains all clusters.
+    Warns if one column alone gives the same clusters.
 
     \b
     gedi explain gedi-runs/points-1
@@ -148,10 +147,10 @@ def evaluate(
     """Measure a fitted model on test data, with or without labels.
 
     Checks whether training failed, and compares the clusters with the labels, if there are any.
-    Measures how well the model tells other data (--ood) from its own, how well a linear classifier
-    works on its features, and how realistic its samples are. Prints a table and writes
-    evaluation.json and pictures of samples. Without --test, the model is measured on the test
-    images of a downloaded set, or on its training data. docs/metrics.md explains the numbers.
+    Measures how well the model separates other data (--ood) from its own, how well a linear
+    classifier works on its features, and how realistic its samples are. Prints a table, and writes
+    evaluation.json and pictures of samples. Without --test, the data are the test images of a
+    downloaded set, or the training data. docs/metrics.md explains the numbers.
 
     \b
     gedi evaluate gedi-runs/mnist-1 --ood svhn:test
@@ -164,14 +163,14 @@ def evaluate(
     fitted, config = Fitted.open(run, screen, reading), read_config(run)
     folder = out or RunDirectory(run).evaluation
     test = test or split_for_testing(config.data.source)
-    tested = _test_data(fitted, test, config.data.label_column) if test else None
-    trained = _training_data(fitted, run, config, needed=tested is None)
-    measured = tested or trained
-    assert measured is not None
+    test_data = _test_data(fitted, test, config.data.label_column) if test else None
+    training_data = _training_data(fitted, run, config, needed=test_data is None)
+    data = test_data or training_data
+    assert data is not None
     result = evaluation.evaluate(
         fitted.model.on_points(),
-        trained,
-        measured,
+        training_data,
+        data,
         others=inputs.outside(ood, lambda data: fitted.points(fitted.read(data))),
         n_samples=samples,
         steps=steps,
@@ -181,14 +180,14 @@ def evaluate(
         say=screen.message,
     )
     findings = [
-        (each["name"], f"{each['value']:.4g}", ("" if each["ok"] else "PROBLEM: ") + each["words"])
+        (each["name"], cell(each["value"]), ("" if each["ok"] else "PROBLEM: ") + each["words"])
         for each in result["certificate"].get("findings", ())
     ]
     rows = [*evaluation.table(result), *findings]
-    shown = table(("measure", "value", "beside it"), rows)
-    screen.show(result, shown, *evaluation.sentences(result))
+    grid = table(("measure", "value", "meaning"), rows)
+    screen.show(result, grid, *evaluation.sentences(result))
     if not screen.json:
-        screen.message(f"written in {folder}: {', '.join(result['files'])}")
+        screen.message(f"written to {folder}: {', '.join(result['files'])}")
 
 
 def _training_data(fitted: Fitted, run: Path, config: Config, needed: bool) -> Dataset | None:
@@ -205,7 +204,7 @@ def _training_data(fitted: Fitted, run: Path, config: Config, needed: bool) -> D
         return None
     data = fitted.points(rows)
     if fingerprint(as_numbers(data.x, data.name)) != config.data.fingerprint:
-        fitted.screen.message(f"careful: {data.name} has changed since the fit of {run}")
+        fitted.screen.message(f"warning: {data.name} has changed since the fit of {run}")
     return data
 
 
@@ -228,8 +227,7 @@ def report(
 ) -> None:
     """Write the report of a run: an HTML page with figures.
 
-    The page is made from the run directory alone and written into it. It is a single file that can
-    be sent to others.
+    The page is a single file in the run directory, and can be sent to others.
 
     \b
     gedi report gedi-runs/points-1 --open
@@ -249,11 +247,11 @@ def report(
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model, and how data for it is read; `how` are arguments of `load`."""
+    """A fitted model, and the arguments of `load` for its data."""
 
     model: GEDI
     screen: Screen
-    how: dict[str, Any]
+    load_arguments: dict[str, Any]
 
     @classmethod
     def open(cls, path: Path, screen: Screen, reading: inputs.FileOptions | None = None) -> Fitted:
@@ -267,7 +265,7 @@ class Fitted:
             file = RunDirectory(path).model
             if not file.exists():
                 raise InputError(f"{path} is not finished: {inputs.resume_command(path)}")
-        return cls(GEDI.load(file), screen, (reading or inputs.FileOptions()).how())
+        return cls(GEDI.load(file), screen, (reading or inputs.FileOptions()).load_arguments())
 
     @property
     def columns(self) -> list[str] | None:
@@ -278,11 +276,12 @@ class Fitted:
         """New data with the columns of the fit."""
         from gedilearn.data.load import is_folder
 
-        encoding, shape, how = self.model.columns_, self.model.point_shape_, dict(self.how)
+        encoding, shape = self.model.columns_, self.model.point_shape_
+        arguments = dict(self.load_arguments)
         if is_folder(data) and len(shape) == 3:
-            how["size"] = shape[1:]
-        how |= {"columns": self.columns} if encoding is None else {"text": encoding.text}
-        return inputs.read(data, self.screen, label_column=label, **how)
+            arguments["size"] = shape[1:]
+        arguments |= {"columns": self.columns} if encoding is None else {"text": encoding.text}
+        return inputs.read(data, self.screen, label_column=label, **arguments)
 
     def points(self, data: Dataset) -> Dataset:
         """The rows as numbers, for `model.on_points()`."""

@@ -1,7 +1,7 @@
 "use strict";
 // Hover, zoom and links between the maps. Without it the page shows the same pictures.
 (() => {
-  const told = JSON.parse(document.getElementById("points").textContent);
+  const tooltips = JSON.parse(document.getElementById("points").textContent);
   const maps = [...document.querySelectorAll("figure.points")].map(makeMap);
   const SIDE = 56; // pixels of a picture
 
@@ -12,7 +12,7 @@
     const full = { x, y, w: width, h: height };
     const places = [...plane.querySelectorAll("path[data-cluster]")].flatMap((path) =>
       path.getAttribute("d").split("M").slice(1).map((step) => step.slice(0, -2).split(" ").map(Number)));
-    const index = figure.dataset.points === "near" ? told.near : told.row.map((_, i) => i);
+    const index = figure.dataset.points === "near" ? tooltips.near : tooltips.row.map((_, i) => i);
     const points = places.map(([x, y], i) => ({ x, y, index: index[i] }));
     const map = { figure, chart, plane, full, view: { ...full }, points };
     map.place = new Map(points.map((point) => [point.index, point]));
@@ -24,7 +24,7 @@
     stage.setAttribute("role", "group");
     stage.setAttribute("aria-label", "Map: plus and minus zoom, arrow keys move, 0 shows all, Escape closes");
     map.stage = stage;
-    map.box = Object.assign(document.createElement("div"), { className: "told", hidden: true });
+    map.box = Object.assign(document.createElement("div"), { className: "tooltip", hidden: true });
     map.box.setAttribute("role", "status");
     stage.append(map.box);
     map.ring = document.createElementNS(plane.namespaceURI, "circle");
@@ -66,7 +66,7 @@
     return tools;
   }
 
-  // Where a pointer is, in the units of the plane's drawing.
+  // The place of a pointer, in the units of the plane's drawing.
   function locate(map, event) {
     const box = map.chart.getBoundingClientRect();
     const unit = box.width / map.chart.viewBox.baseVal.width;
@@ -105,7 +105,7 @@
     return Number(value.toPrecision(4)).toLocaleString("en-GB", { maximumSignificantDigits: 4 });
   }
 
-  // What is nearest to a place; a few pixels away at most.
+  // The nearest point, a few pixels away at most.
   function nearest(map, at) {
     let best = null, least = (14 / at.unit) ** 2;
     for (const point of map.points) {
@@ -119,15 +119,15 @@
     const box = map.box;
     box.replaceChildren();
     const head = document.createElement("b");
-    head.textContent = `Row ${told.row[index].toLocaleString("en-GB")}, cluster ${told.cluster[index]}`;
+    head.textContent = `Row ${tooltips.row[index].toLocaleString("en-GB")}, cluster ${tooltips.cluster[index]}`;
     box.append(head);
-    for (const [name, values] of told.columns) {
+    for (const [name, values] of tooltips.columns) {
       const part = document.createElement("div");
       part.textContent = `${name} ${short(values[index])}`;
       box.append(part);
     }
-    if (index in told.pictures) {
-      box.append(Object.assign(document.createElement("img"), { src: told.pictures[index], alt: "", height: SIDE }));
+    if (index in tooltips.pictures) {
+      box.append(Object.assign(document.createElement("img"), { src: tooltips.pictures[index], alt: "", height: SIDE }));
     }
   }
 
@@ -185,7 +185,7 @@
       });
     }
     stage.addEventListener("dblclick", (event) => zoom(map, 0.5, locate(map, event)));
-    // The wheel alone scrolls the page, as everywhere.
+    // The wheel alone scrolls the page.
     stage.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
@@ -207,7 +207,7 @@
     });
   }
 
-  // A cluster of the legend is lit on all maps while it is pointed at.
+  // Pointing at a cluster of the legend highlights it on all maps.
   for (const link of document.querySelectorAll(".legend a")) {
     const light = (on) => () => {
       for (const map of maps) {

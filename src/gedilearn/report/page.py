@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,14 @@ from gedilearn.report import pictures
 from gedilearn.report.pictures import Maps, Picture, Thumbnails, one_line, percent
 from gedilearn.report.run import Preview, Run
 from gedilearn.settings import flat, resolve
-from gedilearn.training.run import Config, Summary
+from gedilearn.training.run import Config
 from gedilearn.verdict.monitor import Finding
 
 HERE = Path(__file__).parent
 KINDS = {"typical": "typical", "uncertain": "uncertain", "outliers": "unusual"}
 MOST_CARDS = 60  # the largest clusters
-MOST_VALUES = 4  # columns that are told of a point
-MOST_PICTURED = 600  # images that are shown when they are pointed at
+MOST_VALUES = 4  # columns in the tooltip of a point
+MOST_PICTURED = 600  # images with a tooltip
 NEW_IMAGES = 8  # of a cluster
 
 
@@ -49,7 +50,7 @@ def write_report(run: Path) -> Path:
 
 
 class Page:
-    """The content of the page: the values that the template is filled with."""
+    """The content of the page: the values for the template."""
 
     def __init__(self, read: Run) -> None:
         self.read, self.summary = read, read.summary
@@ -57,15 +58,15 @@ class Page:
         self.sizes = self.summary.cluster_sizes
         self.preview, self.explanation, self.model = read.preview(), read.profile(), read.model()
         d, is_image = self.preview.points[0].size, self.preview.points.ndim == 4
-        known = self.explanation.columns
-        self.columns = list(known) if len(known) == d else [f"column {j}" for j in range(d)]
+        names = self.explanation.columns
+        self.columns = list(names) if len(names) == d else [f"column {j}" for j in range(d)]
         used = [k for k, size in enumerate(self.sizes) if size]
         self.shown = sorted(sorted(used, key=lambda k: -self.sizes[k])[:MOST_CARDS])
         self.thumbnails = Thumbnails(self.preview.points) if is_image else None
 
         scaling = str(read.config.settings.get("scaling"))
-        names = [one_line(name, 40) for name in self.columns]
-        self.maps = Maps(self.preview, names, scaling)
+        titles = [one_line(name, 40) for name in self.columns]
+        self.maps = Maps(self.preview, titles, scaling)
         self.data, self.network = self.maps.data(self.model), self.maps.network()
         self.samples = None if is_image else self._samples()
         self.charts = _charts(self.preview)
@@ -92,7 +93,7 @@ class Page:
             style=style,
             script=script,
             digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
-            head=_head(self.summary),
+            next_step=self._next_step(),
             remark=_remark,
             kinds=KINDS,
             profiles=[self.explanation.clusters[k] for k in self.shown],
@@ -103,7 +104,7 @@ class Page:
             events=_events(self.read),
             settings=_changed_settings(self.read.config),
             facts=_facts(self.read),
-            told=self._told(),
+            tooltips=self._tooltips(),
         )
 
     def _images(self, rows: Sequence[Row]) -> list[tuple[str, str]]:
@@ -141,8 +142,13 @@ class Page:
             for k in np.unique(labels)
         }
 
-    def _told(self) -> dict[str, Any]:
-        """What the script tells of the points of the maps, in their order."""
+    def _next_step(self) -> str:
+        """The last line of the verdict, with a command if the data has a name."""
+        source = self.read.config.data.source
+        return self.summary.verdict.text(source and f"gedi fit {quote(source)}").splitlines()[-1]
+
+    def _tooltips(self) -> dict[str, Any]:
+        """The tooltips of the points of the maps, in their order."""
         preview, order = self.preview, self.maps.order
         numbers = {
             "probability": preview.probability,
@@ -156,9 +162,9 @@ class Page:
         ]
         shown = {}
         if self.thumbnails is None:
-            apart = [d.column for profile in self.explanation.clusters for d in profile.differences]
-            known = (name for name in [*apart, *self.columns] if name in self.columns)
-            for name in list(dict.fromkeys(known))[:MOST_VALUES]:
+            named = [d.column for profile in self.explanation.clusters for d in profile.differences]
+            names = (name for name in [*named, *self.columns] if name in self.columns)
+            for name in list(dict.fromkeys(names))[:MOST_VALUES]:
                 write = self.explanation.format_of(name) or _brief
                 values = self.maps.points[:, self.columns.index(name)]
                 columns.append((one_line(name, 40), [write(v) for v in values]))
@@ -184,20 +190,6 @@ def _sentence(words: str) -> str:
     """With a capital letter and a full stop."""
     words = words.removesuffix(".")
     return f"{words[:1].upper()}{words[1:]}."
-
-
-def _head(summary: Summary) -> str:
-    """The verdict in a few words."""
-    diagnosis = summary.diagnosis
-    if len(summary.cluster_sizes) == 1:
-        return "One cluster: nothing to certify"
-    if diagnosis.certified:
-        return "Certified, with remarks" if diagnosis.problems else "Certified"
-    if diagnosis.failure_modes:
-        return f"Not certified: {' and '.join(diagnosis.failure_modes)}"
-    if not math.isfinite(summary.bound_gap):
-        return "Not certified: training diverged"
-    return diagnosis.grade.capitalize()
 
 
 def _remark(finding: Finding) -> str:
@@ -236,8 +228,8 @@ def _changed_settings(config: Config) -> list[tuple[str, str, str]]:
 
 
 def _facts(read: Run) -> dict[str, Any]:
-    """The origin of the run, so that it can be made again."""
-    described = read.config.data.model_dump(mode="json", exclude_unset=True)
-    found = {"version": f"gedi-learn {read.config.version}", "run directory": read.files.path}
-    found |= {f"data: {name}": value for name, value in described.items()}
-    return found | ({"given as objects": read.config.objects} if read.config.objects else {})
+    """The origin of the run."""
+    data = read.config.data.model_dump(mode="json", exclude_unset=True)
+    facts = {"version": f"gedi-learn {read.config.version}", "run directory": read.files.path}
+    facts |= {f"data: {name}": value for name, value in data.items()}
+    return facts | ({"given as objects": read.config.objects} if read.config.objects else {})

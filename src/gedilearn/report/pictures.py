@@ -1,7 +1,7 @@
 """The pictures of a run. Each is drawn once, by matplotlib: SVG in the page, PNG in `figures/`.
 
-In the page, colours are variables of its style, so that they follow light and dark; text stays
-text, and the points of a cluster are one path, which the page's script reads.
+In the page, colours are variables of its style, which has a light and a dark scheme. Text stays
+text. The points of a cluster are one path, which the page's script reads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT, LOW = 5.4, 4.15, 2.5  # inches; the last is the height of charts that are no maps
+WIDTH, HEIGHT, LOW = 5.4, 4.15, 2.5  # inches; the last is the height of charts other than maps
 RATIO = 1.35  # width by height of a map's axes
 FAINT, QUIET = "#c3cad2", "#55606c"
 VARIABLES = {colour.lower(): f"var(--c{k})" for k, colour in enumerate(panels.COLOURS)} | {
@@ -36,13 +36,12 @@ VARIABLES = {colour.lower(): f"var(--c{k})" for k, colour in enumerate(panels.CO
     FAINT: "var(--faint)",
     QUIET: "var(--quiet)",
 }
-MOST_NEAR = 1_500  # points whose neighbourhoods are laid out
-LEAST_NEAR = 12
-NEIGHBOURS = 30.0  # t-SNE's perplexity
+MOST_NEAR, LEAST_NEAR = 1_500, 12  # points of a t-SNE map
+PERPLEXITY = 30.0
 SAMPLES = 300
 GOLDEN = 0.6180339887498949
 CELLS = 120, 90  # of the shades, columns and rows
-HELD = (0.99, 0.9, 0.5)  # shares of the rows that the areas of the density hold
+SHARES = (0.99, 0.9, 0.5)  # of the rows in the shaded areas
 TERMS = {
     "gen": "GEN (generative)",
     "inv": "INV (invariance)",
@@ -52,7 +51,7 @@ TERMS = {
 WIDEST = 60.0  # points: the band of all rows
 BINS = 30
 FAR = 6.0  # interquartile ranges below the median
-LARGEST, EXACT = 48, 28  # pixels a side of an image in the page, and of one that is kept exactly
+LARGEST, LOSSLESS = 48, 28  # pixels per side of an image in the page, and of one stored exactly
 
 
 def one_line(text: str, width: int = 90) -> str:
@@ -67,7 +66,7 @@ def percent(share: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure with its title, and words for those who do not see it."""
+    """A figure with its title, and a text for people who do not see it."""
 
     name: str  # of its file
     title: str
@@ -86,8 +85,8 @@ class Picture:
         text = re.sub(r'<g id="([A-Za-z]+)[^"]*"', r'<g class="\1"', text)
         text = re.sub(r'style="[^"<>]*"', _as_variables, text)
         _, size, body = re.split(r'<svg [^>]*(viewBox="[^"]*")[^>]*>', text, maxsplit=1)
-        said = f'class="chart" role="img" aria-label="{escape(self.alt)}"'
-        return Markup(f"<svg {said} {size}>{body}")
+        attributes = f'class="chart" role="img" aria-label="{escape(self.alt)}"'
+        return Markup(f"<svg {attributes} {size}>{body}")
 
     def save(self, folder: Path) -> Path:
         """The figure with its title, as PNG."""
@@ -103,7 +102,7 @@ _POINTS = re.compile(
 
 
 def _as_path(match: re.Match[str]) -> str:
-    """Markers as one path of lines without length, whose round ends are seen."""
+    """Markers as one path of lines without length; their round ends are visible."""
     gid, clip, uses = match.groups()
     kind = 'class="dots faint"'
     if gid != "faint":
@@ -120,7 +119,7 @@ def _as_variables(match: re.Match[str]) -> str:
 
 
 def style_of(cluster: int) -> str:
-    """The classes that give a cluster its colour and shape in the page."""
+    """The CSS classes for the colour and shape of a cluster."""
     return f"c{cluster % len(panels.COLOURS)}{' square' if _is_square(cluster) else ''}"
 
 
@@ -129,7 +128,7 @@ def _is_square(cluster: int) -> bool:
 
 
 def _chart(height: float, x_title: str, y_title: str = "") -> tuple[Figure, Axes]:
-    """Empty axes with quiet frames."""
+    """Empty axes with grey frames."""
     figure = panels.new_figure(WIDTH, height, "")
     axes = figure.subplots()
     _quiet(axes, x_title, y_title)
@@ -150,10 +149,10 @@ def _quiet(axes: Axes, x_title: str, y_title: str) -> None:
 
 
 class Maps:
-    """The maps of a run, on the same rows in the same order: cluster by cluster.
+    """The maps of a run, with the same rows in the same order: cluster by cluster.
 
-    One or two columns are shown as they are (`kind` 'line' and 'plane'), others on their first two
-    principal components ('components'), which hold a `share` of the variance.
+    One or two columns are shown as they are (`kind` 'line' and 'plane'), more by their first two
+    principal components ('components'), which have a `share` of the variance.
     """
 
     def __init__(self, preview: Preview, names: Sequence[str], scaling: str) -> None:
@@ -166,7 +165,7 @@ class Maps:
         self.place: Callable[[np.ndarray], np.ndarray]
         if self.points.shape[1] == 1:
             self.kind, self.titles = "line", (names[0], "")
-            # Heights keep points apart: evenly spread, and the same every time.
+            # Heights have no meaning; evenly spread, they separate the points.
             self.place = lambda x: np.column_stack([x[:, 0], np.arange(len(x)) * GOLDEN % 1])
         elif self.points.shape[1] == 2 and not is_image:
             self.kind, self.place = "plane", lambda x: x
@@ -182,24 +181,24 @@ class Maps:
         self.outside = 0  # samples that are not on the map
 
     def _find_components(self, names: Sequence[str], standardise: bool) -> None:
-        """The place of rows on the two directions in which the data varies most."""
+        """Project rows on their first two principal components."""
         from sklearn.decomposition import PCA
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        found = PCA(2, random_state=0)
-        scaled = make_pipeline(StandardScaler() if standardise else "passthrough", found)
+        pca = PCA(2, random_state=0)
+        scaled = make_pipeline(StandardScaler() if standardise else "passthrough", pca)
         with np.errstate(invalid="ignore"):  # the shares of equal points
             scaled.fit(self.points)
-        shares, self.titles = np.nan_to_num(found.explained_variance_ratio_), []
-        for i, weights in enumerate(np.abs(found.components_)):
+        shares, self.titles = np.nan_to_num(pca.explained_variance_ratio_), []
+        for i, weights in enumerate(np.abs(pca.components_)):
             most = [names[j] for j in np.argsort(-weights, kind="stable")[:2]] if names else []
             title = f"component {i + 1} ({percent(shares[i])})"
             self.titles.append(one_line(f"{title}: {' and '.join(most)}" if most else title, 46))
         self.place, self.share = scaled.transform, float(shares.sum())
 
     def _near(self) -> np.ndarray:
-        """The points of the network's map; none for data that a plane shows as it is."""
+        """The points of the network's map; none if a plane shows the data as it is."""
         features = self.preview.features
         if self.points.shape[1] <= 2 or not np.isfinite(features).all():
             return np.zeros(0, int)
@@ -208,19 +207,19 @@ class Maps:
         return near[:0] if len(near) < LEAST_NEAR or is_flat else near
 
     def data(self, model: Any) -> Picture:
-        """The points; in a plane, over the clusters that new rows would be given."""
+        """The points; in a plane, over the clusters of new rows at each place."""
         figure, axes = self._axes()
         if self.kind == "plane" and model is not None:
             x, y, nodes = self._nodes()
-            found = model.predict(nodes).reshape(len(y), len(x))
-            for k in np.unique(found):
-                own, colour = (found == k).astype(float), panels.colour(int(k))
+            labels = model.predict(nodes).reshape(len(y), len(x))
+            for k in np.unique(labels):
+                own, colour = (labels == k).astype(float), panels.colour(int(k))
                 axes.contourf(x, y, own, [0.5, 1.5], colors=[colour], alpha=0.13)
         self._draw(axes, self.at, self.labels)
         return Picture("clusters", "The data", _alt(self.labels), figure)
 
     def network(self) -> Picture | None:
-        """Neighbourhoods in the features enc(x)."""
+        """Neighbourhoods of the features enc(x)."""
         if not len(self.near):
             return None
         at = _neighbourhoods(self.preview.features[self.order[self.near]].astype(np.float64))
@@ -229,10 +228,10 @@ class Maps:
         axes.set_aspect("equal", adjustable="datalim")
         labels = self.labels[self.near]
         self._draw(axes, at, labels)
-        return Picture("network", "What the network sees", _alt(labels), figure)
+        return Picture("network", "The features of the network", _alt(labels), figure)
 
     def samples(self, model: Any) -> Picture:
-        """New rows on the map of the data; in a plane, over the areas that hold the rows."""
+        """Generated rows on the map of the data; in a plane, over the density."""
         drawn, labels = model.sample(SAMPLES, random_state=0)
         drawn = np.asarray(drawn, np.float64)
         finite = np.isfinite(drawn).all(1)
@@ -241,12 +240,12 @@ class Maps:
         self.outside = SAMPLES - int(inside.sum())
         figure, axes = self._axes()
         if self.kind == "plane":
-            self._shade_held(axes, model)
+            self._shade_density(axes, model)
         else:
             _points(axes, self.at, "faint", FAINT)
         self._draw(axes, at[inside], labels[inside], with_numbers=False)
         alt = f"{SAMPLES} samples of the model on the map of the data"
-        return Picture("samples", "New rows from the model", alt, figure)
+        return Picture("samples", "Rows generated by the model", alt, figure)
 
     def _axes(self) -> tuple[Figure, Axes]:
         """Axes of the map of the data."""
@@ -278,14 +277,14 @@ class Maps:
         x, y = (np.linspace(*ends) for ends in zip(self.low, self.high, CELLS, strict=True))
         return x, y, np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)
 
-    def _shade_held(self, axes: Axes, model: Any) -> None:
-        """The smallest areas of the plane that hold shares of the rows, by their density."""
+    def _shade_density(self, axes: Axes, model: Any) -> None:
+        """The smallest areas of the plane with shares of the rows, by their density."""
         density = self.preview.log_density
         if density is None or not np.isfinite(density).all():
             return
         x, y, nodes = self._nodes()
         scores = model.score_samples(nodes).reshape(len(y), len(x))
-        for level in np.quantile(density, [1 - share for share in HELD]):
+        for level in np.quantile(density, [1 - share for share in SHARES]):
             if level < scores.max():
                 levels = [level, np.nextafter(scores.max(), np.inf)]
                 axes.contourf(x, y, scores, levels, colors=[QUIET], alpha=0.13)
@@ -296,7 +295,7 @@ def _alt(labels: np.ndarray) -> str:
 
 
 def _points(axes: Axes, at: np.ndarray, gid: str, colour: str, marker: str = "o") -> None:
-    """Points (n, 2) of one look."""
+    """Points (n, 2) of one colour and shape."""
     axes.plot(*at.T, gid=gid, color=colour, marker=marker, ls="", ms=4, mew=0, alpha=0.72)
 
 
@@ -318,10 +317,10 @@ def _neighbourhoods(z: np.ndarray) -> np.ndarray:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 
     z = (z / max(float(z.std()), 1e-300)).astype(np.float32)
-    perplexity, start = min(NEIGHBOURS, (len(z) - 1) / 3), "pca" if z.shape[1] > 1 else "random"
-    made = TSNE(2, perplexity=perplexity, init=start, random_state=0, max_iter=500)
+    perplexity, init = min(PERPLEXITY, (len(z) - 1) / 3), "pca" if z.shape[1] > 1 else "random"
+    tsne = TSNE(2, perplexity=perplexity, init=init, random_state=0, max_iter=500)
     with threadpool_limits(1):  # sums in another order give another map
-        return np.asarray(made.fit_transform(z), np.float64)
+        return np.asarray(tsne.fit_transform(z), np.float64)
 
 
 # --- charts ---------------------------------------------------------------------------------------
@@ -353,20 +352,20 @@ def bars(
 
 
 def training(curves: Curves, tolerance: float) -> list[Picture]:
-    """The gap and the terms over the iterations; the kept member on top of the others."""
+    """The bound gap and the terms over the iterations; the selected member above the others."""
     positive = np.where(np.isfinite(curves.gap) & (curves.gap > 0), curves.gap, np.nan)
-    gap = _curve("training", "gap to the optimum", curves, positive, "nats, log scale")
+    gap = _curve("training", "bound gap", curves, positive, "nats, log scale")
     (axes,) = gap.figure.axes
     if np.isfinite(positive).any():
         axes.set_yscale("log")
     if 0 < tolerance < np.inf:
         axes.axhline(tolerance, color="black", ls="--", lw=1.2)
-    found = [gap]
+    drawn = [gap]
     for i, (name, values) in enumerate(curves.terms.items()):
         file = f"training-{name if name.isascii() and name.isidentifier() else i}"
         unit = "nats squared" if name == "energy" else "nats"
-        found.append(_curve(file, TERMS.get(name, one_line(name)), curves, values, unit))
-    return found
+        drawn.append(_curve(file, TERMS.get(name, one_line(name)), curves, values, unit))
+    return drawn
 
 
 def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str) -> Picture:
@@ -389,8 +388,8 @@ def numbers(choice: NumberChoice) -> list[Picture]:
 
     figure = panels.new_figure(WIDTH, HEIGHT, "")
     tried = [number.n_clusters for number in choice.numbers]
-    wanted = {"stability": "stability", "groups": "separate groups", "cut": "cut"}
-    for axes, (name, title) in zip(figure.subplots(3, sharex=True), wanted.items(), strict=True):
+    measures = {"stability": "stability", "groups": "separate groups", "cut": "cut"}
+    for axes, (name, title) in zip(figure.subplots(3, sharex=True), measures.items(), strict=True):
         _quiet(axes, "number of clusters" if name == "cut" else "", title)
         values = [getattr(number, name) for number in choice.numbers]
         axes.plot(tried, values, color=panels.COLOURS[0], marker="o", ms=4, lw=1.5)
@@ -403,8 +402,8 @@ def numbers(choice: NumberChoice) -> list[Picture]:
         )
         axes.yaxis.set_major_locator(MaxNLocator(3, integer=name == "groups"))
     alt = f"Evidence for {tried[0]} to {tried[-1]} clusters; {choice.n_clusters} are chosen"
-    found = [Picture("numbers", "The number of clusters", alt, figure)]
-    return [*found, _splits(choice)] if len(tried) > 1 else found
+    drawn = [Picture("numbers", "The number of clusters", alt, figure)]
+    return [*drawn, _splits(choice)] if len(tried) > 1 else drawn
 
 
 def _splits(choice: NumberChoice) -> Picture:
@@ -435,7 +434,7 @@ class Thumbnails:
     """Images (c, h, w) as small pictures for the page."""
 
     def __init__(self, images: np.ndarray) -> None:
-        """Black and white are those of these images (n, c, h, w)."""
+        """The range of values is that of these images (n, c, h, w)."""
         self.values = value_range(images)
         height, width = images.shape[-2:]
         factor = min(1.0, LARGEST / max(height, width))
@@ -443,12 +442,12 @@ class Thumbnails:
         self.shown_width = self.size[0] * max(1, round(56 / self.size[1]))  # in the page's pixels
 
     def url(self, image: np.ndarray) -> str:
-        """An address that holds the image; of fewer than three channels the first, in grey."""
+        """A data URL of the image; of fewer than three channels the first, in grey."""
         from PIL import Image
 
         colours = image[:3] if len(image) >= 3 else image[:1].repeat(3, axis=0)
-        made = Image.fromarray(np.moveaxis(as_bytes(colours, self.values), 0, -1).copy())
+        whole = Image.fromarray(np.moveaxis(as_bytes(colours, self.values), 0, -1).copy())
         content = io.BytesIO()
-        made = made.resize(self.size, Image.Resampling.BOX)
-        made.save(content, "WEBP", lossless=max(self.size) <= EXACT, quality=75)
+        small = whole.resize(self.size, Image.Resampling.BOX)
+        small.save(content, "WEBP", lossless=max(self.size) <= LOSSLESS, quality=75)
         return f"data:image/webp;base64,{base64.b64encode(content.getvalue()).decode('ascii')}"
