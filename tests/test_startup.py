@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,13 +42,13 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-def python(code: str, *arguments: str) -> list[str]:
+def python(code: str, *arguments: str, folder: Path | None = None) -> list[str]:
     """The lines that code prints in a fresh interpreter."""
     script = (
         f"import json, sys\ndef loaded(): return sorted({HEAVY!r} & sys.modules.keys())\n{code}\n"
     )
     command = [sys.executable, "-c", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -99,6 +100,18 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_the_estimator_is_imported_on_first_use_without_fabric_and_kornia():
     (loaded,) = python("import gedilearn; gedilearn.GEDI; print(loaded())")
     assert "torch" in loaded and "fabric" not in loaded and "kornia" not in loaded
+
+
+def test_a_fit_of_one_process_loads_no_fabric_no_compiler_and_nothing_for_pictures(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n" + "".join(f"{k % 2},{k % 7}\n" for k in range(40)))
+    unused = ["lightning_fabric", "torch._dynamo", "sympy", "kornia", "matplotlib"]
+    code = f"""
+from typer.testing import CliRunner
+from gedilearn.cli import app
+done = CliRunner().invoke(app, ["fit", "x.csv", "-q", "--set", "training.max_iter=4"])
+print(done.exit_code, sorted({set(unused)} & sys.modules.keys()))
+"""
+    assert python(code, folder=tmp_path)[-1] == "0 []"
 
 
 def test_an_unknown_name_of_the_package_is_an_attribute_error():

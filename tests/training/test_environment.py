@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from lightning_fabric import Fabric
 
 from gedilearn.errors import InputError
 from gedilearn.settings import Device, resolve
+from gedilearn.training import loop
 from gedilearn.training.environment import (
     Generators,
+    OneProcess,
+    _launch_fabric,
     _ranks,
     check_machine,
     check_memory,
     drawing,
     flushed_denormals,
+    launch,
 )
+from gedilearn.training.journal import SHARED, load_checkpoint
+from helpers import gedi
 
 TINY = torch.full((3,), 1e-310, dtype=torch.float64)
 
@@ -46,6 +56,43 @@ def test_a_training_beyond_the_memory_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=r"training would need .* choose smaller network\."):
         check_machine(resolve(values, shape), shape[1:])
+
+
+POINTS = np.random.default_rng(0).normal(size=(60, 2)) + [[0, 0], [9, 0]] * 30
+IMAGES = np.random.default_rng(0).normal(size=(40, 1, 8, 8))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there Fabric is needed")
+def test_fabric_is_only_for_several_ranks_other_devices_and_mixed_precision() -> None:
+    for device in (Device(), Device(accelerator="cpu", devices="auto")):
+        assert isinstance(launch(device), OneProcess)
+    assert isinstance(launch(Device(precision="bf16-mixed")), Fabric)
+
+
+@pytest.mark.parametrize(
+    ("x", "values"),
+    [
+        (POINTS, {}),
+        (POINTS, {"method": "dino"}),
+        (IMAGES, {"density.iterations": 2, "network.width": 4, "sampler.steps": 2}),
+    ],
+)
+def test_one_process_alone_trains_as_under_fabric(
+    x: np.ndarray, values: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = {"max_iter": 8, "training.check_every": 4, "training.checkpoint_every": 0} | values
+    found = []
+    for name, launched in (
+        ("own", launch),
+        ("fabric", partial(_launch_fabric, devices=1, nodes=1)),
+    ):
+        monkeypatch.setattr(loop, "launch", launched)
+        run = tmp_path / name
+        model = gedi(2, random_state=0, run_dir=run, **short).fit(x)
+        saved = load_checkpoint(run / "checkpoint", SHARED)
+        assert saved is not None
+        found.append((model.result_.tensors(), saved[1][0]["optimizer"]))
+    torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("local", "world", "ranks"), [("2", "2", (2, 1)), ("4", "8", (4, 2))])

@@ -119,7 +119,6 @@ class Runner:
 
 def _rows_of(fit: Fit, cell: Cell, n: int, settings: Options, threads: int | None) -> list[Row]:
     """The rows of a cell in plain values; warnings are dropped, the verdict is in the rows."""
-    import lightning_fabric  # noqa: F401 # not while a clock runs
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 
     with threadpool_limits(threads), warnings.catch_warnings():

@@ -158,8 +158,9 @@ def value_and_gradient(log_density: LogDensity, x: Tensor) -> tuple[Tensor, Tens
         x = x.detach().requires_grad_(True)
         density = log_density(x)
         # Naming x as the only input keeps autograd from computing any parameter's gradient; for
-        # an MLP, `EnergyModel.fixed` does.
-        (gradient,) = torch.autograd.grad(density, x, torch.ones_like(density))
+        # an MLP, `EnergyModel.fixed` does. The sum has the same gradient; for outputs of
+        # more than one number torch imports its compiler.
+        (gradient,) = torch.autograd.grad(density.sum(), x)
     return density.detach(), gradient
 
 

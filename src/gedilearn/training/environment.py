@@ -1,4 +1,4 @@
-"""Where training runs: devices and ranks by Lightning Fabric, threads, signals."""
+"""Where training runs: devices and ranks, threads, signals, random numbers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from inspect import unwrap
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Generator
+from torch import Generator, Tensor, nn
+from torch.optim import Optimizer
 
 from gedilearn.errors import InputError
 from gedilearn.fields import MOST
@@ -26,14 +28,62 @@ from gedilearn.settings import Device, Settings
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+Model = TypeVar("Model", bound=nn.Module)
+Value = TypeVar("Value")
 
-def launch(device: Device) -> Fabric:
-    """Lightning Fabric for the device settings, with its processes started."""
+# --- devices and ranks ----------------------------------------------------------------------------
+
+
+class OneProcess:
+    """The part of Lightning Fabric that training uses, for one process on the processor.
+
+    Importing Fabric takes a second, as it brings torch's compiler.
+    """
+
+    device = torch.device("cpu")
+    world_size, global_rank = 1, 0
+
+    def setup(self, model: Model, optimizer: Optimizer) -> tuple[Model, Optimizer]:
+        return model.to(self.device), optimizer
+
+    def autocast(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def backward(self, loss: Tensor) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def broadcast(self, value: Value) -> Value:
+        return value
+
+    def all_reduce(self, value: Value, reduce_op: str = "mean") -> Value:
+        return value
+
+    def barrier(self) -> None:
+        pass
+
+
+AnyFabric: TypeAlias = "Fabric | OneProcess"
+
+
+def launch(device: Device) -> AnyFabric:
+    """What the device settings ask for, with its processes started."""
+    devices, nodes = _ranks(device)
+    alone = devices in (1, "auto") and nodes == 1 and device.precision == "32-true"
+    if alone and _is_processor(device.accelerator):
+        return OneProcess()
+    return _launch_fabric(device, devices, nodes)
+
+
+def _is_processor(accelerator: str) -> bool:
+    other = torch.cuda.is_available() or torch.backends.mps.is_available()
+    return accelerator == "cpu" or (accelerator == "auto" and not other)
+
+
+def _launch_fabric(device: Device, devices: int | str, nodes: int) -> Fabric:
     from lightning_fabric import Fabric
     from lightning_fabric.utilities.exceptions import MisconfigurationException
 
     precision = _precision(device.precision)
-    devices, nodes = _ranks(device)
     try:
         fabric = Fabric(
             accelerator=device.accelerator, devices=devices, num_nodes=nodes, plugins=precision
@@ -73,6 +123,15 @@ def _ranks(device: Device) -> tuple[int | str, int]:
         return device.devices, 1
     here = int(os.environ["LOCAL_WORLD_SIZE"])
     return here, int(os.environ["WORLD_SIZE"]) // here
+
+
+class Adam(torch.optim.Adam):
+    """torch's Adam without its wrappers for torch's compiler, whose import takes a second."""
+
+    add_param_group = unwrap(torch.optim.Adam.add_param_group)
+    state_dict = unwrap(torch.optim.Adam.state_dict)
+    load_state_dict = unwrap(torch.optim.Adam.load_state_dict)
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
 
 
 def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
@@ -121,7 +180,7 @@ def _leave() -> None:
 
 
 @contextmanager
-def others_alive(fabric: Fabric) -> Iterator[None]:
+def others_alive(fabric: AnyFabric) -> Iterator[None]:
     """Say it in one line when another rank has ended, as the backend finds out by its silence."""
     try:
         yield

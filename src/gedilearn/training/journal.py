@@ -12,7 +12,7 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, Field
 from torch import Tensor
@@ -29,14 +29,11 @@ from gedilearn.io import (
 )
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Training
+from gedilearn.training.environment import AnyFabric
 from gedilearn.training.run import RunDirectory, check_format
 from gedilearn.training.setup import Setup
 from gedilearn.training.state import TrainState, Tree
 from gedilearn.verdict.monitor import Diagnosis
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
 
 # What people see of the stages.
 PHASES = {"clusters": "training", "density": "training the density"}
@@ -52,7 +49,7 @@ class Journal:
     def __init__(
         self,
         settings: Training,
-        fabric: Fabric,
+        fabric: AnyFabric,
         run: RunDirectory | None,
         progress: Progress = SILENT,
     ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from gedilearn.methods.method import share
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
 from gedilearn.training.environment import (
+    AnyFabric,
     Generators,
     launch,
     others_alive,
@@ -36,9 +37,6 @@ from gedilearn.verdict.monitor import divergence
 NEAR = 50
 # Recoveries from divergence before training gives up.
 MOST_RECOVERIES = 5
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
 
 
 def train(
@@ -85,7 +83,7 @@ def train(
 def begin(
     data: Tensor,
     settings: Settings,
-    fabric: Fabric,
+    fabric: AnyFabric,
     generators: Generators | None = None,
     **more: Any,
 ) -> tuple[Setup, TrainState]:

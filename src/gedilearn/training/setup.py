@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,13 +33,10 @@ from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images
 from gedilearn.starts.choose import Start, choose_start
 from gedilearn.starts.classes import Classes
+from gedilearn.training.environment import Adam, AnyFabric
 from gedilearn.verdict.dips import stratified_rows
 from gedilearn.verdict.evidence import Evidence, evidence_of
 from gedilearn.verdict.number import NumberChoice
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
 
 # With an initial clustering training may end after this share of its iterations; by then views are
 # annealed.
@@ -164,7 +161,7 @@ class Setup:
     """Data (n, ...), in the network's units, and all that was decided about it."""
 
     settings: Settings
-    fabric: Fabric
+    fabric: AnyFabric
     data: Tensor
     views: Views
     box: Box
@@ -179,7 +176,7 @@ class Setup:
         cls,
         data: Tensor,
         settings: Settings,
-        fabric: Fabric,
+        fabric: AnyFabric,
         *,
         encoder: nn.Module | None = None,
         view_function: Callable[..., Tensor] | None = None,
@@ -283,7 +280,7 @@ class Setup:
     def optimised(self, model: EnergyModel, stage: Stage) -> tuple[Forward, torch.optim.Optimizer]:
         """The model wrapped for the ranks, and a fresh optimiser of its parameters."""
         model.train_shift(bool(stage.weights.gen))
-        adam = torch.optim.Adam(
+        adam = Adam(
             model.parameters(),
             lr=stage.learning_rate,
             fused=self.fabric.device.type in ("cpu", "cuda"),
