@@ -47,7 +47,7 @@ from gedilearn.settings import (
     resolve,
 )
 from gedilearn.starts.classes import Classes, name_of
-from gedilearn.training.environment import check_machine, check_memory
+from gedilearn.training.environment import check_machine, check_memory, one_thread_if_small
 from gedilearn.training.loop import train
 from gedilearn.training.result import Result, Score
 from gedilearn.training.run import (
@@ -368,7 +368,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         training = settings.training
         most = min(training.max_clusters, max(len(data) // LEAST_EACH, 2))
         x = self.scaling(data, settings.scaling).apply(data)
-        choice = choose_number(x, most, training.seed, progress)
+        with one_thread_if_small(settings.device, data.shape):
+            choice = choose_number(x, most, training.seed, progress)
         changes = {"n_clusters": choice.n_clusters, "training.seed": training.seed}
         return self.resolve(data.shape, changes), choice
 
@@ -385,7 +386,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         x = torch.from_numpy(scaling.apply(data))
         own = {"view_function" if k == "views" else k: v for k, v in self.objects().items()}
         own |= {"classes": known, "choice": choice}
-        with shown(bool(self.verbose) and is_first_process(), given) as progress:
+        one_thread = one_thread_if_small(settings.device, data.shape)
+        with shown(bool(self.verbose) and is_first_process(), given) as progress, one_thread:
             result = train(x, settings, run=directory, progress=progress, **own)
             assert result.training is not None
             labels, names, disputed = result.training.labels, [], np.zeros(0, np.int64)

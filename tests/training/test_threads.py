@@ -15,11 +15,13 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 from torch import Generator, Tensor, nn
 
 from gedilearn import GEDI
+from gedilearn.settings import Device
 from gedilearn.training import loop
-from gedilearn.training.environment import limited_threads
+from gedilearn.training.environment import SMALL, limited_threads, one_thread_if_small
 from helpers import NO_BASE, gedi
 
 MOONS = make_moons(100, noise=0.05, random_state=0)[0]
@@ -171,6 +173,70 @@ def test_each_thread_has_its_own_number_of_torch_threads_and_then_what_it_had_be
             assert new_thread.submit(torch.get_num_threads).result() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def numbers_of_threads() -> set[int]:
+    """Those of torch, of OpenMP for the calling thread, and of BLAS."""
+    return {torch.get_num_threads(), *(pool["num_threads"] for pool in threadpool_info())}
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Two threads of each library, set by a thread that has ended: others may change them."""
+    openmp, before = ThreadpoolController().select(user_api="openmp"), torch.get_num_threads()
+    with ThreadPoolExecutor(1) as other:
+        blas = other.submit(threadpool_limits, 2, user_api="blas").result()
+    with openmp.limit(limits=2):
+        torch.set_num_threads(2)
+        yield
+        torch.set_num_threads(before)
+    with ThreadPoolExecutor(1) as other:
+        other.submit(blas.restore_original_limits).result()
+
+
+def test_a_small_fit_computes_with_one_thread_and_puts_all_numbers_back(
+    two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, seen = loop.step, set()
+
+    def watching(*arguments: Any) -> Any:
+        seen.update(numbers_of_threads())
+        return step(*arguments)
+
+    monkeypatch.setattr(loop, "step", watching)
+    fit("moons", 0)
+    assert seen == {1} and numbers_of_threads() == {2}
+
+
+@pytest.mark.parametrize(
+    ("device", "shape", "inside"),
+    [
+        (Device(threads=1), (100, 2), {1}),
+        (Device(threads=2), (100, 2), {2}),
+        (Device(), (100, 1, 8, 8), {2}),
+        (Device(threads=1), (SMALL, 2), {2}),
+    ],
+)
+def test_small_data_has_one_thread_unless_more_are_set(
+    device: Device, shape: tuple[int, ...], inside: set[int], two_threads: None
+) -> None:
+    with one_thread_if_small(device, shape):
+        assert numbers_of_threads() == inside
+    assert numbers_of_threads() == {2}
+
+
+def test_blas_has_one_thread_until_the_last_of_several_small_fits_ends(two_threads: None) -> None:
+    def blas() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    fits = [one_thread_if_small(Device(threads=1), (100, 2)) for _ in range(2)]
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        for thread, one in zip((first, second), fits, strict=True):
+            thread.submit(one.__enter__).result()
+        first.submit(fits[0].__exit__, None, None, None).result()
+        assert blas() == {1}
+        second.submit(fits[1].__exit__, None, None, None).result()
+    assert blas() == {2}
 
 
 def test_searches_that_limit_blas_for_the_whole_process_take_turns(

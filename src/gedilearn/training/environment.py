@@ -17,19 +17,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 import torch.distributed as dist
+from threadpoolctl import ThreadpoolController, threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
 from gedilearn.errors import InputError
 from gedilearn.fields import MOST
 from gedilearn.models.build import build_model
+from gedilearn.ranks import ONE_AT_A_TIME
 from gedilearn.settings import Device, Settings
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 Model = TypeVar("Model", bound=nn.Module)
-Value = TypeVar("Value")
 
 # --- devices and ranks ----------------------------------------------------------------------------
 
@@ -52,10 +53,10 @@ class OneProcess:
     def backward(self, loss: Tensor) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
 
-    def broadcast(self, value: Value) -> Value:
+    def broadcast(self, value: Any) -> Any:
         return value
 
-    def all_reduce(self, value: Value, reduce_op: str = "mean") -> Value:
+    def all_reduce(self, value: Any, reduce_op: str = "mean") -> Any:
         return value
 
     def barrier(self) -> None:
@@ -262,6 +263,51 @@ def _set_own_threads(number: int | None) -> int:
         torch.set_num_threads(number or before)
         new_thread.submit(torch.set_num_threads, of_others).result()
     return before
+
+
+SMALL = 200_000  # numbers in the data up to which a second thread gains no time
+
+
+@contextmanager
+def one_thread_if_small(device: Device, shape: tuple[int, ...]) -> Iterator[None]:
+    """Let every library compute with one thread if the data is small.
+
+    Several threads gain nothing from small products: torch, OpenMP and BLAS all let them wait for
+    each other. `device.threads` above 1 is left to do what it says.
+    """
+    if device.threads != 1 or math.prod(shape) > SMALL:
+        yield
+        return
+    openmp = ThreadpoolController().select(user_api="openmp")  # has a number for each thread
+    with limited_threads(1), openmp.limit(limits=1), _ONE_BLAS_THREAD:
+        yield
+
+
+class _OneBlasThread:
+    """One thread of BLAS, from the first of several fits at once to the end of the last.
+
+    BLAS has one number for the whole process. A thread of our own sets it and puts it back, because
+    threadpoolctl lets only the thread that has set it change it.
+    """
+
+    fits = 0
+
+    def __enter__(self) -> None:
+        with ONE_AT_A_TIME:
+            if self.fits == 0:
+                self.thread = ThreadPoolExecutor(1)
+                self.limit = self.thread.submit(threadpool_limits, 1, user_api="blas").result()
+            self.fits += 1
+
+    def __exit__(self, *_: object) -> None:
+        with ONE_AT_A_TIME:
+            self.fits -= 1
+            if self.fits == 0:
+                self.thread.submit(self.limit.restore_original_limits).result()
+                self.thread.shutdown()
+
+
+_ONE_BLAS_THREAD = _OneBlasThread()
 
 
 @contextmanager
