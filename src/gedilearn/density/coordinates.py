@@ -1,12 +1,12 @@
-"""Coordinates in which a density is simple: points to y and back, with the volume that it takes.
+"""Coordinates in which a density is simple: points to y and back, with log |dy/dx|.
 
-Of vectors they are the columns that vary. Of images, and of vectors with many columns,
+For vectors they are the columns that vary. For images and vectors with many columns,
 
     u = log s / (1 - s) of pixels s, or the point itself
     y = R^-1 (u - centre),   R = w I + sum_k (s_k - w) v_k v_k^T
 
-v_k are the leading principal directions, s_k the deviations along them and w that of the rest: y
-has about the same spread in all directions, so that chains move as fast in all.
+v_k are the leading principal directions, s_k the deviations along them and w that of the rest. The
+variance of y is about the same in all directions, and chains move equally fast in all.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Generator, Tensor, nn
 
 
 class Stretch(NamedTuple):
-    """Pixels from `low` to `high`, brought into (0, 1) with `edge` on both sides, then the logit.
+    """Pixels from `low` to `high`, mapped into (edge, 1 - edge), then the logit.
 
-    Pixels are the middles of cells, `cell` wide. With an edge of 0 nothing is stretched.
+    Pixels are the middles of cells of width `cell`. With an edge of 0 pixels stay as they are.
     """
 
     edge: float
@@ -55,9 +55,9 @@ class Stretch(NamedTuple):
 class Coordinates(nn.Module):
     """Points (n, *point) <-> coordinates (n, d)."""
 
-    used: Tensor  # (d,): numbers of the columns or pixels with a density
-    resting: Tensor  # (*point): the values of those that have none
-    cells: Tensor  # (d,), or one number: the width of the cell that a value stands for
+    used: Tensor  # (d,): indices of the columns or pixels with a density
+    resting: Tensor  # (*point): a point with the values of all others
+    cells: Tensor  # (d,), or one number: the width of the cell around a value
     centre: Tensor  # (d,)
     directions: Tensor  # (r, d): v_k, one below another; none for plain vectors
     deviations: Tensor  # (r,): s_k
@@ -87,7 +87,7 @@ class Coordinates(nn.Module):
         return x.to(self.centre).flatten(1)[:, self.used]
 
     def dequantise(self, values: Tensor, generator: Generator) -> Tensor:
-        """Values anywhere in their cells: values that repeat have no density.  (n, d) -> (n, d)."""
+        """Uniform in the cells of values: repeated values have no density.  (n, d) -> (n, d)."""
         return values + self.cells * (torch.empty_like(values).uniform_(generator=generator) - 0.5)
 
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +103,7 @@ class Coordinates(nn.Module):
         return away, volume
 
     def values(self, y: Tensor) -> Tensor:
-        """The values that `forward` took.  (n, d) -> (n, d)."""
+        """The inverse of `forward`.  (n, d) -> (n, d)."""
         if len(self.directions):
             along = y @ self.directions.T
             y = self.rest * y + (along * (self.deviations - self.rest)) @ self.directions
@@ -114,7 +114,7 @@ class Coordinates(nn.Module):
         return (y @ self.directions.T) @ self.directions
 
     def points(self, values: Tensor) -> Tensor:
-        """Whole points, of which `taken` takes these values.  (n, d) -> (n, *point)."""
+        """Whole points with these values, the inverse of `taken`.  (n, d) -> (n, *point)."""
         if values.shape[1] == self.resting.numel():
             return values.view(-1, *self.resting.shape)
         whole = self.resting.flatten().to(values).expand(len(values), -1).clone()

@@ -1,4 +1,4 @@
-"""p(x) of a network on a base: Eq. 6 of the paper relative to a density that is known exactly."""
+"""p(x) of a network on a base: Eq. 6 of the paper relative to an exact density."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gedilearn.density.coordinates import Coordinates
-from gedilearn.density.gaussians import Framed, Gaussians, Known
+from gedilearn.density.gaussians import Framed, Gaussians, Mixture
 from gedilearn.sampling.langevin import look, move
 from gedilearn.sampling.weights import effective_share, log_mean_exp, resampled
 
@@ -19,36 +19,36 @@ from gedilearn.sampling.weights import effective_share, log_mean_exp, resampled
 Energy = Callable[[Tensor], Tensor]
 
 
-VECTORS, IMAGES = 4_096, 512  # looked at at once
+VECTORS, IMAGES = 4_096, 512  # points evaluated at once
 MOVES = 20  # at the end of a sample of vectors
-# Steps without noise at the end of a sample of images: noise between pixels is seen. They go on for
-# this time at most: for longer, the base would draw all samples to its middle.
+# Steps without noise at the end of a sample of images: noise between pixels would be visible. Their
+# total time is limited: in a longer time the base would move all samples to its mode.
 SETTLING, SETTLED = 10, 0.25
 FIRST_LENGTH = 0.1  # of moves, in units of the points' spread
-LEAST_MORE, MOST_MORE = 4, 40  # proposals for each point that a sample keeps
+LEAST_MORE, MOST_MORE = 4, 40  # proposals for each point of a sample
 LEVELS, MOST_LEVELS = 1_001, 2_000  # of log p(x) that a model keeps, and the points they are of
 
 
 class Density(nn.Module):
     """log p(y) = (1 - w) log m(y) + w (log b(y) + logsumexp f) - log Gamma, in coordinates y.
 
-    m is a mixture that is known exactly, b the base that the network f was trained on (m itself, or
-    a wide Gaussian), and w the weight of the network; Gamma is 1 where w is 0. q proposes points:
-    another mixture, or m. The network is given to each method as its `Energy`. Points of all
-    columns go in and come out; columns that never varied have no density, and keep their one value
-    in samples. Numbers of vectors with few columns are in double precision, others in single.
+    m is an exact mixture, b the base that the network f was trained on (m itself, or a wide
+    Gaussian), and w the weight of the network; Gamma is 1 for w = 0. Points are proposed by q:
+    another mixture, or m. Each method takes the network as a function logsumexp f. Points have all
+    columns. Constant columns have no density and keep their value in samples. Vectors with few
+    columns are in double precision, others in single.
     """
 
     weight: Tensor  # w
     log_normaliser: Tensor  # log Gamma
     error: Tensor  # its standard error
-    effective: Tensor  # the effective share of its proposals
-    run: Tensor  # (2,): steps of the short runs that the network was trained with, and their length
+    effective: Tensor  # the effective sample size of its proposals, as a share of them
+    run: Tensor  # (2,): number and length of the steps of short runs in the training
 
     def __init__(
         self,
         coordinates: Coordinates,
-        mixture: Known,
+        mixture: Mixture,
         base: Gaussians | None = None,
         proposal: Gaussians | None = None,
         **numbers: Tensor,
@@ -64,20 +64,20 @@ class Density(nn.Module):
 
     @classmethod
     def read(cls, tensors: dict[str, Tensor]) -> Density:
-        """From the state of another one."""
+        """From the state of another density."""
 
         def part(prefix: str) -> dict[str, Tensor]:
             own = ((k.removeprefix(prefix), t) for k, t in tensors.items() if k.startswith(prefix))
             return dict(own)
 
-        def known(prefix: str) -> Known | None:
+        def mixture(prefix: str) -> Mixture | None:
             own = part(prefix)
             if "frame" in own:
                 return Framed(own["frame"], Gaussians(**part(f"{prefix}mixture.")))
             return Gaussians(**own) if own else None
 
         numbers = {name: tensor for name, tensor in tensors.items() if "." not in name}
-        parts = [known(f"{name}.") for name in ("mixture", "base", "proposal")]
+        parts = [mixture(f"{name}.") for name in ("mixture", "base", "proposal")]
         return cls(Coordinates(**part("coordinates.")), *parts, **numbers)  # type: ignore[arg-type]
 
     # --- in coordinates y, (n, d) ------------------------------------------------------------
@@ -90,14 +90,14 @@ class Density(nn.Module):
         """log p(y) + log Gamma, for a weight of the network: (n, d) -> (n,), with gradients."""
         level = y.new_zeros(len(y))
         if weight < 1 or self.base is None:
-            known = self.mixture.log_density(y)
-            level = known if self.base is None else (1 - weight) * known
+            log_mixture = self.mixture.log_density(y)
+            level = log_mixture if self.base is None else (1 - weight) * log_mixture
         if weight and self.base is not None:
             level = level + weight * self.base.log_density(y)
         return level + weight * energy(self.inside(y)) if weight else level
 
     @property
-    def q(self) -> Known:
+    def q(self) -> Mixture:
         """The density that proposes points."""
         return self.mixture if self.proposal is None else self.proposal
 
@@ -115,7 +115,7 @@ class Density(nn.Module):
     def proposed(
         self, n: int, energy: Energy, weight: float, generator: Generator
     ) -> tuple[Tensor, Tensor]:
-        """Points of q, and the logarithms of their weights: (n, d), (n,)."""
+        """Points of q, and the logarithms of their importance weights: (n, d), (n,)."""
         y = self.q.sample(n, generator)
         parts = [
             self.tilted(part, energy, weight) - self.q.log_density(part)
@@ -129,7 +129,7 @@ class Density(nn.Module):
         self.settle(weight, log_mean_exp(ratios), effective_share(ratios), n)
 
     def settle(self, weight: float, log_gamma: Tensor, share: Tensor, n: int) -> None:
-        """Set the weight of the network, and log Gamma, of n proposals of this effective share."""
+        """Set the weight of the network, and log Gamma of n proposals with this effective share."""
         error = ((1 / share - 1).clamp_min(0) / n).sqrt()
         numbers = (torch.tensor(weight), log_gamma, error, share)
         self.weight, self.log_normaliser, self.error, self.effective = (
@@ -149,9 +149,9 @@ class Density(nn.Module):
         return look(partial(self.of_values, energy=energy), self.coordinates.taken(x))[1]
 
     def volume(self, scale: np.ndarray) -> float:
-        """The logarithm of the volume that a point of unit size has in units `scale` times finer.
+        """log |dx/dz| of x = scale * z + offset, for the columns with a density.
 
-        scale: (d,), or one for all pixels.
+        scale: (d,), or one number for all pixels.
         """
         logs = np.broadcast_to(np.log(scale), self.coordinates.resting.shape).reshape(-1)
         return float(logs[self.coordinates.used.numpy()].sum())
@@ -160,10 +160,10 @@ class Density(nn.Module):
     def sample(self, n: int, moves: int | None, energy: Energy, generator: Generator) -> Tensor:
         """New points: (n, *point).
 
-        Independent points of the mixture, where the network has no weight; else proposals that are
-        drawn by their weights and moved on. A network without weight draws by short runs from the
-        mixture, if it was trained with such. Images are without their part outside of the
-        principal directions, which is noise, and within the range of the data.
+        If the network has weight, proposals are resampled by their importance weights, then moved.
+        Otherwise points are drawn from the mixture. If the training used short runs, such runs by
+        the network follow. Images are projected to the principal directions, without the noise in
+        all others, and clipped to the range of the data.
         """
         steps, length = self.run.tolist()
         if weight := float(self.weight):
@@ -189,5 +189,5 @@ class Density(nn.Module):
 
 
 def bits_per_dimension(log_density: float, d: int, cell: float) -> float:
-    """Of values that are known to within a cell, given the mean of log p(x)."""
+    """Of values rounded to a cell, given the mean of log p(x)."""
     return -(log_density / d + math.log(cell)) / math.log(2)

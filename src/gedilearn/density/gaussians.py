@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians: densities that are known exactly and are drawn from directly."""
+"""Mixtures of Gaussians: exact densities with direct sampling."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NEGLIGIBLE = 60.0  # nats below the largest term: a share of 1e-26
 
 
 class Gaussians(nn.Module):
-    """sum_k w_k N(mean_k, C_k): some components with any covariance, some round.
+    """sum_k w_k N(mean_k, C_k), with `full` and `round` components.
 
-    C_k is L_k L_k^T for the `full` ones and s_k^2 I for the `round` ones; all weights together sum
-    to 1. Parts that are not given are empty.
+    C_k is L_k L_k^T for full ones and s_k^2 I for round ones. All weights together sum to 1. Omitted
+    tensors are empty.
     """
 
     full_weights: Tensor  # (k,): logarithms
@@ -42,7 +42,7 @@ class Gaussians(nn.Module):
 
     @classmethod
     def full(cls, weights: Tensor, means: Tensor, factors: Tensor) -> Gaussians:
-        """Components with any covariance; the weights themselves."""
+        """Components with any covariance; `weights` are not logarithms."""
         return cls(full_weights=weights.log(), full_means=means, full_factors=factors)
 
     @classmethod
@@ -83,7 +83,7 @@ class Gaussians(nn.Module):
             scaled = squares.clamp_min(0) / widths.square()
             logs.append(self.round_weights.to(x) - d * widths.log() - scaled / 2)
         joined = torch.cat(logs, -1)
-        # Terms far below the largest add nothing, and exponentials that underflow are slow.
+        # Terms far below the largest change nothing, and exponentials that underflow are slow.
         joined = torch.maximum(joined, joined.detach().amax(-1, keepdim=True) - NEGLIGIBLE)
         return torch.logsumexp(joined, -1) - d / 2 * math.log(2 * math.pi)
 
@@ -103,7 +103,7 @@ class Gaussians(nn.Module):
 
 
 class Framed(nn.Module):
-    """A mixture along some directions, and the standard normal density along all others."""
+    """A mixture along some directions, times the standard normal density along all others."""
 
     frame: Tensor  # (m, d): orthonormal directions, one below another
 
@@ -126,4 +126,4 @@ class Framed(nn.Module):
         return x + (self.mixture.sample(n, generator) - x @ self.frame.T) @ self.frame
 
 
-Known = Gaussians | Framed
+Mixture = Gaussians | Framed

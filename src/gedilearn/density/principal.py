@@ -1,7 +1,6 @@
 """The base of images, and of vectors with many columns: a mixture in principal directions.
 
-Rows that are held out make all choices: how far pixels are stretched, and how many components the
-mixture has.
+Validation rows choose how far pixels are stretched, and the number of components of the mixture.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from gedilearn.ranks import ONE_AT_A_TIME
 
 EDGES = (0.0, 0.05, 0.01, 1e-3, 1e-4)  # of `Stretch`
 COMPONENTS = (1, 10, 40)
-MOST_ROWS = 20_000  # that a base is fitted to,
-MOST_VALUES = 60_000_000  # and values of them
+MOST_ROWS = 20_000  # rows for the fit of a base
+MOST_VALUES = 60_000_000  # values of these rows
 MOST_DIRECTIONS = 256
 FRAME = 64  # directions with a mixture
-ROWS_EACH = 8  # for each of these, at least
+ROWS_EACH = 8  # the least number of rows for each of these directions
 EXACT = 1_024  # columns up to which all directions are computed
-PIXELS, ROWS = 256, 4_000  # that the choice of an edge looks at
-NARROW = 0.01  # added to variances of the mixture, of coordinates with deviation 1
+PIXELS, ROWS = 256, 4_000  # for the choice of an edge
+NARROW = 0.01  # added to variances of the mixture; coordinates have variance 1
 ROUNDS = 20  # of expectation maximisation
 
 
@@ -62,19 +61,21 @@ def base_in_directions(x: Tensor, seed: int, generator: Generator) -> Base:
     def along(values: Tensor) -> np.ndarray:
         return np.asarray((coordinates(values)[0] @ frame.T).cpu().numpy())
 
-    # More threads than one only wait for each other here; the limit is the whole process's.
+    # Here several threads only wait for each other; the limit holds for the whole process.
     with ONE_AT_A_TIME, threadpool_limits(1):
         name, mixture = choose_mixture(along(values), along(fresh[0]), seed)
     density = Density(coordinates, Framed(frame, mixture.float().to(device)))
-    known = [density.mixture.log_density(coordinates(own)[0]) for own in fresh]
-    held_out = [HeldOut(own, level, level) for own, level in zip(fresh, known, strict=True)]
+    held_out = []
+    for rows in fresh:
+        log_mixture = density.mixture.log_density(coordinates(rows)[0])
+        held_out.append(HeldOut(rows, log_mixture, log_mixture))
     return Base(name, density, x, training, seed, *held_out)
 
 
 def choose_stretch(flat: Tensor, rows: Tensor, held: Tensor, generator: Generator) -> Stretch:
-    """The edge under which one Gaussian makes held-out pixels likeliest; of some pixels, all rows.
+    """The edge under which held-out pixels are most likely by one Gaussian, for some of the pixels.
 
-    Cells are those of the values that there are.
+    The width of cells is the median difference between values.
     """
     levels = torch.unique(flat[rows[:ROWS]])
     cell = float(levels.diff().median()) if len(levels) > 1 else FLOOR**0.5
@@ -97,7 +98,7 @@ def _one_gaussian(stretch: Stretch, inside: Tensor, fresh: Tensor) -> float:
 
 
 def directions_of(u: Tensor, plain: Coordinates, stretch: Stretch, seed: int) -> Coordinates:
-    """With centre, principal directions and deviations of u (n, d)."""
+    """`plain` with the centre, principal directions and deviations of u (n, d)."""
     n, d = u.shape
     most = max(1, min(MOST_DIRECTIONS, d, n - 1))
     solver = "covariance_eigh" if d <= EXACT else "randomized"
@@ -115,7 +116,7 @@ def directions_of(u: Tensor, plain: Coordinates, stretch: Stretch, seed: int) ->
 
 
 def choose_mixture(inside: np.ndarray, fresh: np.ndarray, seed: int) -> tuple[str, Gaussians]:
-    """The mixture of rows (n, m) that makes other rows likeliest, and its name."""
+    """The mixture of `inside` (n, m) under which the rows `fresh` are most likely, and its name."""
     rows = torch.from_numpy(fresh)
     made = {
         f"a mixture of {c}": gaussian_mixture(inside, c, seed, NARROW, ROUNDS)

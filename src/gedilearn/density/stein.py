@@ -1,12 +1,12 @@
-"""A goodness-of-fit test that needs no normaliser: the kernel Stein discrepancy.
+"""A goodness-of-fit test without the normaliser: the kernel Stein discrepancy.
 
 Chwialkowski, Strathmann and Gretton (2016), Liu, Lee and Jordan (2016): with the score s(x), the
 gradient of the log-density, and a kernel k, the mean over pairs of
 
     s(x)'s(y) k + s(x)'k_y + s(y)'k_x + trace k_xy
 
-is 0 if and only if the points come from the density. Its null distribution is drawn by giving each
-point a random sign.
+is 0 if and only if the points come from the density. Random signs of the points give its null
+distribution (wild bootstrap).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def stein_kernel(x: Tensor, score: Tensor) -> Tensor:
 
 
 def stein_test(x: Tensor, score: Tensor, generator: Generator) -> tuple[float, float]:
-    """The squared discrepancy of points and scores, without the pairs of a point with itself.
+    """The squared discrepancy of points and scores, and its p-value.
 
-    With it, its p-value: the chance of one as large, were the points of the density.
+    Pairs of a point with itself are left out.
     """
     h = stein_kernel(x, score)
     h.fill_diagonal_(0)
