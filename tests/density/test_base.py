@@ -59,7 +59,7 @@ def test_a_quadratic_network_makes_the_gaussian_of_the_closed_form(
     x = np.random.default_rng(0).normal(size=(20, 2))
     found = density.log_density(torch.from_numpy(x), quadratic).numpy()
     np.testing.assert_allclose(found, true.logpdf(x), atol=4 * float(density.error))
-    slopes = density.slopes(torch.from_numpy(x), quadratic).numpy()
+    slopes = density.gradients(torch.from_numpy(x), quadratic).numpy()
     np.testing.assert_allclose(slopes, (mean - x) * precision, rtol=1e-6)
     drawn = density.sample(4_000, None, quadratic, seeded(1)).numpy()
     np.testing.assert_allclose(drawn.mean(0), mean, atol=0.06)
@@ -129,7 +129,7 @@ def test_the_base_of_images_does_not_depend_on_the_test_rows() -> None:
     changed[order[held : 2 * held]] = RNG.integers(0, 256, (held, 1, 6, 6))
     before, after = (base_of(x) for x in (IMAGES, changed))
     for name, tensor in before.density.state_dict().items():
-        if name != "coordinates.resting":  # the first image
+        if name != "coordinates.template":  # the first image
             assert torch.equal(tensor, after.density.state_dict()[name]), name
     assert torch.equal(before.validation.log_mixture, after.validation.log_mixture)
     assert not torch.equal(before.test.log_mixture, after.test.log_mixture)

@@ -22,12 +22,12 @@ def test_the_volume_is_that_of_the_map_and_points_come_back(edge: float) -> None
         "stretched": [edge, -1.0, 1.0, 0.25],
     }
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in given.items()}
-    resting = torch.zeros(1, 2, 3).double()
-    made = Coordinates(torch.arange(6), resting, torch.tensor(0.25), **tensors)
+    template = torch.zeros(1, 2, 3).double()
+    made = Coordinates(torch.arange(6), template, torch.tensor(0.25), **tensors)
     x = torch.empty(4, 1, 2, 3).double().uniform_(-0.9, 0.9, generator=seeded(1))
-    y, volume = made(made.taken(x))
-    assert torch.allclose(made.points(made.values(y)), x)
-    for point, found in zip(made.taken(x), volume, strict=True):
+    y, volume = made(made.values_of(x))
+    assert torch.allclose(made.points(made.undo(y)), x)
+    for point, found in zip(made.values_of(x), volume, strict=True):
         jacobian = torch.autograd.functional.jacobian(lambda v: made(v[None])[0][0], point)
         assert torch.allclose(torch.linalg.slogdet(jacobian)[1], found, atol=1e-9)
 

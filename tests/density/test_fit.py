@@ -68,7 +68,7 @@ def test_the_network_alone_learns_what_a_wide_gaussian_lacks() -> None:
     density.normalise(20_000, energy, 1.0, seeded())
     truth = TRUTH + density.volume(model.scaling_.scale)
     assert truth - float(density.log_density(x, energy).mean()) < 0.2
-    assert truth - float(density.base.log_density(density.coordinates.taken(x)).mean()) > 0.6
+    assert truth - float(density.base.log_density(density.coordinates.values_of(x)).mean()) > 0.6
 
 
 def test_samples_have_the_shares_and_places_of_the_data(fitted: GEDI) -> None:

@@ -201,7 +201,7 @@ def test_the_tables_say_whose_log_p_is(rows, out):
     model = GEDI.load(out / "runs" / "cifar10-gedi-0" / "model.safetensors")
     x = torch.from_numpy(model.scaling_.apply(model.validate(SETS[1].x[:5])))
     base = model.result_.density
-    y, volume = base.coordinates(base.coordinates.taken(x))
+    y, volume = base.coordinates(base.coordinates.values_of(x))
     alone = base.mixture.log_density(y) + volume
     assert model.result_.scores(x, "log_density") == pytest.approx(alone.numpy(), rel=1e-5)
 

@@ -65,5 +65,5 @@ def test_the_findings_and_an_event_say_that_no_density_was_learnt(
     assert f"({found.ess_at_stop:.1f})" in event["message"] and event["iteration"] == 10
     base = model.result_.density
     x = model.prepare(X)
-    expected = base.mixture.log_density(base.coordinates.taken(x)).numpy()
+    expected = base.mixture.log_density(base.coordinates.values_of(x)).numpy()
     np.testing.assert_allclose(model.result_.scores(x, "log_density"), expected)

@@ -104,7 +104,7 @@ class Base:
         y = density.q.sample(POOL + CHECKED, generator).float()
         mixture, log_q = density.mixture.log_density(y), density.q.log_density(y)
         base = mixture if density.base is None else density.base.log_density(y)
-        return Proposed(density.inside(y), mixture, base, log_q)
+        return Proposed(density.points_of(y), mixture, base, log_q)
 
     def rows(self, n: int, generator: Generator) -> Tensor:
         """Rows to learn from, anywhere in their cells: (n, *point)."""
@@ -113,7 +113,7 @@ class Base:
         x = self.data[numbers[chosen]]
         if float(coordinates.cells.max()) < CONTINUOUS:
             return x
-        return coordinates.points(coordinates.dequantise(coordinates.taken(x), generator)).to(x)
+        return coordinates.points(coordinates.dequantise(coordinates.values_of(x), generator)).to(x)
 
     @property
     def pool(self) -> tuple[Tensor, Tensor]:

@@ -56,7 +56,7 @@ class Coordinates(nn.Module):
     """Points (n, *point) <-> coordinates (n, d)."""
 
     used: Tensor  # (d,): indices of the columns or pixels with a density
-    resting: Tensor  # (*point): a point with the values of all others
+    template: Tensor  # (*point): a point with the values of all others
     cells: Tensor  # (d,), or one number: the width of the cell around a value
     centre: Tensor  # (d,)
     directions: Tensor  # (r, d): v_k, one below another; none for plain vectors
@@ -64,7 +64,7 @@ class Coordinates(nn.Module):
     rest: Tensor  # w
     stretched: Tensor  # (4,): edge, low, high, cell
 
-    def __init__(self, used: Tensor, resting: Tensor, cells: Tensor, **given: Tensor) -> None:
+    def __init__(self, used: Tensor, template: Tensor, cells: Tensor, **given: Tensor) -> None:
         super().__init__()
         empty = {
             "centre": (len(used),),
@@ -73,8 +73,8 @@ class Coordinates(nn.Module):
             "rest": (),
             "stretched": (4,),
         }
-        plain = {name: resting.new_zeros(shape) for name, shape in empty.items()}
-        own = {"used": used, "resting": resting, "cells": cells}
+        plain = {name: template.new_zeros(shape) for name, shape in empty.items()}
+        own = {"used": used, "template": template, "cells": cells}
         for name, tensor in (own | plain | given).items():
             self.register_buffer(name, tensor)
 
@@ -82,7 +82,7 @@ class Coordinates(nn.Module):
     def stretch(self) -> Stretch:
         return Stretch(*self.stretched.tolist())
 
-    def taken(self, x: Tensor) -> Tensor:
+    def values_of(self, x: Tensor) -> Tensor:
         """The values with a density.  (n, *point) -> (n, d)."""
         return x.to(self.centre).flatten(1)[:, self.used]
 
@@ -102,21 +102,21 @@ class Coordinates(nn.Module):
             volume = volume - self.deviations.log().sum() - rest
         return away, volume
 
-    def values(self, y: Tensor) -> Tensor:
+    def undo(self, y: Tensor) -> Tensor:
         """The inverse of `forward`.  (n, d) -> (n, d)."""
         if len(self.directions):
             along = y @ self.directions.T
             y = self.rest * y + (along * (self.deviations - self.rest)) @ self.directions
         return self.stretch.undo(self.centre + y)
 
-    def leading(self, y: Tensor) -> Tensor:
-        """The part of y along the principal directions.  (n, d) -> (n, d)."""
+    def project(self, y: Tensor) -> Tensor:
+        """y projected to the principal directions.  (n, d) -> (n, d)."""
         return (y @ self.directions.T) @ self.directions
 
     def points(self, values: Tensor) -> Tensor:
-        """Whole points with these values, the inverse of `taken`.  (n, d) -> (n, *point)."""
-        if values.shape[1] == self.resting.numel():
-            return values.view(-1, *self.resting.shape)
-        whole = self.resting.flatten().to(values).expand(len(values), -1).clone()
+        """Whole points with these values, the inverse of `values_of`.  (n, d) -> (n, *point)."""
+        if values.shape[1] == self.template.numel():
+            return values.view(-1, *self.template.shape)
+        whole = self.template.flatten().to(values).expand(len(values), -1).clone()
         whole[:, self.used] = values
-        return whole.view(-1, *self.resting.shape)
+        return whole.view(-1, *self.template.shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -12,12 +11,8 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.gaussians import Framed, Gaussians, Mixture
-from gedilearn.sampling.langevin import look, move
+from gedilearn.sampling.langevin import LogDensity, look, move
 from gedilearn.sampling.weights import effective_share, log_mean_exp, resampled
-
-# logsumexp f(x) of a network: (n, *point) -> (n,), with gradients.
-Energy = Callable[[Tensor], Tensor]
-
 
 VECTORS, IMAGES = 4_096, 512  # points evaluated at once
 MOVES = 20  # at the end of a sample of vectors
@@ -34,9 +29,9 @@ class Density(nn.Module):
 
     m is an exact mixture, b the base that the network f was trained on (m itself, or a wide
     Gaussian), and w the weight of the network; Gamma is 1 for w = 0. Points are proposed by q:
-    another mixture, or m. Each method takes the network as a function logsumexp f. Points have all
-    columns. Constant columns have no density and keep their value in samples. Vectors with few
-    columns are in double precision, others in single.
+    another mixture, or m. `network` is logsumexp f as a function of points (n, *point), with
+    gradients. Points have all columns. Constant columns have no density and keep their value in
+    samples. Vectors with few columns are in double precision, others in single.
     """
 
     weight: Tensor  # w
@@ -59,7 +54,7 @@ class Density(nn.Module):
         for name in ("weight", "log_normaliser", "error", "effective"):
             self.register_buffer(name, numbers.get(name, coordinates.centre.new_zeros(())))
         self.register_buffer("run", numbers.get("run", coordinates.centre.new_zeros(2)))
-        self.is_of_images = coordinates.resting.dim() > 1
+        self.is_of_images = coordinates.template.dim() > 1
         self.at_once = IMAGES if self.is_of_images else VECTORS
 
     @classmethod
@@ -82,11 +77,11 @@ class Density(nn.Module):
 
     # --- in coordinates y, (n, d) ------------------------------------------------------------
 
-    def inside(self, y: Tensor) -> Tensor:
+    def points_of(self, y: Tensor) -> Tensor:
         """The points of coordinates, as the network sees them: (n, d) -> (n, *point)."""
-        return self.coordinates.points(self.coordinates.values(y))
+        return self.coordinates.points(self.coordinates.undo(y))
 
-    def tilted(self, y: Tensor, energy: Energy, weight: float) -> Tensor:
+    def tilted(self, y: Tensor, network: LogDensity, weight: float) -> Tensor:
         """log p(y) + log Gamma, for a weight of the network: (n, d) -> (n,), with gradients."""
         level = y.new_zeros(len(y))
         if weight < 1 or self.base is None:
@@ -94,41 +89,41 @@ class Density(nn.Module):
             level = log_mixture if self.base is None else (1 - weight) * log_mixture
         if weight and self.base is not None:
             level = level + weight * self.base.log_density(y)
-        return level + weight * energy(self.inside(y)) if weight else level
+        return level + weight * network(self.points_of(y)) if weight else level
 
     @property
     def q(self) -> Mixture:
         """The density that proposes points."""
         return self.mixture if self.proposal is None else self.proposal
 
-    def of_coordinates(self, y: Tensor, energy: Energy) -> Tensor:
+    def of_coordinates(self, y: Tensor, network: LogDensity) -> Tensor:
         """log p(y): (n, d) -> (n,), with gradients."""
-        return self.tilted(y, energy, float(self.weight)) - self.log_normaliser
+        return self.tilted(y, network, float(self.weight)) - self.log_normaliser
 
-    def of_values(self, values: Tensor, energy: Energy) -> Tensor:
+    def of_values(self, values: Tensor, network: LogDensity) -> Tensor:
         """log p(x) of the columns or pixels with a density: (n, d) -> (n,), with gradients."""
         y, volume = self.coordinates(values)
-        found: Tensor = self.of_coordinates(y, energy) + volume
+        found: Tensor = self.of_coordinates(y, network) + volume
         return found
 
     @torch.no_grad()
-    def proposed(
-        self, n: int, energy: Energy, weight: float, generator: Generator
+    def propose(
+        self, n: int, network: LogDensity, weight: float, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """Points of q, and the logarithms of their importance weights: (n, d), (n,)."""
         y = self.q.sample(n, generator)
         parts = [
-            self.tilted(part, energy, weight) - self.q.log_density(part)
+            self.tilted(part, network, weight) - self.q.log_density(part)
             for part in torch.split(y, self.at_once)
         ]
         return y, torch.cat(parts)
 
-    def normalise(self, n: int, energy: Energy, weight: float, generator: Generator) -> None:
+    def normalise(self, n: int, network: LogDensity, weight: float, generator: Generator) -> None:
         """Give the network this weight, and measure log Gamma with n proposals."""
-        ratios = self.proposed(n, energy, weight, generator)[1]
-        self.settle(weight, log_mean_exp(ratios), effective_share(ratios), n)
+        ratios = self.propose(n, network, weight, generator)[1]
+        self.set_weight(weight, log_mean_exp(ratios), effective_share(ratios), n)
 
-    def settle(self, weight: float, log_gamma: Tensor, share: Tensor, n: int) -> None:
+    def set_weight(self, weight: float, log_gamma: Tensor, share: Tensor, n: int) -> None:
         """Set the weight of the network, and log Gamma of n proposals with this effective share."""
         error = ((1 / share - 1).clamp_min(0) / n).sqrt()
         numbers = (torch.tensor(weight), log_gamma, error, share)
@@ -139,25 +134,27 @@ class Density(nn.Module):
     # --- of points, (n, *point) --------------------------------------------------------------
 
     @torch.no_grad()
-    def log_density(self, x: Tensor, energy: Energy) -> Tensor:
+    def log_density(self, x: Tensor, network: LogDensity) -> Tensor:
         """log p(x): (n, *point) -> (n,)."""
-        parts = torch.split(self.coordinates.taken(x), self.at_once)
-        return torch.cat([self.of_values(part, energy) for part in parts])
+        parts = torch.split(self.coordinates.values_of(x), self.at_once)
+        return torch.cat([self.of_values(part, network) for part in parts])
 
-    def slopes(self, x: Tensor, energy: Energy) -> Tensor:
+    def gradients(self, x: Tensor, network: LogDensity) -> Tensor:
         """d log p(x) / dx: (n, *point) -> (n, d)."""
-        return look(partial(self.of_values, energy=energy), self.coordinates.taken(x))[1]
+        return look(partial(self.of_values, network=network), self.coordinates.values_of(x))[1]
 
     def volume(self, scale: np.ndarray) -> float:
         """log |dx/dz| of x = scale * z + offset, for the columns with a density.
 
         scale: (d,), or one number for all pixels.
         """
-        logs = np.broadcast_to(np.log(scale), self.coordinates.resting.shape).reshape(-1)
+        logs = np.broadcast_to(np.log(scale), self.coordinates.template.shape).reshape(-1)
         return float(logs[self.coordinates.used.numpy()].sum())
 
     @torch.no_grad()
-    def sample(self, n: int, moves: int | None, energy: Energy, generator: Generator) -> Tensor:
+    def sample(
+        self, n: int, moves: int | None, network: LogDensity, generator: Generator
+    ) -> Tensor:
         """New points: (n, *point).
 
         If the network has weight, proposals are resampled by their importance weights, then moved.
@@ -168,24 +165,24 @@ class Density(nn.Module):
         steps, length = self.run.tolist()
         if weight := float(self.weight):
             more = min(max(2 / float(self.effective), LEAST_MORE), MOST_MORE)
-            y, ratios = self.proposed(round(more * n), energy, weight, generator)
+            y, ratios = self.propose(round(more * n), network, weight, generator)
             y = y[resampled(ratios, n, generator)]
-            tilted = partial(self.tilted, energy=energy, weight=weight)
+            tilted = partial(self.tilted, network=network, weight=weight)
             first = FIRST_LENGTH * float(y.std(0).mean()) if n > 1 else FIRST_LENGTH
             y, _ = move(tilted, y, MOVES if moves is None else moves, first, generator)
         else:
             y = self.mixture.sample(n, generator)
         if steps and not weight:
-            tilted = partial(self.tilted, energy=energy, weight=1.0)
+            tilted = partial(self.tilted, network=network, weight=1.0)
             moves = int(steps) if moves is None else moves
             y, length = move(tilted, y, moves, length, generator, corrected=False)
             half = min(length**2 / 2, SETTLED / SETTLING)
             for _ in range(SETTLING if self.is_of_images else 0):
                 y = y + half * look(tilted, y)[1]
         if not self.is_of_images:
-            return self.inside(y)
+            return self.points_of(y)
         low, high = self.coordinates.stretch.range
-        return self.inside(self.coordinates.leading(y)).clamp(low, high)
+        return self.points_of(self.coordinates.project(y)).clamp(low, high)
 
 
 def bits_per_dimension(log_density: float, d: int, cell: float) -> float:

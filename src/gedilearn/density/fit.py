@@ -12,10 +12,10 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn.density.base import CHECKED, HEALTHY, Base, HeldOut, base_in_columns
-from gedilearn.density.density import Density, Energy, bits_per_dimension
+from gedilearn.density.density import Density, bits_per_dimension
 from gedilearn.density.principal import base_in_directions
 from gedilearn.density.stein import stein_test
-from gedilearn.sampling.langevin import look
+from gedilearn.sampling.langevin import LogDensity, look
 from gedilearn.settings import Settings, has_base_in_columns
 
 FEWEST = 10  # rows: fewer are repeated
@@ -86,7 +86,7 @@ class Findings:
 @torch.no_grad()
 def conclude(
     base: Base,
-    energy: Energy,
+    network: LogDensity,
     estimator: str,
     seed: int,
     run: tuple[int, float] = (0, 0.0),
@@ -102,17 +102,17 @@ def conclude(
     generator = Generator(density.coordinates.centre.device).manual_seed(seed)
     density.run = torch.tensor(run).to(density.run)
     if density.proposal is not None and estimator != "none" and ess_at_stop is None:
-        found = base.evaluate(lambda x: energy(x)[None])
+        found = base.evaluate(lambda x: network(x)[None])
         weight, share = float(found.weight), found.ess_share[0]
         if weight and CHECKED * float(share) > HEALTHY:
-            density.settle(weight, found.log_gamma[0], share, CHECKED)
+            density.set_weight(weight, found.log_gamma[0], share, CHECKED)
             if float(density.error) > SURE:
-                density.normalise(MORE, energy, weight, generator)
-    held_out, gain = _levels(density, base.test, energy)
+                density.normalise(MORE, network, weight, generator)
+    held_out, gain = _levels(density, base.test, network)
     sampling = gain.var() / len(gain) if len(gain) > 1 else torch.tensor(math.inf)
     log_p = float(held_out.mean())
     y = density.coordinates(base.test.values[:MOST_IN_STEIN])[0]
-    slopes = look(lambda y: density.of_coordinates(y, energy), y)[1]
+    slopes = look(lambda y: density.of_coordinates(y, network), y)[1]
     cell = float(density.coordinates.cells.max())
     findings = Findings(
         base=base.name,
@@ -132,11 +132,10 @@ def conclude(
     return density, findings
 
 
-def _levels(density: Density, rows: HeldOut, energy: Energy) -> tuple[Tensor, Tensor]:
+def _levels(density: Density, rows: HeldOut, network: LogDensity) -> tuple[Tensor, Tensor]:
     """log p(x) of held-out rows, and what the network adds to the mixture: (m,), (m,)."""
     volume = density.coordinates(rows.values)[1]
     points = torch.split(density.coordinates.points(rows.values), density.at_once)
-    energies, weight = torch.cat([energy(part) for part in points]), density.weight
-    mixture = rows.log_mixture
-    network = weight * (rows.log_base + energies - mixture) - density.log_normaliser
-    return (mixture + network + volume).double(), network.double()
+    log_network, mixture = torch.cat([network(part) for part in points]), rows.log_mixture
+    gain = density.weight * (rows.log_base + log_network - mixture) - density.log_normaliser
+    return (mixture + gain + volume).double(), gain.double()

@@ -14,8 +14,8 @@ NEGLIGIBLE = 60.0  # nats below the largest term: a share of 1e-26
 class Gaussians(nn.Module):
     """sum_k w_k N(mean_k, C_k), with `full` and `round` components.
 
-    C_k is L_k L_k^T for full ones and s_k^2 I for round ones. All weights together sum to 1. Omitted
-    tensors are empty.
+    C_k is L_k L_k^T for full ones and s_k^2 I for round ones. All weights together sum to 1.
+    Omitted tensors are empty.
     """
 
     full_weights: Tensor  # (k,): logarithms

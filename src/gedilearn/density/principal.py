@@ -112,7 +112,7 @@ def directions_of(u: Tensor, plain: Coordinates, stretch: Stretch, seed: int) ->
         "stretched": np.array(stretch),
     }
     tensors = {name: torch.as_tensor(value).to(u).contiguous() for name, value in given.items()}
-    return Coordinates(plain.used, plain.resting, plain.cells, **tensors)
+    return Coordinates(plain.used, plain.template, plain.cells, **tensors)
 
 
 def choose_mixture(inside: np.ndarray, fresh: np.ndarray, seed: int) -> tuple[str, Gaussians]:

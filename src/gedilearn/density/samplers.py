@@ -63,11 +63,11 @@ class BaseChains:
         density, ends = self.base.density, []
         for member, length in enumerate(self.lengths):
             y = density.q.sample(batch, generator)
-            tilted = partial(density.tilted, energy=self._of(member, log_density), weight=1.0)
+            tilted = partial(density.tilted, network=self._of(member, log_density), weight=1.0)
             y, self.lengths[member] = move(
                 tilted, y, self.steps, length, generator, corrected=False
             )
-            ends.append(density.inside(y))
+            ends.append(density.points_of(y))
         data = self.base.rows(batch, generator)
         samples = torch.stack(ends).to(data)
         return SampleBatch(samples, None, data.expand(len(ends), *data.shape))

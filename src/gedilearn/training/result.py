@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from gedilearn.density.density import Density, Energy
+from gedilearn.density.density import Density
 from gedilearn.density.fit import Findings
 from gedilearn.density.fit import conclude as conclude_density
 from gedilearn.density.samplers import BaseChains
@@ -28,7 +28,7 @@ from gedilearn.models.energy import (
     logits_of,
     outputs,
 )
-from gedilearn.sampling.langevin import Box, Kernel, run
+from gedilearn.sampling.langevin import Box, Kernel, LogDensity, run
 from gedilearn.settings import Settings
 from gedilearn.starts.choose import recurrence
 from gedilearn.training.environment import check_memory, check_steps, drawing
@@ -103,9 +103,9 @@ class Result:
         return probabilities(logits, log_density, self.temperature, self.prior, least)
 
     @cached_property
-    def energy(self) -> Energy:
+    def network(self) -> LogDensity:
         """logsumexp f of points (n, *point), as the density needs it."""
-        return energy_of(self.model)
+        return log_density_of(self.model)
 
     def level(self, share: float) -> float:
         """The log p(x) below which at most this share of the training points is."""
@@ -145,7 +145,7 @@ class Result:
     def scores(self, x: Tensor, kind: Score) -> np.ndarray:
         """How typical each point is, higher for more: (n, ...) -> (n,)."""
         if kind == "gradient_norm" and self.density is not None:
-            return np.asarray(-self.density.slopes(x, self.energy).norm(dim=1))
+            return np.asarray(-self.density.gradients(x, self.network).norm(dim=1))
         if kind == "gradient_norm":
             return -gradient_norms(self.model, x).numpy()
         if kind == "confidence":
@@ -153,7 +153,7 @@ class Result:
         if kind not in get_args(Score):
             raise InputError(f"kind={kind!r}: expected one of {', '.join(get_args(Score))}")
         if kind == "log_density" and self.density is not None:
-            return self.density.log_density(x, self.energy).numpy()
+            return self.density.log_density(x, self.network).numpy()
         return log_density(logits_of(self.model, x)).numpy()
 
     def sample(self, n: int, steps: int | None, seed: int, cluster: int | None = None) -> Tensor:
@@ -192,7 +192,7 @@ class Result:
     def _draw(self, model: EnergyModel, n: int, steps: int | None, generator: Generator) -> Tensor:
         """Points of p(x): (n, ...)."""
         if self.density is not None:
-            return self.density.sample(n, steps, self.energy, generator).to(self.box.low.dtype)
+            return self.density.sample(n, steps, self.network, generator).to(self.box.low.dtype)
         kernel = Kernel.of(self.settings.sampler, self.box)
         with model.fixed():
             position = self.box.uniform(1, n, generator=generator)
@@ -276,22 +276,22 @@ def learnt_density(
         made_by = (sampler.steps, sampler.lengths[member])
     kind = settings.sampler.kind if trained else "none"
     seed, ess = settings.training.seed, state.best.ess_at_stop
-    density, findings = conclude_density(base, energy_of(model), kind, seed, made_by, ess)
+    density, findings = conclude_density(base, log_density_of(model), kind, seed, made_by, ess)
     journal.event(state, "density", findings.words)
     return density.cpu(), findings
 
 
-def energy_of(model: EnergyModel) -> Energy:
+def log_density_of(model: EnergyModel) -> LogDensity:
     """logsumexp f of points (n, *point), with gradients to them; of vectors in double precision."""
     network = copy.deepcopy(model).eval().requires_grad_(False)
     precise, kind = copy.deepcopy(network).double(), next(network.parameters()).dtype
 
-    def energy(x: Tensor) -> Tensor:
+    def unnormalised(x: Tensor) -> Tensor:
         if x.dim() == 2:
             return precise.log_density(x.double()[None])[0]
         return network.log_density(x.to(kind)[None])[0]
 
-    return energy
+    return unnormalised
 
 
 def conclude(setup: Setup, state: TrainState, journal: Journal) -> Result:

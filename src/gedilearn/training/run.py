@@ -362,7 +362,7 @@ def read_network(
         if (tensors["box.low"] > tensors["box.high"]).any():
             raise ValueError("box.low above box.high")
         if (density := read_density(tensors)) is not None:  # its parts must fit each other
-            y = density.coordinates(density.coordinates.taken(tensors["box.low"][None]))[0]
+            y = density.coordinates(density.coordinates.values_of(tensors["box.low"][None]))[0]
             density.tilted(y, lambda x: x.flatten(1).sum(1), 0.5)
             density.q.log_density(y)
     return network.eval()
