@@ -109,7 +109,7 @@ def test_scores_are_the_log_density_its_slope_and_the_networks_energy(
     assert learnt is not None
 
     def log_p(points: np.ndarray) -> np.ndarray:
-        return learnt.log_density(torch.from_numpy(points), moons_model.result_.energy).numpy()
+        return learnt.log_density(torch.from_numpy(points), moons_model.result_.network).numpy()
 
     step = 1e-6
     slope = np.stack(

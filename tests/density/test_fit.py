@@ -63,7 +63,7 @@ def test_the_density_integrates_to_one_and_is_near_the_truth_on_fresh_points(fit
 def test_the_network_alone_learns_what_a_wide_gaussian_lacks() -> None:
     calm = {"training.max_iter": 300, "optimizer.learning_rate": 1e-2}
     model = fit(two_gaussians(800, 0), 1, **calm, **{"density.base": "gaussian"})
-    x, density, energy = model.prepare(FRESH), model.result_.density, model.result_.energy
+    x, density, energy = model.prepare(FRESH), model.result_.density, model.result_.network
     assert density is not None and density.base is not None
     density.normalise(20_000, energy, 1.0, seeded())
     truth = TRUTH + density.volume(model.scaling_.scale)
