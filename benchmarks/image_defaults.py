@@ -6,7 +6,7 @@
 
 Each word is a line of the table: changes of settings, joined by commas. Trained on the first 10,000
 training images of MNIST and of CIFAR-10 (`gedi data get` first) and on the digits: AMI on the test
-images, seed by seed, the median gap, of GEDI also the median Frechet distance of 200 samples, and
+images, seed by seed, the median bound gap, of GEDI also the median Frechet distance of 200 samples, and
 seconds. Seeds are those of choices, 300 and 301.
 """
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="300,301")
     given = parser.parse_args()
     seeds = [int(seed) for seed in given.seeds.split(",")]
-    print("| changes | set | AMI | gap | Frechet | seconds |")
+    print("| changes | set | AMI | bound gap | Frechet | seconds |")
     print("| --- | --- | ---: | ---: | ---: | ---: |")
     for words in given.changes or [""]:
         settings = parsed([word for word in words.split(",") if word])
@@ -49,7 +49,7 @@ def main() -> None:
 def fitted(
     train: Dataset, test: Dataset, method: str, seed: int, settings: dict[str, object]
 ) -> tuple[float, ...]:
-    """AMI, gap, Frechet distance (nan without GEN) and seconds of one fit."""
+    """AMI, bound gap, Frechet distance (nan without GEN) and seconds of one fit."""
     model = GEDI(10, method=method, random_state=seed, settings=settings).fit(train.x[:PART])
     samples = SAMPLES if method == "gedi" else 0
     measuring = {"n_samples": samples, "probe": "none", "certificate": False}

@@ -21,7 +21,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gedilearn.models.build import build_model
-from gedilearn.sampling.langevin import Box, Kernel, PersistentChains, ReplayBuffer
+from gedilearn.sampling.langevin import Box, Kernel, ReplayBuffer
 from gedilearn.settings import resolve
 
 MEMBERS = 2
@@ -75,10 +75,9 @@ def measure(steps: int, exact: bool) -> int:
     settings = resolve({"network": {"features": 2, "head": (4,)}}, (100, 2))
     model = build_model(settings, (2,), MEMBERS, generator=generator)
     box = Box(-torch.ones(2), torch.ones(2))
-    buffer = ReplayBuffer(MEMBERS, BATCH, 0.05, box.uniform, generator)
-    chains = PersistentChains(buffer, Kernel(0.005, 0.1, None, box), steps)
-    few = ReplayBuffer(MEMBERS, 8, 0.05, box.uniform, generator)
-    small = PersistentChains(few, chains.kernel, 2)
+    kernel = Kernel(0.005, 0.1, None, box)
+    chains = ReplayBuffer(MEMBERS, BATCH, 0.05, box.uniform, kernel, steps, generator)
+    small = ReplayBuffer(MEMBERS, 8, 0.05, box.uniform, kernel, 2, generator)
     with model.fixed():
         # What the first call of a kernel loads is not counted.
         small.draw(model.log_density, 8, generator)

@@ -225,7 +225,7 @@ def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
         "scored": "training" if scored is train else "fresh",
         **scores,
         "found": len(np.unique(labels)),
-        "gap": model.bound_gap_ if own else None,
+        "bound_gap": model.bound_gap_ if own else None,
         "certified": certified,
         "false_certificate": certified and (shape.structureless or scores["ami"] < SOLVED),
         "grade": getattr(model, "grade_", None),

@@ -364,7 +364,7 @@ def measured(seed: int, kind: str, x: np.ndarray, y: np.ndarray | None, k: int, 
     """One fit: how right its clusters are, and what it says of them."""
     model = GEDI(k, random_state=seed, w_gen=0.0, **how).fit(x)
     row = {"kind": kind, "seed": seed, "n": len(x), "d": x.shape[1], "k": k}
-    row |= {name: model.summary()[name] for name in ("grade", "stability", "trust", "gap")}
+    row |= {name: model.summary()[name] for name in ("grade", "stability", "trust", "bound_gap")}
     if y is None:
         return row
     y = np.unique(y, return_inverse=True)[1]

@@ -58,7 +58,7 @@ def test_controls_are_rows_of_their_own_and_the_start_has_no_network(tmp_path):
     rows = {r["method"]: r for r in read_json_lines(tmp_path / "rows.jsonl")}
     assert set(rows) == set(asked[1])
     assert rows["start"]["ami"] > 0.5 > rows["kmeans-columns"]["ami"]
-    assert rows["start"]["gap"] is None and rows["noise-views"]["gap"] is not None
+    assert rows["start"]["bound_gap"] is None and rows["noise-views"]["bound_gap"] is not None
     assert {r["scored"] for r in rows.values()} == {"training", "fresh"}
 
 

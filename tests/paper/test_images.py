@@ -154,7 +154,7 @@ def test_an_interrupted_training_goes_on_in_the_middle(rows, tmp_path, monkeypat
     found = again(tmp_path, methods=["no-gen"])
     assert taken == [1, 2, 3, 4, 5, 5, 6]
     whole = row_of(rows, "no-gen")
-    for name in ("nmi", "gap", "iterations", "probe", "ood"):
+    for name in ("nmi", "bound_gap", "iterations", "probe", "ood"):
         assert row_of(found, "no-gen")[name] == whole[name]
 
 

@@ -67,7 +67,7 @@ def test_only_the_point_with_both_weights_leaves_the_gap_of_a_constant_predictio
     gap = {}
     for name in points:
         (row,) = sensitivity.fit(Cell("moons", name, 0), ASKED["n"], settings)
-        gap[row["inv"], row["prior"]] = row["gap"]
+        gap[row["inv"], row["prior"]] = row["bound_gap"]
     assert gap.pop((50, 50)) < math.log(2) / 10
     assert min(gap.values()) > 0.9 * math.log(2)
 
@@ -94,7 +94,7 @@ def test_tables_and_heat_maps_hold_means_and_medians_over_the_seeds(rows, monkey
         n for n, found in enumerate(nmi.lines) if (found["data"], found["INV"]) == ("circles", "10")
     ]
     assert nmi.lines[line[0]]["PRIOR 50"] == f"{np.mean([r['nmi'] for r in group]):.2f}"
-    assert gap.lines[line[0]]["PRIOR 50"] == f"{np.median([r['gap'] for r in group]):.4f}"
+    assert gap.lines[line[0]]["PRIOR 50"] == f"{np.median([r['bound_gap'] for r in group]):.4f}"
     drawn = []
     monkeypatch.setattr(panels, "save", lambda fig, path: drawn.append(fig) or path)
     sensitivity.figure(rows, None)

@@ -65,15 +65,16 @@ def test_a_rounded_zero_has_no_sign():
 
 
 def test_findings_count_modes_recoveries_divergence_and_certificates():
-    good = {"modes": [], "gap": 0.001, "certified": True, "nmi": 1.0, "recoveries": 0}
+    good = {"modes": [], "bound_gap": 0.001, "certified": True, "nmi": 1.0, "recoveries": 0}
     good |= {"stopped": "certified", "verdict": "certified"}
     rows = [
         good,
         good | {"nmi": 0.5, "recoveries": 2},
-        good | {"certified": False, "gap": 0.3, "verdict": "training diverged at iteration 9"},
+        good
+        | {"certified": False, "bound_gap": 0.3, "verdict": "training diverged at iteration 9"},
         good | {"certified": False, "modes": ["cluster collapse"], "stopped": "diverged"},
     ]
     assert table.findings(rows, false_below=0.95) == (
-        "cluster collapse 1/4, recovered 1/4, diverged 2/4, uncertified 1/4: gap 0.300, "
+        "cluster collapse 1/4, recovered 1/4, diverged 2/4, uncertified 1/4: bound gap 0.300, "
         "certified 2/4, falsely so 1/4"
     )

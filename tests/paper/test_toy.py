@@ -72,7 +72,7 @@ def find(rows, data, method, seed):
 
 def made_up(nmi, seed=0, **others):
     row = {"data": "moons", "method": "gedi", "seed": seed, "preset": "default", "nmi": nmi}
-    row |= {"changes": None, "ami": nmi, "accuracy": nmi, "gap": 0.001}
+    row |= {"changes": None, "ami": nmi, "accuracy": nmi, "bound_gap": 0.001}
     row |= {"certified": True, "verdict": "certified", "modes": [], "stopped": "certified"}
     return row | {"recoveries": 0, "iterations": 500, "seconds": 1.0} | others
 
@@ -121,7 +121,7 @@ def test_a_row_scores_the_kept_model_on_fresh_points(rows, out, data):
         row = find(rows, data, method, 1)
         assert row["nmi"] == pytest.approx(normalized_mutual_info_score(y, model.predict(x)))
         assert np.array_equal(model.predict(train), model.labels_)
-        assert row["gap"] == pytest.approx(model.bound_gap_)
+        assert row["bound_gap"] == pytest.approx(model.bound_gap_)
 
 
 def test_barlow_with_k_means_is_the_same_training_with_other_clusters(out, rows):
@@ -149,7 +149,7 @@ def test_the_table_has_the_papers_number_beside_ours():
     rows += [made_up(0.5, method="dino")]
     (made,) = toy.tables(rows)
     ours, dino, other = made.lines
-    assert ours["data"] == "moons" and ours["why"] == "uncertified 5/5: gap 0.001"
+    assert ours["data"] == "moons" and ours["why"] == "uncertified 5/5: bound gap 0.001"
     assert (ours["paper"], ours["ours"]) == ("0.94 ± 0.07", "0.10 ± 0.00")
     assert dino["method"] == "DINO" and dino["paper"] == ""
     assert (other["paper"], other["ours"]) == ("1.00 ± 0.01", "1.00 ± 0.00")

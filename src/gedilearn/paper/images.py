@@ -267,7 +267,7 @@ COLUMNS = {
     "batch-wise NMI (chance)": table.beside("batchwise_nmi", "batchwise_chance", 2),
     "paper's NMI": paper("NMI"),
     "clusters used": ranged("clusters_used", 0),
-    "gap": ranged("gap"),
+    "bound gap": ranged("bound_gap"),
     "probe": ranged("probe"),
     "paper's probe": paper("probe"),
     "Frechet (floor)": table.beside("frechet", "frechet_floor", 1),

@@ -167,7 +167,7 @@ def outcome(model: GEDI) -> Row:
     verdict = model.verdict_
     diverged = str(verdict.figures.get("divergence", ""))
     return {
-        "gap": model.bound_gap_,
+        "bound_gap": model.bound_gap_,
         "certified": bool(model.certified_),
         "verdict": f"{verdict.headline} {diverged}".strip(),
         "modes": list(model.diagnosis_.failure_modes),

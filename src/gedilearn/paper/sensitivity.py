@@ -1,4 +1,4 @@
-"""The paper's heat maps over the weights of INV and PRIOR: NMI and gap, with a weight of GEN of 1.
+"""The paper's heat maps over the weights of INV and PRIOR: NMI and bound gap. GEN weighs 1.
 
 Each point of the grid is a fit of its own. All points of a seed have the same draw of the data.
 """
@@ -26,7 +26,7 @@ WEIGHTS = (0, 10, 20, 30, 40, 50)
 BASE = {"weights.gen": 1.0, "training.n_init": 1}  # one network, not the best of several
 MEASURES: dict[str, tuple[str, int, Callable[[Sequence[float]], float]]] = {
     "nmi": ("Mean NMI", 2, statistics.fmean),
-    "gap": ("Median gap", 4, statistics.median),
+    "bound_gap": ("Median bound gap", 4, statistics.median),
 }
 
 
@@ -40,7 +40,7 @@ def run(
     weights: Sequence[float] = WEIGHTS,
     n: int = N_POINTS,
 ) -> list[Table]:
-    """The paper's heat maps: NMI and gap for weights of INV and PRIOR of 0 to 50 each."""
+    """The paper's heat maps: NMI and bound gap for weights of INV and PRIOR of 0 to 50 each."""
     points = {f"inv={a:g} prior={b:g}": (a, b) for a, b in product(weights, repeat=2)}
     names = chosen("data set", data, SETS)
     cells = [Cell(name, point, seed) for seed in seeds for name in names for point in points]
@@ -99,7 +99,7 @@ def heat_map(axes: Axes, rows: Group, name: str) -> None:
 
 
 def figure(rows: Group, path: Path) -> Path:
-    """Heat maps of the NMI, yellow where it is perfect, and of the gap, yellow where it is 0."""
+    """Heat maps of NMI and bound gap, yellow where they are perfect."""
     by_set = grouped(rows, data=())
     words = f"Weights of INV and PRIOR: {title(rows)}; seeds: {table.seeds(rows)}"
     fig = panels.new_figure(10.5, 4.3 * len(by_set) + 0.4, words)

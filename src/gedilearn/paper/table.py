@@ -136,7 +136,7 @@ def findings(group: Group, false_below: float | None = None) -> str:
     With `false_below`, certificates of a lower NMI are counted as false.
     """
     modes = Counter(mode for row in group for mode in row["modes"])
-    gaps = [float(row["gap"]) for row in group if not row["certified"] and not row["modes"]]
+    gaps = [float(row["bound_gap"]) for row in group if not row["certified"] and not row["modes"]]
     counts = {mode: modes[mode] for mode in (REPRESENTATION, CLUSTERS, PERMUTATION)}
     counts["recovered"] = sum(row["recoveries"] > 0 for row in group)
     # It may have come back by itself, which the verdict tells.
@@ -149,7 +149,7 @@ def findings(group: Group, false_below: float | None = None) -> str:
         counts["falsely so"] = sum(row["certified"] and row["nmi"] < false_below for row in group)
     words = {name: f"{name} {count}/{len(group)}" for name, count in counts.items() if count}
     if gaps:
-        words["uncertified"] += f": gap {statistics.median(gaps):.3f}"
+        words["uncertified"] += f": bound gap {statistics.median(gaps):.3f}"
     return ", ".join(words.values())
 
 

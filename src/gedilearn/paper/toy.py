@@ -162,7 +162,7 @@ COLUMNS: dict[str, table.Text] = {
     "ours": ours,
     "why": partial(table.findings, false_below=FALSE),
     "AMI": table.statistic("ami", 2, statistics.fmean),
-    "gap": table.statistic("gap", 4),
+    "bound gap": table.statistic("bound_gap", 4),
     "seconds": table.statistic("seconds", 1, statistics.fmean),
 }
 
