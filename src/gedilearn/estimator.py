@@ -60,7 +60,7 @@ from gedilearn.training.run import (
     settings_of,
 )
 from gedilearn.verdict.monitor import Diagnosis
-from gedilearn.verdict.number import NumberChoice, choose_number
+from gedilearn.verdict.number import Chosen, NumberChoice, choose_number
 from gedilearn.verdict.outputs import Outputs
 from gedilearn.verdict.verdict import Verdict
 
@@ -296,7 +296,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         run = RunDirectory(run_dir)
         check_machine(settings, data.shape[1:])
         with run.held():
-            return model._train(data, settings, run, progress, known, config.choice)
+            scaled = model._scaled(data, settings.scaling)
+            chosen = Chosen(config.choice) if config.choice else None
+            return model._train(data, scaled, settings, run, progress, known, chosen)
 
     def fit_run(
         self: Self,
@@ -306,23 +308,28 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         progress: Progress | None = None,
         columns: Columns | None = None,
         classes: Any = None,
-        graded: bool = False,
     ) -> Self:
-        """Fit into a run directory, whose config keeps where the data came from: `source`.
+        """Fit into a run directory.
 
-        columns: how those of a table are encoded, where that was found out already
-        graded: whether the verdict is about these classes, not about those of the network
+        source: where the data came from, which the config of the run keeps
+        columns: how those of a table are encoded, if that was found before
+        classes: as in `fit`, or `Classes`
         """
         data = self.validate(X, reset=True, columns=columns)
-        known = None if classes is None else Classes.of(classes, len(data), graded)
-        settings = self.resolve(data.shape, {} if known is None else self._with_classes(known))
+        values = self._values(seeded=True)
+        given, known, scaled, chosen = checked(values), None, None, None
+        if classes is not None:
+            known = Classes.of(classes, len(data))
+            values["n_clusters"] = self._n_clusters(known, given, values.get("n_clusters"))
+        elif self.n_clusters == AUTO and isinstance(given.prior, str):
+            scaled, chosen = self._choose(data, given, progress or SILENT)
+            values["n_clusters"] = chosen.choice.n_clusters
+        settings = resolve(values, data.shape)
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
-        choice = None
-        if self.n_clusters == AUTO and isinstance(settings.prior, str):
-            settings, choice = self._choose(data, settings, progress or SILENT)
+        scaled = scaled or self._scaled(data, settings.scaling)
         if run_dir is None:
-            return self._train(data, settings, None, progress, known, choice)
+            return self._train(data, scaled, settings, None, progress, known, chosen)
         objects = list(self.objects())
         described = (source or {"source": None}) | {"shape": list(data.shape)}
         described["fingerprint"] = fingerprint(data)
@@ -332,63 +339,67 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         config: dict[str, Any] = {
             "settings": json.loads(settings.model_dump_json()),
             "objects": objects,
-            "choice": choice and choice.to_json(),
+            "choice": chosen and chosen.choice.to_json(),
             "data": described,
         }
         with RunDirectory.create(run_dir, config) as directory:
-            return self._train(data, settings, directory, progress, known, choice)
+            return self._train(data, scaled, settings, directory, progress, known, chosen)
 
-    def _with_classes(self, known: Classes) -> dict[str, Any]:
-        """The settings that known classes change: there is a cluster for each."""
-        values, classes = self._values(), len(known.values)
+    def _n_clusters(self, known: Classes, given: Settings, n_clusters: int | None) -> int:
+        """With known classes: a cluster for each, and 2 at least, or the given number."""
+        classes = len(known.values)
         if self.n_clusters == AUTO:
             raise InputError("n_clusters='auto' with known classes: leave it out, or give a number")
-        given = values.get("n_clusters")
-        if given is not None and given < classes:
+        if n_clusters is not None and n_clusters < classes:
             raise InputError(
-                f"n_clusters={given} is less than the {classes} known classes: give {classes} or "
-                "more, or leave it out"
+                f"n_clusters={n_clusters} is less than the {classes} known classes: give {classes} "
+                "or more, or leave it out"
             )
-        if not checked(values).own.weighted:
+        if not given.own.weighted:
             raise InputError(
-                f"method={values['method']!r} does not learn known classes: use gedi, no-gen, "
-                "no-inv, no-unif or jem"
+                f"method={given.method!r} does not learn known classes: use gedi, no-gen, no-inv, "
+                "no-unif or jem"
             )
-        return {"n_clusters": given or max(classes, 2)}
+        return n_clusters or max(classes, 2)
 
     def _choose(
-        self, data: np.ndarray, settings: Settings, progress: Progress
-    ) -> tuple[Settings, NumberChoice]:
-        """The choice of the number of clusters, and the settings with it."""
+        self, data: np.ndarray, given: Settings, progress: Progress
+    ) -> tuple[tuple[Scaling, np.ndarray], Chosen]:
+        """The scaled data, and the choice of the number of clusters."""
         if is_images(data.shape):
             raise InputError(
                 f"n_clusters='auto' needs vectors (n, d), got shape {data.shape}: give a number; "
                 "choose_n_clusters compares fits of images"
             )
-        training = settings.training
+        training, scaled = given.training, self._scaled(data, given.scaling)
         most = min(training.max_clusters, max(len(data) // LEAST_EACH, 2))
-        x = self.scaling(data, settings.scaling).apply(data)
-        with one_thread_if_small(settings.device, data.shape):
-            choice = choose_number(x, most, training.seed, progress)
-        changes = {"n_clusters": choice.n_clusters, "training.seed": training.seed}
-        return self.resolve(data.shape, changes), choice
+        # Not resolved yet: vectors have one thread unless more are wanted.
+        device = given.device.model_copy(update={"threads": given.device.threads or 1})
+        options = (most, given.views.n_neighbors, training.seed, progress)
+        with one_thread_if_small(device, data.shape):
+            return scaled, choose_number(scaled[1], *options)
+
+    def _scaled(self, data: np.ndarray, kind: str) -> tuple[Scaling, np.ndarray]:
+        """The scaling, and validated data in the network's units."""
+        scaling = self.scaling(data, kind)
+        return scaling, scaling.apply(data)
 
     def _train(
         self: Self,
         data: np.ndarray,
+        scaled: tuple[Scaling, np.ndarray],
         settings: Settings,
         directory: RunDirectory | None,
         given: Progress | None,
         known: Classes | None,
-        choice: NumberChoice | None,
+        chosen: Chosen | None,
     ) -> Self:
-        scaling = self.scaling(data, settings.scaling)
-        x = torch.from_numpy(scaling.apply(data))
+        scaling, x = scaled
         own = {"view_function" if k == "views" else k: v for k, v in self.objects().items()}
-        own |= {"classes": known, "choice": choice}
+        own |= {"classes": known, "chosen": chosen}
         one_thread = one_thread_if_small(settings.device, data.shape)
         with shown(bool(self.verbose) and is_first_process(), given) as progress, one_thread:
-            result = train(x, settings, run=directory, progress=progress, **own)
+            result = train(torch.from_numpy(x), settings, run=directory, progress=progress, **own)
             assert result.training is not None
             labels, names, disputed = result.training.labels, [], np.zeros(0, np.int64)
             if known is not None:
@@ -638,17 +649,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         named = {name: values.pop(path) for name, path in NAMED.items()}
         return cls(**(named | {"settings": values} | others))
 
-    def resolve(self, shape: tuple[int, ...], changes: Mapping[str, Any] | None = None) -> Settings:
+    def resolve(self, shape: tuple[int, ...]) -> Settings:
         """All settings for data of this shape: the preset, changed by `settings` and arguments."""
-        values = self._values()
-        if self.random_state is not None or "seed" not in values.get("training", {}):
-            assign(values, "training.seed", seed_of(self.random_state))
-        for path, value in (changes or {}).items():
-            assign(values, path, value)
-        return resolve(values, shape)
+        return resolve(self._values(seeded=True), shape)
 
-    def _values(self) -> dict[str, Any]:
-        """The settings that are given, nested; draws no seed."""
+    def _values(self, seeded: bool = False) -> dict[str, Any]:
+        """The given settings, nested; with a seed drawn from `random_state`, if it is wanted."""
         settings = self.settings or {}
         if not isinstance(settings, Mapping):
             raise InputError(f"settings={settings!r}: give a mapping of dotted names to values")
@@ -660,6 +666,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         values = preset_values(self.preset, given.get("method")) if self.preset else {}
         for path, value in given.items():
             assign(values, path, value)
+        unseeded = self.random_state is not None or "seed" not in values.get("training", {})
+        if seeded and unseeded:
+            assign(values, "training.seed", seed_of(self.random_state))
         return values
 
     def objects(self) -> dict[str, Any]:

@@ -66,9 +66,8 @@ def grade(
     """
     classes = Classes.of(labels, len(X), graded=True)
     rows = labelled_rows(classes)
-    given = classes.values[classes.labels[rows]]
     model = GEDI(random_state=random_state, settings={"weights.gen": 0.0, **(settings or {})})
-    model.fit_run(_safe_indexing(X, rows), run_dir, classes=given, graded=True)
+    model.fit_run(_safe_indexing(X, rows), run_dir, classes=classes.labelled)
     return graded(model, X, classes)
 
 

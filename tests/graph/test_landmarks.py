@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_mutual_info_score, pairwise_distances
 
 from gedilearn import GEDI
 from gedilearn.graph import walks as landmarks
-from gedilearn.graph.walks import draw, landmark_tables, nearest_landmark, walk_tables
+from gedilearn.graph.walks import draw, find_nodes, nearest_landmark, node_tables, walk_tables
 
 Array = NDArray[Any]
 
@@ -31,7 +31,8 @@ def few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_up_to_the_limit_every_point_is_a_node_and_nothing_changes() -> None:
     x, _ = points(300)
-    tables, nodes = landmark_tables(x, 4, n_neighbors=10)
+    nodes = find_nodes(x, 4, 10)
+    tables = node_tables(nodes, 4, n_neighbors=10)
     expected = walk_tables(x, 4, n_neighbors=10)
     assert nodes.points is x and tables.node is None and tables.place is None
     torch.testing.assert_close(tables.ends, expected.ends, rtol=0, atol=0)
@@ -39,7 +40,8 @@ def test_up_to_the_limit_every_point_is_a_node_and_nothing_changes() -> None:
 
 def test_walks_begin_at_the_nearest_node_and_end_at_points(few_nodes: None) -> None:
     x, label = points(1000)
-    tables, nodes = landmark_tables(x, 4, n_neighbors=10)
+    nodes = find_nodes(x, 4, 10)
+    tables = node_tables(nodes, 4, n_neighbors=10)
     assert nodes.points.shape == (200, 3) and tables.ends.shape[1] == 200
     assert tables.node is not None and tables.place is not None
     home, place = tables.node.numpy(), tables.place.numpy()

@@ -133,7 +133,7 @@ def test_what_is_shared_by_all_numbers_changes_none_of_them() -> None:
         three_blobs(90)[0],
         np.random.default_rng(0).normal(size=(250, 12)),
     ):
-        parts = subsamples_of(x, 6, 0)
+        parts, _ = subsamples_of(x, 6, 0)
         for k in range(2, 7):
             shared, alone = best_start(parts, k, 0), choose_start(x, k)
             np.testing.assert_array_equal(shared.labels, alone.labels)
@@ -148,7 +148,7 @@ def test_what_is_shared_by_all_numbers_changes_none_of_them() -> None:
 def test_the_chosen_start_is_the_best_of_all_that_are_looked_at_in_parts(k: int) -> None:
     rng = np.random.default_rng(0)
     for x in (EASY["moons"][0], three_blobs(90)[0], rng.normal(size=(200, 3))):
-        whole, *parts = subsamples_of(x, k, 0)
+        (whole, *parts), _ = subsamples_of(x, k, 0)
         graph, scores = knn_graph(x, choose.NEIGHBOURS)[0], {}
         for name, method in METHODS.items():
             labels = method(whole, k, 0)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_iris, make_blobs, make_moons
 from sklearn.metrics.cluster import contingency_matrix
 
-from gedilearn import GEDI
+from gedilearn import GEDI, estimator
+from gedilearn.data.arrays import Scaling
 from gedilearn.errors import InputError
 from gedilearn.graph.neighbours import distance_features
 from gedilearn.report.page import write_report
+from gedilearn.settings import resolve
 from gedilearn.starts.choose import choose_start
+from gedilearn.training import setup
+from gedilearn.training.environment import launch
+from gedilearn.training.setup import Setup
 from gedilearn.verdict.dips import separation
-from gedilearn.verdict.number import Number, NumberChoice, best_of, choose_number
+from gedilearn.verdict.number import Chosen, Number, NumberChoice, best_of, choose_number
 
 CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
 BLOBS = make_blobs(240, centers=CORNERS, cluster_std=0.5, random_state=0)[0]
@@ -73,7 +81,9 @@ def test_where_no_number_stands_out_the_grade_is_doubtful_at_most(
     told = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS).choice_
     assert told is not None
     silent = tuple(replace(number, reason=None) for number in told.numbers)
-    monkeypatch.setattr("gedilearn.estimator.choose_number", lambda *_: NumberChoice(4, silent))
+    monkeypatch.setattr(
+        "gedilearn.estimator.choose_number", lambda *_: Chosen(NumberChoice(4, silent))
+    )
     model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS)
     assert model.grade_ == "doubtful" and model.bound_gap_ < model.settings_.training.tol
     assert model.verdict_.reason.code == "no number"
@@ -176,4 +186,49 @@ def test_proportions_say_how_many_clusters_there_are() -> None:
 def test_a_large_set_is_looked_at_in_part() -> None:
     rng = np.random.default_rng(0)
     x = CORNERS[rng.integers(4, size=6_000)] + 0.3 * rng.normal(size=(6_000, 2))
-    assert choose_number(x.astype(np.float32), 5, 0).n_clusters == 4
+    assert choose_number(x.astype(np.float32), 5, 10, 0).choice.n_clusters == 4
+
+
+def test_training_finds_nothing_again_that_the_choice_has_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        pytest.fail("found twice")
+
+    monkeypatch.setattr(setup, "find_nodes", never)
+    monkeypatch.setattr(setup, "choose_start", never)
+    calls = {"resolve": 0, "Scaling": 0}
+
+    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*arguments: Any) -> Any:
+            calls[name] += 1
+            return call(*arguments)
+
+        return count
+
+    monkeypatch.setattr(estimator, "resolve", counted("resolve", estimator.resolve))
+    monkeypatch.setattr(Scaling, "of", counted("Scaling", Scaling.of))
+    GEDI("auto", random_state=0, w_gen=0.0, max_iter=5).fit(BLOBS)
+    assert calls == {"resolve": 1, "Scaling": 1}
+
+
+@pytest.mark.parametrize(("points", "nodes"), [(5_000, 50_000), (200, 50_000), (200, 220)])
+def test_a_resumed_run_finds_the_same_initial_clustering_by_itself(
+    points: int, nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where only a sample of the points is compared, and where only some are nodes."""
+    monkeypatch.setattr("gedilearn.starts.choose.MOST_POINTS", points)
+    monkeypatch.setattr("gedilearn.starts.choose.MOST_EACH", 2)
+    monkeypatch.setattr("gedilearn.graph.walks.MOST_NODES", nodes)
+    monkeypatch.setattr("gedilearn.graph.walks.NODES_EACH", 2)
+    x = BLOBS.astype(np.float32)
+    chosen = choose_number(x, 5, 10, 0)
+    settings = resolve({"n_clusters": 4}, x.shape)
+    fabric, made = launch(settings.device), []
+    for known in (chosen, Chosen(chosen.choice)):
+        made.append(Setup.make(torch.from_numpy(x), settings, fabric, chosen=known))
+    first, again = (one.start for one in made)
+    assert first is not None and again is not None and chosen.choice.n_clusters == 4
+    np.testing.assert_array_equal(first.labels, again.labels)
+    np.testing.assert_array_equal(first.subsamples, again.subsamples)
+    assert torch.equal(made[0].views.tables.ends, made[1].views.tables.ends)

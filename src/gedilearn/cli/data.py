@@ -298,15 +298,16 @@ def labelled(data: Dataset, column: str | None, graded: bool = False) -> tuple[D
         labels = data.frame[column].to_numpy(object)
     if labels is None:
         raise InputError(f"{data.source}: no labels; name their column with --label-column")
+    classes = Classes.of(labels, len(data.x), graded)
     if not graded:
-        return data, labels
-    rows = labelled_rows(Classes.of(labels, len(data.x), graded))
+        return data, classes
+    rows = labelled_rows(classes)
     whole = isinstance(data.x, np.ndarray)
     x = data.x[rows] if whole else data.x.iloc[rows].reset_index(drop=True)
     frame = None if data.frame is None else data.frame.iloc[rows].reset_index(drop=True)
     paths = data.paths and tuple(data.paths[k] for k in rows)
     numbers = rows if data.rows is None else data.rows[rows]
-    return replace(data, x=x, y=None, frame=frame, paths=paths, rows=numbers), labels[rows]
+    return replace(data, x=x, y=None, frame=frame, paths=paths, rows=numbers), classes.labelled
 
 
 # --- results ------------------------------------------------------------------------------------

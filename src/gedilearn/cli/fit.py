@@ -140,14 +140,14 @@ def _fit(
 ) -> None:
     """Fit with `changed` settings, and print the result."""
     from gedilearn.presets import preset as preset_values
-    from gedilearn.settings import AUTO, assign, checked, flat, resolve
+    from gedilearn.settings import AUTO, assign, checked, flat
 
     class_column = labels.pop("class_column")
     changed |= reading.settings(changed.get("table.kinds"), class_column)
     values = preset_values(preset, changed.get("method"))
     for name, value in changed.items():
         assign(values, name, value)
-    checked(values)
+    settings = checked(values)
     arguments = reading.load_arguments() | labels
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
@@ -155,15 +155,11 @@ def _fit(
         from gedilearn.estimator import GEDI
         from gedilearn.training.run import RunDirectory
 
-        settings = resolve(values, (len(rows.x), columns.width) if columns else rows.x.shape)
         classes = None
         if class_column is not None or graded:
             rows, classes = inputs.labelled(rows, class_column, graded)
-        if "n_clusters" in values or not isinstance(settings.prior, str):
-            model = GEDI.from_settings(settings)
-        else:
-            number = AUTO if classes is None else None
-            model = GEDI(number, random_state=settings.training.seed, settings=flat(values))
+        number = AUTO if classes is None and "n_clusters" not in values else None
+        model = GEDI(number, random_state=settings.training.seed, settings=flat(values))
         described = inputs.describe(data, arguments, rows, columns is not None)
         described["class_column"] = class_column
         if outliers is not None:
@@ -174,7 +170,7 @@ def _fit(
             inputs.run_folder(out, rows.name, settings.device.devices) as run,
             interruptible(f"continue with {inputs.resume_command(run)}", RunDirectory(run).config),
         ):
-            model.fit_run(rows.x, run, described, progress, columns, classes, graded)
+            model.fit_run(rows.x, run, described, progress, columns, classes)
             _write_labels(model, rows, run, progress, screen)
     _show(model, rows.y, data, run, screen)
 

@@ -19,7 +19,7 @@ from gedilearn.data.image_views import grey_views, paper_views
 from gedilearn.errors import InputError
 from gedilearn.fields import Schedule, value_at
 from gedilearn.graph.neighbours import distance_features
-from gedilearn.graph.walks import Nodes, WalkTables, draw, landmark_tables, resample
+from gedilearn.graph.walks import Nodes, WalkTables, draw, find_nodes, node_tables, resample
 from gedilearn.registry import VIEWS
 from gedilearn.settings import Views as ViewSettings
 
@@ -112,18 +112,13 @@ class WalkViews(Views):
     `noise` is the length of the noise vector in units of the end point's distance to its last
     neighbour. In many dimensions, the same noise in every coordinate would move views far from the
     data, where the network distinguishes views from points.
-
-    `nodes` are those of the graph, which the initial clustering uses too.
     """
 
     annealed = True
 
-    def __init__(
-        self, data: Tensor, tables: WalkTables, noise: float, nodes: Nodes | None = None
-    ) -> None:
+    def __init__(self, data: Tensor, tables: WalkTables, noise: float) -> None:
         self.data = data
         self.tables = tables
-        self.nodes = nodes
         self.noise = noise
         self.sigma = (noise * tables.radius / math.sqrt(data.shape[1]))[:, None]
 
@@ -153,15 +148,17 @@ def walk_views(
     data: Tensor,
     n_clusters: int,
     seed: int,
-    shared: bool = False,
+    nodes: Nodes | None = None,
 ) -> Views:
     """'walk': random walks on the nearest-neighbour graph of vectors; see `make_views`."""
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
-    points = distance_features(data.cpu().numpy(), seed)
-    options: Any = {"n_neighbors": settings.n_neighbors, "random_state": seed, "shared": shared}
-    tables, nodes = landmark_tables(points, n_clusters, **options)
-    return WalkViews(data, tables.to(data.device), settings.walk_noise, nodes)
+    if nodes is None:
+        points = distance_features(data.cpu().numpy(), seed)
+        nodes = find_nodes(points, n_clusters, settings.n_neighbors, seed)
+    options: Any = {"n_neighbors": settings.n_neighbors, "random_state": seed}
+    tables = node_tables(nodes, n_clusters, **options)
+    return WalkViews(data, tables.to(data.device), settings.walk_noise)
 
 
 def noise_views(settings: ViewSettings, data: Tensor, n_clusters: int, seed: int) -> Views:
@@ -192,15 +189,15 @@ def make_views(
     n_clusters: int,
     seed: int,
     function: Callable[..., Tensor] | None = None,
-    shared: bool = False,
+    nodes: Nodes | None = None,
 ) -> Views:
     """The views of the settings, for this data set.  data: (n, ...).
 
-    `shared`: all ranks call this at the same time and divide the work among them.
+    `nodes` are those of the neighbour graph, if they were found before.
     """
     if function is not None:
         return CallableViews(function)
     make: MakeViews = VIEWS[settings.kind]
     if make is walk_views:
-        return walk_views(settings, data, n_clusters, seed, shared)
+        return walk_views(settings, data, n_clusters, seed, nodes)
     return make(settings, data, n_clusters, seed)

@@ -70,7 +70,7 @@ class WalkTables:
         at level 0, estimated above (see `return_trace`).
     graph: the graph of the walks, in which every node is also linked to itself.
     node, place: (n,), (nodes,): the node of each point and the point of each node, where not every
-        point is a node (`landmark_tables`). Walks begin and end at points.
+        point is a node (`find_nodes`). Walks begin and end at points.
     """
 
     ends: torch.Tensor
@@ -286,10 +286,13 @@ CELLS = 8
 
 
 class Nodes(NamedTuple):
-    """The nodes of the graph: their distance features and neighbours."""
+    """The nodes of the graph: all points, or a random sample of very many."""
 
-    points: Floats  # (nodes, d)
+    points: Floats  # (nodes, d): their distance features
     neighbours: Neighbours
+    # Of a sample: (nodes,) which points they are, and (n,) the nearest node of each point.
+    sample: Ints | None = None
+    nearest: Ints | None = None
 
 
 def n_nodes(n: int, n_clusters: int) -> int:
@@ -297,25 +300,34 @@ def n_nodes(n: int, n_clusters: int) -> int:
     return min(n, max(MOST_NODES, NODES_EACH * n_clusters))
 
 
-def landmark_tables(
-    x: Floats, n_clusters: int, *, n_neighbors: int, random_state: int = 0, shared: bool = False
-) -> tuple[WalkTables, Nodes]:
-    """Walks from all points x (n, d) on a graph of `n_nodes` of them, and the nodes.
+def find_nodes(
+    x: Floats, n_clusters: int, n_neighbors: int, random_state: int = 0, shared: bool = False
+) -> Nodes:
+    """The nodes of the graph of points, for up to `n_clusters`.  x: (n, d) distance features.
 
     `shared`: all ranks call this at the same time and divide the points among them.
     """
-    most = n_nodes(len(x), n_clusters)
-    chosen = np.sort(own_stream(random_state).choice(len(x), most, replace=False))
-    points = np.ascontiguousarray(x) if most == len(x) else np.asarray(x[chosen], np.float64)
-    neighbours = nearest_neighbours(points, max(n_neighbors, SHARED))
+    most, wanted = n_nodes(len(x), n_clusters), max(n_neighbors, SHARED)
+    if most == len(x):
+        points = np.ascontiguousarray(x)
+        return Nodes(points, nearest_neighbours(points, wanted))
+    sample = np.sort(own_stream(random_state).choice(len(x), most, replace=False))
+    points = np.asarray(x[sample], np.float64)
+    neighbours, nearest = nearest_neighbours(points, wanted), nearest_landmark(points, x, shared)
+    nearest[sample] = np.arange(most)
+    return Nodes(points, neighbours, sample, nearest)
+
+
+def node_tables(
+    nodes: Nodes, n_clusters: int, *, n_neighbors: int, random_state: int = 0
+) -> WalkTables:
+    """Walks from all points on the graph of the nodes."""
     options: Any = {"n_neighbors": n_neighbors, "random_state": random_state}
-    tables = walk_tables(points, n_clusters, neighbours=neighbours, **options)
-    if most < len(x):
-        nearest_node = nearest_landmark(points, x, shared)
-        nearest_node[chosen] = np.arange(most)
-        node, place = torch.from_numpy(nearest_node), torch.from_numpy(chosen)
-        tables = replace(tables, radius=tables.radius[node], node=node, place=place)
-    return tables, Nodes(points, neighbours)
+    tables = walk_tables(nodes.points, n_clusters, neighbours=nodes.neighbours, **options)
+    if nodes.sample is None or nodes.nearest is None:
+        return tables
+    node, place = torch.from_numpy(nodes.nearest), torch.from_numpy(nodes.sample)
+    return replace(tables, radius=tables.radius[node], node=node, place=place)
 
 
 def nearest_landmark(landmarks: Floats, x: Floats, shared: bool = False) -> Ints:

@@ -114,33 +114,40 @@ def choose_start(
     progress: Progress = SILENT,
     neighbours: Neighbours | None = None,
     classes: Classes | None = None,
+    most: int | None = None,
 ) -> Start:
     """The best initial clustering of distance features x (n, d).
 
     `neighbours` are those of x, if they were searched before. Known `classes` of some points
-    correct the labels.
+    correct the labels. `most` is the largest number of clusters that was compared, if several were.
     """
-    n, most = len(x), max(MOST_POINTS, MOST_EACH * n_clusters)
-    if n <= most:
-        subsamples = subsamples_of(x, n_clusters, random_state, neighbours)
+    subsamples, nearest = subsamples_of(x, most or n_clusters, random_state, neighbours)
+    if nearest is None:
         return best_start(subsamples, n_clusters, random_state, progress, classes)
-    chosen = np.sort(own_stream(random_state).choice(n, most, replace=False))
-    landmarks = np.asarray(x[chosen], np.float64)
-    nearest = nearest_landmark(landmarks, x)
-    classes = classes and classes.for_nodes(nearest, most)
-    start = choose_start(landmarks, n_clusters, random_state, progress, classes=classes)
+    classes = classes and classes.for_nodes(nearest, len(subsamples[0].points))
+    start = best_start(subsamples, n_clusters, random_state, progress, classes)
     return start.for_points(nearest)
 
 
 def subsamples_of(
     x: Floats, most: int, random_state: int, neighbours: Neighbours | None = None
-) -> list[Subsample]:
-    """All points x (n, d), followed by random subsamples, for up to `most` clusters."""
+) -> tuple[list[Subsample], Ints | None]:
+    """Points with distance features x (n, d), and then random subsamples of them.
+
+    They serve for up to `most` clusters. Of many points a sample is taken; the second value is
+    then the nearest point of the sample to each point, (n,).
+    """
+    size, nearest = max(MOST_POINTS, MOST_EACH * most), None
+    if len(x) > size:
+        chosen = np.sort(own_stream(random_state).choice(len(x), size, replace=False))
+        sample = np.asarray(x[chosen], np.float64)
+        nearest, neighbours, x = nearest_landmark(sample, x), None, sample
     rng = own_stream(random_state)
     size = max(round(SHARE * len(x)), min(most + 1, len(x)))
-    drawn = (np.sort(rng.choice(len(x), size, replace=False)) for _ in range(SUBSAMPLES))
+    drawn = [np.sort(rng.choice(len(x), size, replace=False)) for _ in range(SUBSAMPLES)]
     whole = Subsample(np.arange(len(x)), x, neighbours or nearest_neighbours(x, SHARED), most)
-    return [whole, *(Subsample(k, x[k], nearest_neighbours(x[k], SHARED), most) for k in drawn)]
+    parts = [Subsample(k, x[k], nearest_neighbours(x[k], SHARED), most) for k in drawn]
+    return [whole, *parts], nearest
 
 
 def best_start(

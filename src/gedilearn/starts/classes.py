@@ -49,8 +49,14 @@ class Classes:
 
     @classmethod
     def of(cls, cells: Any, n: int, graded: bool = False) -> Classes:
-        """From one value for each of n points; -1, None, NaN and empty text are no class."""
+        """From one value for each of n points; -1, None, NaN and empty text are no class.
+
+        `Classes` are given back as they are.
+        """
         import pandas as pd
+
+        if isinstance(cells, Classes):
+            return cells
 
         word = "labels" if graded else "classes"
         cells = np.asarray(cells, object)
@@ -77,6 +83,11 @@ class Classes:
     def rows(self) -> Ints:
         """The numbers of the labelled points."""
         return np.flatnonzero(self.labels != UNLABELLED)
+
+    @property
+    def labelled(self) -> Classes:
+        """Those of the labelled points alone."""
+        return replace(self, labels=self.labels[self.rows])
 
     def for_nodes(self, node: Ints, n_nodes: int) -> Classes:
         """The same for nodes: the class that most of a node's points have.  node: (n,)."""

@@ -22,6 +22,7 @@ from gedilearn.density.fit import fit_base
 from gedilearn.fields import raised
 from gedilearn.graph.neighbours import distance_features
 from gedilearn.graph.views import Views, WalkViews, draws_globally, make_views
+from gedilearn.graph.walks import Nodes, find_nodes
 from gedilearn.methods.method import Context, Forward, Method
 from gedilearn.methods.priors import Prior, make_prior
 from gedilearn.models.build import build_model
@@ -36,7 +37,7 @@ from gedilearn.starts.classes import Classes
 from gedilearn.training.environment import Adam, AnyFabric
 from gedilearn.verdict.dips import stratified_rows
 from gedilearn.verdict.evidence import Evidence, evidence_of
-from gedilearn.verdict.number import NumberChoice
+from gedilearn.verdict.number import Chosen, NumberChoice
 
 # With an initial clustering training may end after this share of its iterations; by then views are
 # annealed.
@@ -181,7 +182,7 @@ class Setup:
         encoder: nn.Module | None = None,
         view_function: Callable[..., Tensor] | None = None,
         classes: Classes | None = None,
-        choice: NumberChoice | None = None,
+        chosen: Chosen | None = None,
         progress: Progress = SILENT,
     ) -> Setup:
         """From data (n, ...)."""
@@ -192,14 +193,21 @@ class Setup:
         if encoder is None and view_function is None and sees_averages(settings, data.shape):
             whole, data = data, averaged_down(data)
         seed, clusters = settings.training.seed, settings.n_clusters
-        if settings.views.kind == "walk" and view_function is None:
+        choice, start, nodes = chosen or (None, None, None)
+        most = clusters if choice is None else choice.tried + 1
+        begins = settings.training.start == "chosen" and view_function is None
+        walks = settings.views.kind == "walk" and view_function is None and data.dim() == 2
+        if nodes is None and (walks or begins):
             progress.phase("finding neighbours")
-        views = make_views(settings.views, data, clusters, seed, view_function, True)
+            points = distance_features(data.cpu().numpy(), seed)
+            nodes = find_nodes(points, most, settings.views.n_neighbors, seed, shared=True)
+        views = make_views(settings.views, data, clusters, seed, view_function, nodes)
         box = box.widened(settings.sampler.margin)
-        start = None
-        if settings.training.start == "chosen" and view_function is None:
+        if not begins or nodes is None:
+            start = None
+        elif start is None:
             progress.phase("choosing the initial clustering")
-            start = _start(data, views, clusters, seed, progress, classes)
+            start = _start(nodes, clusters, most, seed, progress, classes)
         made = cls(settings, fabric, data, views, box, encoder, start, whole, classes, choice)
         if first_stage(settings).weights.gen and settings.has_base:
             progress.phase("fitting the base density")
@@ -328,20 +336,16 @@ def _averaged_down(x: Tensor) -> Tensor:
 
 
 def _start(
-    data: Tensor,
-    views: Views,
+    nodes: Nodes,
     n_clusters: int,
+    most: int,
     seed: int,
     progress: Progress,
     classes: Classes | None = None,
 ) -> Start:
     """The initial clustering; points of a large set have the cluster of their node."""
-    if not isinstance(views, WalkViews) or views.nodes is None:
-        points = distance_features(data.cpu().numpy(), seed)
-        return choose_start(points, n_clusters, seed, progress, classes=classes)
-    points, neighbours = views.nodes
-    node = None if views.tables.node is None else views.tables.node.cpu().numpy()
-    if classes is not None and node is not None:
-        classes = classes.for_nodes(node, len(points))
-    start = choose_start(points, n_clusters, seed, progress, neighbours, classes)
-    return start if node is None else start.for_points(node)
+    points, neighbours, _, nearest = nodes
+    if classes is not None and nearest is not None:
+        classes = classes.for_nodes(nearest, len(points))
+    start = choose_start(points, n_clusters, seed, progress, neighbours, classes, most)
+    return start if nearest is None else start.for_points(nearest)

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from gedilearn.data.arrays import listing, pair_counts
-from gedilearn.graph.neighbours import distance_features, own_stream
+from gedilearn.graph.neighbours import distance_features
+from gedilearn.graph.walks import Nodes, find_nodes
 from gedilearn.progress import SILENT, Progress
-from gedilearn.starts.choose import MOST_POINTS, Start, best_start, subsamples_of
+from gedilearn.starts.choose import Start, best_start, subsamples_of
 from gedilearn.verdict.evidence import Evidence, evidence_of
 
 Support = Literal["separated", "stable", "bound gap"] | None  # None: not supported
@@ -153,21 +154,37 @@ class NumberChoice:
         return content | {"stands_out": self.stands_out, "words": self.words}
 
 
+class Chosen(NamedTuple):
+    """A choice, and what training uses again. A resumed run has the choice alone."""
+
+    choice: NumberChoice
+    start: Start | None = None  # the initial clustering of all points
+    nodes: Nodes | None = None  # of the neighbour graph
+
+
 def choose_number(
-    data: np.ndarray, most: int, seed: int, progress: Progress = SILENT
-) -> NumberChoice:
-    """Of 2 to `most` clusters of data (n, d), in the network's units; of many points, some."""
-    if len(data) > MOST_POINTS:
-        data = data[np.sort(own_stream(seed).choice(len(data), MOST_POINTS, replace=False))]
-    points, tried = distance_features(data, seed), most - 1
-    subsamples, numbers, starts = subsamples_of(points, most, seed), list[Number](), list[Start]()
+    data: np.ndarray, most: int, n_neighbors: int, seed: int, progress: Progress = SILENT
+) -> Chosen:
+    """The choice between 2 to `most` clusters of data (n, d), in the network's units.
+
+    Of many points, a sample is compared (`starts.choose`); the others have the cluster of the
+    nearest point of the sample.
+    """
+    progress.phase("finding neighbours")
+    nodes = find_nodes(distance_features(data, seed), most, n_neighbors, seed)
     progress.phase("choosing the number of clusters")
+    subsamples, nearest = subsamples_of(nodes.points, most, seed, nodes.neighbours)
+    points, numbers, starts = subsamples[0].points, list[Number](), list[Start]()
     for k in range(2, most + 1):
-        progress.step(k - 2, tried)
+        progress.step(k - 2, most - 1)
         starts.append(best_start(subsamples, k, seed))
         evidence = evidence_of(points, np.arange(len(points)), starts[-1].labels, starts[-1], k)
-        numbers.append(Number.of(evidence, tried, starts[-1], starts[-2] if k > 2 else None))
-    return best_of(numbers)
+        numbers.append(Number.of(evidence, most - 1, starts[-1], starts[-2] if k > 2 else None))
+    choice = best_of(numbers)
+    start = starts[choice.n_clusters - 2]
+    for index in (nearest, nodes.nearest):
+        start = start if index is None else start.for_points(index)
+    return Chosen(choice, start, nodes)
 
 
 def best_of(numbers: list[Number]) -> NumberChoice:
