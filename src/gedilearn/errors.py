@@ -1,4 +1,4 @@
-"""The one exception for input that can be mended, and the hint that its messages end with."""
+"""The exception for bad input, the parameters that it names, and suggestions for names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 class Parameter:
     """A parameter, or a setting (a dotted name), in the message of an error.
 
-    A program reads it as Python. The command line shows its option instead (`cli.app.option`).
+    In Python it reads as code; the command line shows the option instead (`cli.app.option`).
     """
 
     name: str
@@ -25,9 +25,9 @@ class Parameter:
 
 
 class InputError(ValueError):
-    """Input that cannot be used: the message says what, where, and how to mend it.
+    """Input that cannot be used: the message names the value, the place and the way out.
 
-    The message is made of its parts. The command line prints it as one line and exits with code 2.
+    The command line prints the parts of the message as one line and exits with code 2.
     """
 
     def __init__(self, *parts: str | Parameter) -> None:

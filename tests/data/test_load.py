@@ -249,7 +249,7 @@ def test_labels_are_set_aside(write):
     path = write("a,kind\n1,x\n2,\n")
     assert "no column 'knd' (did you mean 'kind'?)" in refusal(path, label_column="knd")
     assert "row 1 (counted from 0) has no label" in refusal(path, label_column="kind")
-    assert "zero columns" in refusal(write("y\n1\n2\n"), label_column="y")
+    assert "no columns except the labels" in refusal(write("y\n1\n2\n"), label_column="y")
 
 
 def test_columns_are_found_by_their_names_or_in_their_order(write):

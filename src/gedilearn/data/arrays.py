@@ -1,4 +1,4 @@
-"""Arrays as they come from users: are they finite numbers, and how to scale them."""
+"""Checks of arrays that users give, and their scaling."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from gedilearn.errors import InputError
 from gedilearn.io import check_size
 
 CHANNELS = (1, 3, 4)
-# The largest deviation of a column of two values, where that of others is 1. A category of m levels
-# comes as m such columns: at this one it weighs about as much as one number.
+# The largest deviation of a column of two values; that of other columns is 1. A category of m
+# levels has m such columns, which together weigh about as much as one number.
 TWO_VALUED = 0.5
 LARGEST, SMALLEST = 1e150, 1e-150  # the squares of these are numbers
 _CHUNK_VALUES = 2**22
 
 
 def rows_at_once(x: np.ndarray) -> int:
-    """How many rows make the memory bounded of whatever is computed for so many at a time."""
+    """The number of rows of a chunk, which bounds the memory of a computation on it."""
     return max(1, _CHUNK_VALUES // max(1, math.prod(x.shape[1:])))
 
 
 def row_chunks(x: np.ndarray) -> Iterator[slice]:
-    """Slices along the first axis that bound the memory of whatever is computed per slice."""
+    """Slices of the first axis into chunks of `rows_at_once`."""
     step = rows_at_once(x)
     for start in range(0, len(x), step):
         yield slice(start, start + step)
 
 
 def evenly_spaced(n: int, most: int) -> np.ndarray:
-    """Indices of at most `most` of `n` things, evenly spaced: all of them, if there are no more."""
+    """Indices of at most `most` of `n` items, evenly spaced; all if there are no more."""
     kept = min(n, most)
     return np.arange(kept) * n // max(kept, 1)
 
@@ -42,14 +42,14 @@ def evenly_spaced(n: int, most: int) -> np.ndarray:
 def pair_counts(
     labels: np.ndarray, others: np.ndarray, shape: tuple[int, int] | None = None
 ) -> np.ndarray:
-    """How many points have each two labels, (n,) each: an array of this shape, or just as large."""
+    """The contingency table of two labellings, (n,) each; by default as large as they need."""
     rows, columns = shape or (int(labels.max()) + 1, int(others.max()) + 1)
     found = np.bincount(labels * columns + others, minlength=rows * columns)
     return found.reshape(rows, columns)
 
 
 def listing(items: Sequence[object], limit: int = 3) -> str:
-    """``3, 17, 20 and 4 more``: enough to find the trouble without flooding one line."""
+    """The first items on one line: ``3, 17, 20 and 4 more``."""
     shown = ", ".join(str(item) for item in items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
 
@@ -59,7 +59,7 @@ def row_listing(rows: Sequence[int]) -> str:
 
 
 def check_finite(x: np.ndarray, where: str) -> None:
-    """Raise an `InputError` that counts the NaN and infinite values and names their rows."""
+    """Refuse NaN and infinite values, with their number and rows."""
     if x.dtype.kind != "f":
         return
     bad = np.zeros(len(x), int)  # values of each row
@@ -77,13 +77,13 @@ def check_finite(x: np.ndarray, where: str) -> None:
 
 
 def of_tensor(x: Any, where: str) -> np.ndarray:
-    """A tensor of torch's as an array, from wherever it is."""
+    """A torch tensor on any device as an array."""
     try:
         array: np.ndarray = x.detach().cpu().numpy()
     except (RuntimeError, TypeError):  # sparse, without values, bfloat16
         raise InputError(
             f"{where} is a tensor of {x.dtype} ({x.layout}, {x.device}), which NumPy cannot hold: "
-            "give a dense one, of float32 for instance"
+            "give a dense tensor, for instance of float32"
         ) from None
     return array
 
@@ -91,27 +91,27 @@ def of_tensor(x: Any, where: str) -> np.ndarray:
 def as_numbers(x: np.ndarray, where: str) -> np.ndarray:
     """Check that ``x`` is vectors (n, d) or images (n, c, h, w) of finite real numbers.
 
-    Images of bytes stay bytes, uncopied where they can be: a fetched set is a memory map, and as
-    floats it would be four times as large. Other data is returned as float32 where that is exact
-    (booleans, 8- and 16-bit integers, half and single precision) and as float64 otherwise.
+    Images of bytes stay bytes, without a copy if possible: as floats they are four times as large.
+    Other data becomes float32 if that is exact (booleans, 8- and 16-bit integers, half and single
+    precision), else float64.
     """
     kind = x.dtype.kind
     if kind not in "biuf":
-        raise InputError(f"{where}: dtype {x.dtype} is not numbers; give real numbers alone")
+        raise InputError(f"{where}: dtype {x.dtype} is not numbers; give real numbers only")
     _check_shape(x.shape, where)
     if _is_bytes(x):
         return np.ascontiguousarray(x)
     wide = x.dtype.itemsize > 8 or np.result_type(x.dtype, np.float32) != np.float32
-    with np.errstate(over="ignore"):  # an extended-precision overflow is reported as infinite
+    with np.errstate(over="ignore"):  # of extended precision: reported as infinite
         x = np.ascontiguousarray(x, dtype=np.float64 if wide else np.float32)
     check_finite(x, where)
     return x
 
 
 def check_memory(shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
-    """Refuse an array before it is read, if it would take more memory than the limit.
+    """Refuse an array before it is read if it takes more memory than the limit.
 
-    What `as_numbers` makes of it counts: at least four bytes a value, but for images of bytes.
+    Counted is the result of `as_numbers`: four bytes a value or more, except for images of bytes.
     """
     stays_bytes = len(shape) == 4 and dtype == np.uint8
     each = dtype.itemsize if stays_bytes else max(dtype.itemsize, 4)
@@ -119,7 +119,7 @@ def check_memory(shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
 
 
 def _is_bytes(x: np.ndarray) -> bool:
-    """Whether these are images as most files hold them, one byte for each value."""
+    """Whether these are images with one byte for each value."""
     return x.ndim == 4 and x.dtype == np.uint8
 
 
@@ -143,7 +143,7 @@ def check_enough(data: np.ndarray, n_clusters: int) -> None:
     shape = f"X of shape {data.shape}"
     if len(data) < n_clusters:
         raise InputError(f"n_clusters={n_clusters} for {len(data)} points ({shape})")
-    # Nearly always the first rows settle it.
+    # The first rows are nearly always enough.
     for rows in (data[: 10 * n_clusters], data):
         distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
         if distinct >= n_clusters:
@@ -156,7 +156,7 @@ def check_enough(data: np.ndarray, n_clusters: int) -> None:
 
 
 def check_same_shape(x: np.ndarray, shape: tuple[int, ...], name: str) -> None:
-    """Refuse points of another shape than a model was fitted to."""
+    """Refuse points of another shape than those of the fit."""
     if x.shape[1:] != shape:
         raise InputError(
             f"{name} has points of shape {x.shape[1:]}, but the model was fitted to {shape}"
@@ -164,8 +164,8 @@ def check_same_shape(x: np.ndarray, shape: tuple[int, ...], name: str) -> None:
 
 
 def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
-    """Whole numbers become integers, however they were written; other text stays text."""
-    if not isinstance(values, np.ndarray):  # text takes as much as the longest, four bytes each
+    """Whole numbers become integers, also from text; other text stays text."""
+    if not isinstance(values, np.ndarray):  # every text takes as much as the longest
         check_size(4 * len(values) * max(map(len, values), default=0), f"{where}: labels")
     y = np.asarray(values)
     if y.dtype.kind == "U":
@@ -183,16 +183,15 @@ def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
 class Scaling:
     """The affine map between the user's units and the network's: ``z = (x - offset) / scale``.
 
-    Vectors are standardised column by column; images keep their contrasts, so one offset and one
-    scale map a range to [-1, 1]. For bytes that need all eight bits (some value is 128 or more) the
-    range is 0 to 255, whatever the brightest pixel happens to be: two parts of one set are scaled
-    alike. Other images, those of floats and bytes that hold fewer levels (0 and 1, or 0 to 16), are
-    scaled by the range that they have.
+    Vectors are standardised column by column. Images keep their contrasts: one offset and one scale
+    map a range to [-1, 1]. For bytes with a value of 128 or more the range is 0 to 255, so the
+    training and test images of a set are scaled alike. Other images (floats, or bytes with fewer
+    levels, such as 0 to 16) are scaled by their own range.
 
     Attributes
     ----------
-    offset, scale: float64, shape (d,) for vectors and (1, 1, 1) for images; the scale of columns
-        without any spread is 1, so they map to 0
+    offset, scale: float64, shape (d,) for vectors and (1, 1, 1) for images. The scale of a constant
+        column is 1: it maps to 0
     """
 
     offset: np.ndarray
@@ -200,12 +199,12 @@ class Scaling:
 
     @classmethod
     def of(cls, x: np.ndarray, kind: str) -> Scaling:
-        """The one that the setting `scaling` asks for: 'standard' or 'none'."""
+        """By the setting `scaling`, 'standard' or 'none'."""
         return cls.fit(x) if kind == "standard" else cls.identity(x)
 
     @classmethod
     def fit(cls, x: np.ndarray) -> Scaling:
-        """Measure vectors (n, d) or images (n, c, h, w), as `as_numbers` lets them pass."""
+        """Measured on vectors (n, d) or images (n, c, h, w), checked by `as_numbers`."""
         low, high = float(x.min()), float(x.max())
         largest = max(-low, high)
         if largest > LARGEST:
@@ -221,13 +220,13 @@ class Scaling:
 
     @classmethod
     def identity(cls, x: np.ndarray) -> Scaling:
-        """No scaling at all, for data like ``x``."""
+        """No scaling, for data of the shape of ``x``."""
         shape = cls.shape(x.shape[1:])
         return cls(np.zeros(shape), np.ones(shape))
 
     @staticmethod
     def shape(point: tuple[int, ...]) -> tuple[int, ...]:
-        """Of offset and scale, for points of this shape."""
+        """The shape of offset and scale for points of this shape."""
         return point if len(point) == 1 else (1, 1, 1)
 
     @classmethod
@@ -237,7 +236,7 @@ class Scaling:
         mean = sum(x[chunk].sum(axis=0, dtype=np.float64) for chunk in chunks) / len(x)
         squares = sum(np.square(x[chunk] - mean).sum(axis=0) for chunk in chunks)
         scale = np.sqrt(squares / len(x))
-        # A spread of a few rounding errors is no spread: 0.3 beside 0.1 + 0.2.
+        # A spread of a few rounding errors counts as constant: 0.3 and 0.1 + 0.2.
         varies = scale > np.maximum(SMALLEST, 8 * np.finfo(np.float64).eps * np.abs(mean))
         return cls(offset=np.where(varies, mean, x[0]), scale=np.where(varies, scale, 1.0))
 
@@ -267,7 +266,7 @@ class Scaling:
         return x
 
     def to_json(self) -> str:
-        """JSON text; Python writes floats with as many digits as an exact round trip needs."""
+        """JSON text, with enough digits for an exact round trip."""
         return json.dumps({"offset": self.offset.tolist(), "scale": self.scale.tolist()})
 
     @classmethod

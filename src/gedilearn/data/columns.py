@@ -1,4 +1,4 @@
-"""Columns of a table: their kinds, and how they become points and points become rows again."""
+"""Columns of a table: their kinds, their encoding as points, and rows decoded from points."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 USED = ("number", "boolean", "date", "time", "category")
-MOST_CATEGORIES = 20  # of a column, the last of which are all others together
-RARE = 0.01  # of the rows: a category below that is one of the others
-OTHERS = "(other)"  # the name of all rare categories
-FEWEST = 20  # numbers by which an ID is told
+MOST_CATEGORIES = 20  # of a column, with the one for all rare values
+RARE = 0.01  # share of the rows: less frequent categories are rare
+OTHERS = "(other)"  # the category for all rare values
+FEWEST = 20  # numbers that an ID needs to be recognised
 ID_NAMES = ("id", "_no", "_nr", "_number", "_key")  # how the names of IDs end
-DAYS = -719_162, 2_932_896  # since 1970, of the years 1 to 9999
+DAYS = -719_162, 2_932_896  # since 1970: the years 1 to 9999
 
 # --- cells --------------------------------------------------------------------------------------
 
@@ -50,9 +50,9 @@ _KIND_OF_TYPE: dict[str, Kind] = {"b": "boolean", "M": "date", "m": "time", "O":
 class Cells:
     """The cells of a column, read once, as one kind.
 
-    values: text of a category; of others float64: truth values are 0 and 1, dates days since 1970,
-        times of day hours since midnight
-    has_numbers: whether the column holds numbers or truth values, and not words for them
+    values: text for a category, else float64: truth values are 0 and 1, dates are days since 1970,
+        times of day are hours since midnight
+    has_numbers: whether the column holds numbers or truth values, not words such as yes and no
     """
 
     name: str
@@ -64,10 +64,10 @@ class Cells:
     def read(
         cls, cells: pd.Series, where: str, kind: Kind | None = None, days_first: bool | None = None
     ) -> Cells:
-        """Cells as this kind; the first that is not of this kind is refused.
+        """Cells of this kind. The first cell that is not of this kind is refused.
 
-        kind: None: the type of the cells, or for text the first kind that all of it can be read as
-        days_first: whether 3/1/2024 is in January; None: as the cells look
+        kind: None: that of the cells' type, or the first kind that all text can be read as
+        days_first: whether 3/1/2024 is in January; None: detected
         """
         name, own = str(cells.name), _KIND_OF_TYPE.get(cells.dtype.kind, "number")
         place = f"{where}: column {name!r}"
@@ -91,9 +91,9 @@ class Cells:
         return self.values.dropna()
 
     @cached_property
-    def distinct(self) -> int:
-        """How many different values there are."""
-        return int(self.present.nunique())
+    def counts(self) -> pd.Series:
+        """How often each value occurs."""
+        return self.present.value_counts(sort=False)
 
     @cached_property
     def is_id(self) -> bool:
@@ -110,16 +110,16 @@ class Cells:
         return self.has_numbers and len(self.present) == len(self.values) and not self.is_id
 
     def content(self, kind: Kind) -> bytes:
-        """A checksum that is equal for equal columns; for categories, whatever they are called."""
+        """A checksum, the same for equal columns and for categories that are only renamed."""
         values = self.values.factorize()[0] if kind == "category" else self.values
         return sha256(kind.encode() + np.asarray(values).tobytes()).digest()
 
     def use(self, is_guess: bool, is_chosen: bool) -> tuple[Kind, str]:
-        """The kind that the column is used as, and the reason if it is left out.
+        """The kind that the column is used as, or `id` or `drop` with the reason.
 
-        is_guess: whether the kind was not asked for; is_chosen: whether the column was
+        is_guess: whether the kind was detected; is_chosen: whether the column is named in `columns`
         """
-        n, filled = self.distinct, len(self.present)
+        n, filled = len(self.counts), len(self.present)
         if n < 2:
             return "drop", "constant" if n else "empty"
         if self.kind == "category":
@@ -127,12 +127,12 @@ class Cells:
                 return "id", "no two values alike: taken for an ID"
             if is_guess and n > filled / 2:
                 return "drop", f"{n} different values in {filled} cells: taken for free text"
-            if self.present.value_counts().iloc[0] < RARE * len(self.values):
+            if self.counts.max() < RARE * len(self.values):
                 return "drop", f"{n} categories, none in {RARE:.0%} of the rows"
         if self.kind == "number" and is_guess and not is_chosen:
             if self.is_id:
                 return "id", "whole numbers, no two alike: taken for an ID"
-            if self.present.isin((0, 1)).all():
+            if self.counts.index.isin((0, 1)).all():
                 return "boolean", ""
         return self.kind, ""
 
@@ -194,7 +194,7 @@ def _parse_dates(text: pd.Series, days_first: bool | None) -> pd.Series:
     if days_first is None:
         days_first = bool(text.str.match(r"\d{1,2}\.|(1[3-9]|[23]\d)[-/ ]").any())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that a format could not be told
+        warnings.simplefilter("ignore", UserWarning)  # the format is not detected
         found = parsed(dayfirst=days_first)
     found.attrs["days_first"] = days_first
     return found
@@ -227,11 +227,12 @@ def numeric_frame(frame: pd.DataFrame) -> pd.DataFrame:
 class Column(BaseModel):
     """What a fit keeps of a column.
 
-    fill: what a missing cell becomes, in each of the columns that it is encoded as
-    categories: those that have a column of their own; others: whether there is one for all others
+    fill: the value of a missing cell, for each encoded column
+    categories: those with an encoded column; others: whether there is one more for rare values
     whole: whether all numbers were whole, all dates without a time of day, all times whole minutes
-    days_first: whether 3/1/2024 was read as a day of January; None where no date was such text
-    reason: why it is left out; missing: how many cells were; distinct: how many values there were
+    days_first: whether 3/1/2024 was read as a day of January; None without dates of this form
+    reason: why the column is left out
+    missing: the number of missing cells; distinct: the number of different values
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -249,7 +250,7 @@ class Column(BaseModel):
 
     @classmethod
     def of(cls, cells: Cells, kind: Kind, reason: str, impute: str) -> Column:
-        """Measured on cells that are used as this kind, or left out for a reason."""
+        """Measured on cells that are used as this kind; with a reason, the column is left out."""
         measured: dict[str, Any] = {}
         if kind == "category":
             measured = _measured_category(cells, impute)
@@ -257,21 +258,23 @@ class Column(BaseModel):
             measured = _measured_number(cells, kind, impute)
         missing = len(cells.values) - len(cells.present)
         measured |= {"days_first": cells.values.attrs.get("days_first"), "missing": missing}
-        return cls(name=cells.name, kind=kind, reason=reason, distinct=cells.distinct, **measured)
+        return cls(
+            name=cells.name, kind=kind, reason=reason, distinct=len(cells.counts), **measured
+        )
 
     @property
     def width(self) -> int:
-        """How many columns it is encoded as."""
+        """The number of encoded columns."""
         return len(self.fill)
 
     @property
     def levels(self) -> list[str]:
-        """The categories, with the one of all others."""
+        """The categories, and `OTHERS` if there is one for rare values."""
         return [*self.categories, *([OTHERS] if self.others else [])]
 
     @property
     def names(self) -> list[str]:
-        """Of the columns that it is encoded as."""
+        """Names of the encoded columns."""
         is_category = self.kind == "category"
         return [f"{self.name}={level}" for level in self.levels] if is_category else [self.name]
 
@@ -285,22 +288,24 @@ class Column(BaseModel):
 
     @property
     def unit(self) -> float:
-        """One unit of the columns of a category or a truth value, which are 0 and 1."""
+        """The scale of the encoded columns of a category or a truth value, which are 0 and 1."""
         levels = 2 if self.kind == "boolean" else max(self.width, 2)
-        deviation = math.sqrt((1 - 1 / levels) / levels)  # of each column, if all are as frequent
+        deviation = math.sqrt(
+            (1 - 1 / levels) / levels
+        )  # of a column, if all levels are equally frequent
         return deviation / min(TWO_VALUED, 1 / math.sqrt(self.width))
 
     def describe(self) -> str:
-        """The name, the number of values and of missing cells; or the reason to leave it out."""
+        """The name, with the number of values and of missing cells, or why it is left out."""
         notes = [self.reason] if self.reason else []
         notes += [f"{self.distinct} values"] if self.kind == "category" else []
         notes += [f"{self.missing} missing"] if self.missing and self.distinct else []
         return f"{self.name} ({', '.join(notes)})" if notes else self.name
 
     def encode(self, values: pd.Series) -> np.ndarray:
-        """(n, width), with the fill in rows that are missing, or of a category that is not known.
+        """(n, width); a missing cell, or an unknown category without `others`, becomes the fill.
 
-        values: those of `Cells` of this kind
+        values: `Cells.values`, read as this kind
         """
         if self.kind == "category":
             codes = values.map({name: k for k, name in enumerate(self.categories)})
@@ -339,7 +344,7 @@ def _measured_number(cells: Cells, kind: Kind, impute: str) -> dict[str, Any]:
 
 
 def _measured_category(cells: Cells, impute: str) -> dict[str, Any]:
-    counts = cells.present.value_counts().sort_index()
+    counts = cells.counts.sort_index()
     kept = counts[counts >= math.ceil(RARE * len(cells.values))]
     if len(kept) >= MOST_CATEGORIES:
         kept = kept.sort_values(kind="stable").iloc[1 - MOST_CATEGORIES :].sort_index()
@@ -357,15 +362,15 @@ _ALL = TypeAdapter(tuple[Column, ...])
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """How the columns of a table become points, and points become rows again."""
+    """The encoding of a table as points, and the decoding of points as rows."""
 
     all: tuple[Column, ...]  # in the order of the table
 
     @classmethod
     def of(cls, frame: pd.DataFrame, options: Options) -> Columns | None:
-        """Measured on a frame; None where it is nothing but numbers, which are points already.
+        """Measured on a frame; None for a frame of plain numbers, which are points already.
 
-        Columns without use are left out, each with a reason.
+        Columns that are not useful are left out, each with a reason.
         """
         where, names = source_of(frame), list(frame.columns)
         given = {*(options.columns or ()), *options.kinds}
@@ -399,7 +404,7 @@ class Columns:
         return made
 
     def to_json(self) -> str:
-        """All that was measured, as text."""
+        """All measured values, as text."""
         return json.dumps([each.model_dump(exclude_defaults=True) for each in self.all])
 
     @classmethod
@@ -416,7 +421,7 @@ class Columns:
 
     @cached_property
     def used(self) -> tuple[Column, ...]:
-        """Those that are encoded."""
+        """The columns that are encoded."""
         return tuple(each for each in self.all if each.kind in USED)
 
     @property
@@ -426,43 +431,43 @@ class Columns:
 
     @property
     def ids(self) -> list[str]:
-        """Names of the columns that tell rows apart."""
+        """Names of the columns that identify rows."""
         return [each.name for each in self.all if each.kind == "id"]
 
     @property
     def text(self) -> list[str]:
-        """Names of the columns whose cells count as they are written."""
+        """Names of the columns that must be read as text."""
         return [each.name for each in self.all if each.kind in ("id", "category")]
 
     @property
     def width(self) -> int:
-        """How many columns the points have."""
+        """The number of columns of the points."""
         return sum(each.width for each in self.used)
 
     @property
     def names(self) -> list[str]:
-        """Of the columns of the points."""
+        """Names of the columns of the points."""
         return [name for each in self.used for name in each.names]
 
     @property
     def kinds(self) -> list[Kind]:
-        """Of the columns of the points: those of the columns that they encode."""
+        """For each column of the points, the kind of the column that it encodes."""
         return [each.kind for each in self.used for _ in range(each.width)]
 
     @property
     def left_out(self) -> str:
-        """The columns that are not used, with the reasons, in words; '' if there are none."""
+        """One line on the columns that are not used, with the reasons; '' if there are none."""
         out = [each.describe() for each in self.all if each.kind not in USED]
         return f"left out: {', '.join(out)}" if out else ""
 
     def lines(self) -> list[str]:
-        """What was taken as what, in words: a line for each kind."""
+        """A line for each kind with its columns, and one on those left out."""
         by_kind = {kind: [e.describe() for e in self.used if e.kind == kind] for kind in USED}
         found = [f"{kind}: {', '.join(those)}" for kind, those in by_kind.items() if those]
         return [*found, self.left_out] if self.left_out else found
 
     def transform(self, frame: pd.DataFrame) -> np.ndarray:
-        """The points of a frame that has the used columns: (n, width), float64."""
+        """The points of a frame with at least the used columns: (n, width), float64."""
         where = source_of(frame)
         check_names([each.name for each in self.used], frame.columns, where)
         blocks = (
@@ -472,7 +477,7 @@ class Columns:
         return np.hstack(list(blocks))
 
     def inverse(self, points: np.ndarray) -> pd.DataFrame:
-        """The rows nearest to points (n, width): the used columns alone."""
+        """The rows nearest to points (n, width), with the used columns."""
         import pandas as pd
 
         ends = np.cumsum([each.width for each in self.used])
@@ -483,11 +488,11 @@ class Columns:
     def scaling(self, points: np.ndarray, kind: str) -> Scaling:
         """Between the units of the points and the network's.
 
-        Numbers, dates and times have the deviation 1. Categories and truth values have less, so
-        that none of them decides alone: if all values of a category were equally frequent, each of
-        its columns would have the deviation `TWO_VALUED`, which `data.graph` gives columns of two
-        values, or less, so that all of them together vary no more than one number. A rare value
-        weighs no more than a frequent one.
+        Numbers, dates and times have the deviation 1. Categories and truth values have less: no
+        category decides alone. With equally frequent values, each column of a category has the
+        deviation `TWO_VALUED`, the most that `graph.neighbours` gives columns of two values, and
+        less if all its columns would vary more than one number together. A rare value weighs no
+        more than a frequent one.
         """
         scaling = Scaling.of(points, kind)
         if kind != "standard":

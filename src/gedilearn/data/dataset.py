@@ -12,9 +12,9 @@ import numpy as np
 from gedilearn.data.arrays import as_numbers, check_memory, row_chunks
 from gedilearn.io import check_file, check_size, reading
 
-# A file of so many bytes is mapped and not read, if its numbers are used as they are. Its pages
-# come into memory as they are used, and the processes of a machine share them; the limit on what
-# is read does not hold for it.
+# A file of this many bytes or more is mapped into memory and not read, if its numbers need no
+# conversion. Its pages are loaded as they are used and shared by the processes of a machine, so the
+# limit on the size of files does not apply.
 MAPPED_FROM = 2**25
 
 
@@ -27,14 +27,14 @@ class Dataset:
     Attributes
     ----------
     name: short name for titles and run directories
-    x: vectors (n, d) or images (n, c, h, w), floating point and finite, or bytes of pixels; a data
-        frame where columns of any type were asked for
-    y: labels (n,) where they are known, for evaluation only
-    columns: the names of the d columns where the source has them
+    x: vectors (n, d) or images (n, c, h, w), finite floats or bytes of pixels; a data frame if
+        columns of any type are allowed
+    y: labels (n,) or None; for evaluation only
+    columns: the names of the d columns, if the source has names
     source: the path as given, or ``built-in``
-    paths, rows: of images in a folder, where each lies in it (bytes that are no UTF-8 are spelled
-        out), and its number among all that are there, also those that cannot be read
-    frame: a table with all its columns, labels too
+    paths: for a folder of images, the path of each in it (bytes that are not UTF-8 are escaped)
+    rows: for a folder of images, the number of each among all its images, broken ones included
+    frame: for a table, all its columns, labels included
     """
 
     name: str
@@ -50,15 +50,15 @@ class Dataset:
     def checked(
         cls, path: Path, x: np.ndarray, y: np.ndarray | None = None, key: str = ""
     ) -> Dataset:
-        """Numbers from `path`, or from the array `key` in it, checked."""
+        """Checked numbers from `path`, or from the array `key` in it."""
         x = as_numbers(x, f"{path}[{key}]" if key else str(path))
         return cls(path.stem, x, y, None, str(path))
 
 
 def fingerprint(x: np.ndarray) -> str:
-    """SHA-256 over dtype, shape and the values in C order, whatever the memory layout.
+    """SHA-256 of dtype, shape and the values in C order, for any memory layout.
 
-    Read in chunks of rows, so that a strided or memory-mapped array is never copied whole.
+    It is read in chunks of rows: a strided or memory-mapped array is never copied as a whole.
     """
     digest = hashlib.sha256(f"{x.dtype.str} {x.shape}".encode())
     rows = np.atleast_1d(x)

@@ -1,4 +1,4 @@
-"""Tables in files and in memory, as pandas data frames whose cells have a type.
+"""Tables, from files and from memory, as pandas data frames with typed cells.
 
 pandas is imported by the functions that need it: a fit of an array does without.
 """
@@ -32,10 +32,10 @@ MARKS = {
     "separator": {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"},
     "decimal": {"point": ".", "comma": ","},
 }
-# Pandas knows more of them in files. The last three: the UCI repository, a dash, a point.
+# In files also those of pandas. The last three: the UCI repository, a dash, a point.
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "n.a.", "?", "-", "."]
 
-_CELL, _COLUMN = 8, 20_000  # bytes that count for the limit: a cell, and a column in a network
+_CELL, _COLUMN = 8, 20_000  # bytes counted towards the limit: of a cell, and of a network's input
 _SAMPLE = 200  # the first rows, which show the separator and the header
 
 
@@ -49,8 +49,8 @@ def read_table(
     """A table with columns of any type, and whether the file has names for them.
 
     separator, decimal: a name in `MARKS` or the mark itself; None: detected, and a point
-    text: columns whose cells are kept as they are written, 01 as 01
-    expected: names that make the first row a header if it has them all
+    text: columns to read as text, with 01 as 01
+    expected: if the first row has all these names, it is the header
     """
     separator, decimal = _mark("separator", separator), _mark("decimal", decimal) or "."
     if path.suffix.lower() == ".parquet":
@@ -104,7 +104,7 @@ def _read_text(
             low_memory=False,
             compression=None,
         )
-    if decimal == ",":  # in columns that have words among the numbers
+    if decimal == ",":  # in columns with words among the numbers
         frame = frame.replace(r"^([+-]?\d+),(\d+)$", r"\1.\2", regex=True)
     if len(names) > 1:  # a spreadsheet may add empty rows
         frame = frame.loc[: frame.last_valid_index()]
@@ -134,10 +134,10 @@ def _first_rows(path: Path, encoding: str, separator: str) -> list[list[str]]:
 
 
 def _separator(path: Path, encoding: str, decimal: str) -> str:
-    """The mark by which the first rows have the same number of cells, two or more.
+    """The mark that splits all first rows into the same number of cells, two or more.
 
-    If there is none: the only mark in the first row, or the usual one. `csv.Sniffer` takes the
-    comma where two marks fit, and its time grows with the square of a quoted text.
+    If there is none: the only mark in the first row, or the usual one. `csv.Sniffer` prefers the
+    comma if two marks fit, and takes quadratic time on quoted text.
     """
     names = {sign: name for name, sign in MARKS["separator"].items() if sign != decimal}
     rows = {sign: _first_rows(path, encoding, sign) for sign in names}
@@ -154,7 +154,7 @@ def _separator(path: Path, encoding: str, decimal: str) -> str:
 
 
 def is_number(cell: str) -> bool:
-    """With a decimal point or a decimal comma."""
+    """Whether text is a number, with a decimal point or a decimal comma."""
     try:
         float(cell.replace(",", "."))
     except ValueError:
@@ -163,7 +163,7 @@ def is_number(cell: str) -> bool:
 
 
 def _is_code(cell: str) -> bool:
-    """Whether a number would lose a zero."""
+    """Whether text is digits that begin with a zero, which a number would lose."""
     return cell.strip()[:1] == "0" and cell.strip()[1:2].isdigit()
 
 
@@ -189,7 +189,7 @@ def _arrow(what: Path | str) -> tuple[Any, Any]:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    """As written by pandas, polars or pyarrow; without the index of a data frame."""
+    """The columns of a file; the index of a data frame is not one."""
     pa, pq = _arrow(path)
     with path.open("rb") as handle:
         head = pq.ParquetFile(handle)
@@ -199,7 +199,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         check_size(n * width * _CELL, f"{path}: {n} rows of {width} columns")
         groups = (about.row_group(g) for g in range(about.num_row_groups))
         check_size(sum(group.total_byte_size for group in groups), f"{path}: unpacked")
-        # Text as a list of words and their numbers: a long word may stand in many rows.
+        # Dictionary encoding of text: a file may repeat a long word in many rows.
         words = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
         frame = pq.ParquetFile(handle, read_dictionary=words).read().to_pandas()
     for k in np.flatnonzero(frame.columns.isin(words)):
@@ -211,11 +211,11 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def as_frame(X: Any) -> pd.DataFrame | None:
-    """The data frame in a frame of any library, None if `X` is none.
+    """A frame of any library as a pandas data frame; None if `X` is no frame.
 
-    Names are text, each once. A column whose cells are vectors of one length becomes as many
-    columns: e[0], e[1], ... Cells are numbers, truth values, moments, times of day (durations since
-    midnight), categories or text.
+    Names are text and unique. A column of vectors of one length becomes the columns e[0], e[1], ...
+    Cells are numbers, truth values, dates, times of day (durations since midnight), categories or
+    text.
     """
     if not (hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns")):
         return None
@@ -260,7 +260,7 @@ def check_names(names: Collection[str], known: Collection[str], where: str) -> N
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Each name once: as in pandas, the second of those called x is x.1."""
+    """Names without repetition: as in pandas, the second x is x.1."""
     found, seen = [], Counter[str]()
     for name in names:
         found.append(f"{name}.{seen[name]}" if seen[name] else name)

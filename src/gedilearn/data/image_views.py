@@ -1,7 +1,7 @@
 """Views of images: batches (batch, channels, height, width) in [-1, 1] -> the same.
 
-Each image is changed in its own way, on the batch's device, with draws from the generator that a
-view is given.
+Each image is changed independently, on the device of the batch, with draws from the generator given
+to the view.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from torch.nn import functional as F  # noqa: N812
 
 ImageView = Callable[[Tensor, Generator], Tensor]
 
-# The padding before a crop, as a part of the shorter side: the crop then shifts an image by up to
-# as much. The paper's 4 pixels, of 32.
-PADDED = 1 / 8
+# The padding before a crop, as a share of the shorter side, and so the largest shift: in the paper
+# 4 of 32 pixels.
+PADDING = 1 / 8
 
-# How far brightness, contrast, saturation and hue are changed.
+# The largest changes of brightness, contrast, saturation and hue.
 JITTER = (0.4, 0.4, 0.4, 0.1)
 
-# How bright red, green and blue are, by ITU-R BT.601.
+# The brightness of red, green and blue, by ITU-R BT.601.
 LUMA = (0.299, 0.587, 0.114)
 
-# Side of the lattice of random arrows that an elastic change is blended from.
+# The side of the lattice of random arrows, from which an elastic change is interpolated.
 ARROWS = 5
 
 
@@ -38,12 +38,12 @@ def grey_views(
     shift: float = 0.06,
     elastic: float = 0.05,
 ) -> ImageView:
-    """For drawn things such as digits: a small affine and elastic change, then noise.
+    """For drawings such as digits: a small affine and elastic change, then noise.
 
     Rotation is up to `degrees` either way, scale within 1 +- `scale` for each axis, shear up to
     `shear` either way, shift up to `shift` of the width. `elastic` is the standard deviation of the
-    smooth displacement, 1 being half the width. One interpolation does it all, so strokes are
-    blurred once.
+    smooth displacement, in halves of the width. There is one interpolation: strokes are blurred
+    once.
     """
 
     def view(x: Tensor, generator: Generator) -> Tensor:
@@ -59,7 +59,7 @@ def paper_views(noise: float, flip: bool, jitter_p: float = 0.1, grey_p: float =
 
     Reflective padding by an eighth of the shorter side, colour jitter with probability `jitter_p`,
     grey with probability `grey_p`, a random crop back to the size, a horizontal flip in half of the
-    images, Gaussian noise. Colours are left alone in images that have not three channels.
+    images, Gaussian noise. Only images of three channels have their colours changed.
     """
     jitter = _jitter(jitter_p)
 
@@ -91,7 +91,7 @@ def _jitter(p: float) -> ImageView:
 
 
 def jitter_parameters(batch: int, generator: Generator) -> dict[str, Tensor]:
-    """What kornia's ColorJitter draws by itself from torch's global generator, and in its order."""
+    """The draws of kornia's ColorJitter, in its order, but not from torch's global generator."""
     brightness, contrast, saturation, hue = JITTER
     reaches = {"brightness": brightness, "contrast": contrast, "hue": hue, "saturation": saturation}
     ends = torch.tensor([-1, 1], dtype=torch.float32, device=generator.device)
@@ -111,18 +111,18 @@ def _grey(x: Tensor, p: float, generator: Generator) -> Tensor:
 def _sometimes(
     x: Tensor, p: float, change: Callable[[Tensor], Tensor], generator: Generator
 ) -> Tensor:
-    """x with each image changed with probability p; only the chosen ones are computed."""
+    """Each image of x changed with probability p; the others are not computed."""
     chosen = (_rand(len(x), generator=generator) < p).nonzero()[:, 0]
     return x.index_copy(0, chosen, change(x[chosen])) if len(chosen) else x
 
 
 def _reflect(x: Tensor) -> Tensor:
-    pad = round(PADDED * min(x.shape[-2:]))
+    pad = round(PADDING * min(x.shape[-2:]))
     return F.pad(x, (pad, pad, pad, pad), mode="reflect")
 
 
 def _crop(padded: Tensor, height: int, width: int, flip: bool, generator: Generator) -> Tensor:
-    """A random window of this size of each image, mirrored in half of them if `flip`."""
+    """A random window of this size of each image, half of them mirrored if `flip`."""
     batch, device = len(padded), padded.device
     top, left = (
         torch.randint(room + 1, (batch, 1), generator=generator, device=device)
@@ -138,7 +138,7 @@ def _crop(padded: Tensor, height: int, width: int, flip: bool, generator: Genera
 
 
 def _resampled(x: Tensor, matrices: Tensor, arrows: Tensor | float) -> Tensor:
-    """The images as seen from where the matrices (batch, 2, 3) and arrows (b, h, w, 2) lead."""
+    """The images at the places given by matrices (batch, 2, 3) and arrows (batch, h, w, 2)."""
     grid = F.affine_grid(matrices, list(x.shape), align_corners=False) + arrows
     return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
 
@@ -152,7 +152,7 @@ def _affine(
     dtype: torch.dtype,
     generator: Generator,
 ) -> Tensor:
-    """Random matrices (batch, 2, 3): where in the image each place of its view looks."""
+    """Random matrices (batch, 2, 3) from places in the view to places in the image."""
     draws = 2 * _rand(7, batch, generator=generator, dtype=dtype) - 1
     angle = math.radians(degrees) * draws[0]
     scale_x, scale_y = 1 + scale * draws[1:3]
@@ -165,7 +165,7 @@ def _affine(
 
 
 def _smooth_arrows(x: Tensor, generator: Generator) -> Tensor:
-    """A smooth random displacement for each image, standard normal in every place: (b, h, w, 2)."""
+    """A smooth random displacement for each image, (b, h, w, 2), standard normal everywhere."""
     height, width = x.shape[-2:]
     arrows = x.new_empty(len(x), 2, ARROWS, ARROWS).normal_(generator=generator)
     field: Tensor = _blend(height).to(x) @ arrows @ _blend(width).to(x).T
@@ -174,9 +174,9 @@ def _smooth_arrows(x: Tensor, generator: Generator) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _blend(length: int) -> Tensor:
-    """How much of each arrow reaches each pixel of a side: (length, ARROWS), rows of norm 1.
+    """The weight of each arrow for each pixel of a side: (length, ARROWS), rows of norm 1.
 
-    Bells as wide as the arrows are apart; norm 1 keeps the variance the same in all places.
+    Gaussian weights, as wide as the arrows' spacing. Norm 1 makes the variance the same everywhere.
     """
     pixels = (torch.arange(length) + 0.5) / length
     arrows = torch.linspace(0, 1, ARROWS)

@@ -1,4 +1,4 @@
-"""Data from a path or by name: arrays, tables, images. Nothing is ever written or unpickled."""
+"""Data from a path or by name: arrays, tables, images. Nothing is written or unpickled."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gedilearn.io import as_path, check_file, check_size, reading
 from gedilearn.registry import DATA_SETS
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-_DECODERS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # no others: a name is no proof of content
-MOST_PIXELS = 50_000_000  # of one image; a small file may claim any number
+_DECODERS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")  # no others, even if a file is named so
+MOST_PIXELS = 50_000_000  # of one image; a small file can claim any number
 Broken = Literal["refuse", "skip"]
 _SUFFIXES = (".npy", ".npz", *TABLE_SUFFIXES)
 
 
 class SkippedImages(UserWarning):
-    """Names the files that were left out; the command line says it on stderr."""
+    """Names the images that were left out."""
 
 
 def known_formats() -> str:
@@ -65,21 +65,24 @@ def load(
     separator: str | None = None,
     decimal: str | None = None,
 ) -> Dataset:
-    """Read a built-in or fetched set, a file or a folder of images; see `known_formats`.
+    """Read a set, a file or a folder of images; see `known_formats`.
 
-    A string that is the name of a set means that set; write ``./moons`` for a file called so.
-    Names are those of `registry.DATA_SETS`; ``mnist:test`` is the test split of a set.
     Images stored as bytes stay uint8 (n, c, h, w): published sets, folders, and arrays of four
-    axes. Everything else is floating point.
-    ``label_column`` names the column of a table that becomes ``y`` and is not a feature.
-    ``columns`` names the columns of a table that are the features, in this order; others are not
-    looked at. Sources without names of columns are taken as they come.
-    ``text``: the columns of a table whose cells are kept as they are written, 01 as 01. If it is
-    given, columns may be of any type, and ``x`` is a data frame.
-    ``size`` (height, width) is what the images of a folder are resized to; ``broken="skip"`` leaves
-    out those that cannot be read, see `read_images`.
-    ``separator`` (comma, semicolon, tab, bar, or the mark itself) is that of a table of text, where
-    its first lines do not tell; ``decimal`` (point, comma) its decimal mark, a point if not given.
+    axes. All other data becomes floating point.
+
+    Parameters
+    ----------
+    source: a path, or the name of a set in `registry.DATA_SETS`; ``mnist:test`` is a split of a
+        set. Write ``./moons`` for a file with the name of a set
+    label_column: the column of a table that becomes ``y`` and is not a feature
+    columns: the columns of a table that are the features, in this order. In a file without names
+        they name all columns
+    text: the columns of a table to read as text, with 01 as 01. If given, even empty, columns may
+        be of any type, and ``x`` is a data frame
+    size: (height, width) to which the images of a folder are resized
+    broken: 'skip' leaves out images that cannot be read, see `read_images`
+    separator: of a text file: comma, semicolon, tab, bar, or the mark itself; None: detected
+    decimal: the decimal mark of a text file: point, comma, or the mark itself; None: a point
     """
     if not isinstance(source, str | Path) or not str(source):
         raise InputError(f"source={source!r}: give a path or a name; {known_formats()}")
@@ -124,14 +127,14 @@ def _open_set(source: str) -> Dataset:
 def _read_table(
     path: Path, label_column: str | None, columns: Sequence[str] | None, how: dict[str, Any]
 ) -> Dataset:
-    """A table with columns of any type: `x` is a data frame, `frame` has the labels beside it."""
+    """A table with columns of any type: `x` is a data frame, `frame` also has the labels."""
     labels = [] if label_column is None else [label_column]
     whole, named = read_table(path, expected={*(columns or ()), *labels}, **how)
     check_names(labels, whole.columns, str(path))
     y = None if label_column is None else _labels(path, whole[label_column])
     frame = whole.drop(columns=labels)
     if not frame.shape[1]:
-        raise InputError(f"{path}: zero columns beside the labels; give at least one")
+        raise InputError(f"{path}: no columns except the labels; give at least one")
     if columns is not None:
         if not named and len(columns) == frame.shape[1]:
             frame = frame.set_axis(list(columns), axis=1)
@@ -144,7 +147,7 @@ def _read_table(
 def _labels(path: Path, cells: Any) -> np.ndarray:
     for row in np.flatnonzero(cells.isna())[:1]:
         raise InputError(
-            f"{path}: row {row} (counted from 0) has no label in column {cells.name!r}"
+            f"{path}: row {row} (counted from 0) has no label in column {cells.name!r}; fill it in"
         )
     is_number = cells.dtype.kind in "biuf"
     return as_labels(cells.to_numpy() if is_number else as_text(cells).tolist(), str(path))
@@ -162,24 +165,24 @@ def _check_file(path: Path) -> None:
 
 
 def _suggestion(path: Path) -> str:
-    """What may have been meant by a path where there is nothing: a file beside it, or a name."""
-    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = closest(path.name, [*beside, *DATA_SETS])
+    """The nearest file in the same folder, or the nearest name of a set."""
+    files = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = closest(path.name, [*files, *DATA_SETS])
     return f"did you mean {near}?" if near else known_formats()
 
 
 def _read_npz(path: Path) -> Dataset:
-    """The data is called x, X or data, or is the only array beside the labels, y or labels."""
+    """The data is called x, X or data, or is the only array that is not y or labels."""
     keys = npz_keys(path)
     labels = [key for key in keys if key in ("y", "labels") and len(keys) > 1]
     others = [key for key in keys if key not in labels]
     arrays = [key for key in others if key in ("x", "X", "data")] or others
     if len(arrays) != 1 or len(labels) > 1:
         among = listing(keys, 10) or "none"
-        raise InputError(f"{path}: unclear which array is the data among {among}; call it x")
+        raise InputError(f"{path}: which array is the data? There are {among}; name it x")
     x = read_npz(path, arrays[0])
     if x.dtype == np.uint8 and x.ndim == 4 and x.shape[1] not in CHANNELS:
-        x = x.transpose(0, 3, 1, 2)  # archives of pictures mostly have the channels last
+        x = x.transpose(0, 3, 1, 2)  # image archives often have the channels last
     data = Dataset.checked(path, x, key=arrays[0])
     if not labels:
         return data
@@ -195,20 +198,19 @@ def _read_npz(path: Path) -> Dataset:
 def read_images(
     folder: Path, *, size: tuple[int, int] | None = None, broken: Broken = "refuse"
 ) -> Dataset:
-    """Pixels from 0 to 255, (n, c, h, w); of all images in the folder and the folders in it.
+    """All images in a folder and its sub-folders, pixels from 0 to 255, (n, c, h, w).
 
-    Where all lie in sub-folders, the names of these are the labels, however deep an image lies.
-    They are bytes, the units of the published sets. Where an image has 16 bits, all are float32
-    between 0 and 255: the same units, with the finer steps kept. Grey images are one channel; where
-    some are in colour, all are. Transparency is dropped and EXIF orientation applied. Images of
-    different sizes are refused, unless `size` (height, width) is given, to which all are resized,
-    their proportions aside. A file that is no sound image, a link that leads nowhere too, is
-    refused, or with ``broken="skip"`` left out and named in a warning, `SkippedImages`.
+    If all images are in sub-folders, the names of the first level are the labels. Pixels are bytes.
+    If an image has 16 bits, all images are float32 in the same units. Grey images have one channel;
+    if one is in colour, all are. Transparency is dropped and EXIF orientation applied. Images of
+    different sizes are refused without `size` (height, width), to which all are resized. A broken
+    image or link is refused, or with ``broken="skip"`` left out and named in a warning,
+    `SkippedImages`.
     """
     if size is not None and not (len(size) == 2 and all(1 <= side <= 4096 for side in size)):
         words = ": give (height, width), each from 1 to 4096 pixels"
         raise InputError(Parameter("size", size), words)
-    paths = list(_named_as_images(folder))
+    paths = list(_image_paths(folder))
     inside = [path.relative_to(folder) for path in paths]
     if not paths:
         raise InputError(f"{folder}: a folder without images ({', '.join(IMAGE_SUFFIXES)})")
@@ -234,7 +236,7 @@ def read_images(
         total += pixels.nbytes
         check_size(total, f"{folder}: the first {len(images)} of {len(paths)} images")
     if not images:
-        raise InputError(f"{folder}: none of the {len(paths)} images can be read; save them again")
+        raise InputError(f"{folder}: none of the {len(paths)} images can be read; save them as PNG")
     if skipped := [path for i, path in enumerate(inside) if i not in images]:
         counts = f"left out {len(skipped)} of {len(paths)} images that cannot be read"
         message = f"{folder}: {counts}: {listing(skipped, 10)}"
@@ -247,18 +249,18 @@ def read_images(
     return replace(data, paths=tuple(names), rows=np.array([*images]))
 
 
-def _named_as_images(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """Of a folder, then of the folders in it; links back up are not followed."""
+def _image_paths(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """Those of the folder, then of its sub-folders; links to a folder above are not followed."""
     above |= {folder.resolve()}
     entries = sorted(entry for entry in folder.iterdir() if entry.name[0] != ".")
     yield from (e for e in entries if e.suffix.lower() in IMAGE_SUFFIXES and not e.is_dir())
     for entry in entries:
         if entry.is_dir() and entry.resolve() not in above:
-            yield from _named_as_images(entry, above)
+            yield from _image_paths(entry, above)
 
 
 def _stack(images: Sequence[np.ndarray]) -> np.ndarray:
-    """One array of all, with as many channels as the most colourful; bytes if all are."""
+    """One array (n, c, h, w) of all images, with the largest number of channels."""
     channels = max(pixels.shape[2] for pixels in images)
     dtype = np.result_type(*{pixels.dtype for pixels in images})
     x = np.empty((len(images), channels, *images[0].shape[:2]), dtype)
@@ -272,21 +274,19 @@ def _decode(path: Path, size: tuple[int, int] | None) -> np.ndarray:
     from PIL import Image, ImageOps
 
     with reading(path), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Pillow, about many pixels and palettes
+        warnings.simplefilter("ignore")  # Pillow on many pixels and palettes
         check_file(path)
         with Image.open(path, formats=_DECODERS) as opened:
-            if opened.width * opened.height > MOST_PIXELS:  # before a single one is decoded
-                raise InputError(
-                    f"{path}: more than {MOST_PIXELS} pixels; make it smaller, or take it out"
-                )
+            if opened.width * opened.height > MOST_PIXELS:  # before decoding
+                raise InputError(f"{path}: more than {MOST_PIXELS} pixels; resize it, or remove it")
             image = ImageOps.exif_transpose(opened)
             is_fine = image.mode.startswith("I")  # 16-bit grey, which convert("L") would clip
             if is_fine:
                 image = Image.fromarray(np.asarray(image).astype(np.float32))
             else:
                 image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
-            if size is not None and image.size != size[::-1]:  # averages where it makes smaller
+            if size is not None and image.size != size[::-1]:  # averages when it shrinks
                 image = image.resize(size[::-1], Image.Resampling.BILINEAR)
             pixels = np.asarray(image)
-            pixels = np.rint(pixels) / 257 if is_fine else pixels  # 257 steps are one of a byte
+            pixels = np.rint(pixels) / 257 if is_fine else pixels  # 16 bits to 8
             return pixels if pixels.ndim == 3 else pixels[:, :, None]

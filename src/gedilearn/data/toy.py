@@ -1,4 +1,4 @@
-"""Built-in sets whose true clusters are known: points in the plane, and small digits."""
+"""Built-in sets with known clusters: points in the plane, and small digits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOISE = 0.05
 def moons(
     n: int = 1000, noise: float = NOISE, random_state: int = 0, share: float = 0.5
 ) -> Dataset:
-    """Two interleaved half circles; ``y`` says which. The first holds this ``share`` of points."""
+    """Two interleaved half circles, labelled in ``y``; the first has this ``share`` of points."""
     from sklearn.datasets import make_moons  # type: ignore[import-untyped, unused-ignore]
 
     first = int(n * share + 1e-9)  # 0.29 * 100 is 28.999...
@@ -23,7 +23,7 @@ def moons(
 def circles(
     n: int = 1000, noise: float = NOISE, factor: float = 0.5, random_state: int = 0
 ) -> Dataset:
-    """Two concentric circles, the inner one of radius ``factor``; ``y`` says which."""
+    """Two concentric circles, labelled in ``y``; the inner one has the radius ``factor``."""
     from sklearn.datasets import make_circles  # type: ignore[import-untyped, unused-ignore]
 
     x, y = make_circles(n_samples=n, noise=noise, factor=factor, random_state=random_state)
@@ -45,5 +45,5 @@ def digits() -> Dataset:
 
 
 def dataset(name: str, x: np.ndarray, y: np.ndarray) -> Dataset:
-    """Built-in points in the plane."""
+    """Points in the plane as a built-in set."""
     return Dataset(name=name, x=x, y=y, columns=("x1", "x2"), source="built-in")
