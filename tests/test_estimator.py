@@ -161,8 +161,8 @@ def test_the_best_of_several_initialisations_has_the_smallest_gap(tmp_path: Path
     }
     model = gedi(n_clusters=2, n_init=4, run_dir=tmp_path / "run", **settings).fit(X)
     rows = [json.loads(s) for s in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert all(len(row["gap"]) == 4 for row in rows)
-    assert model.bound_gap_ == min(min(row["gap"]) for row in rows)
+    assert all(len(row["bound_gap"]) == 4 for row in rows)
+    assert model.bound_gap_ == min(min(row["bound_gap"]) for row in rows)
 
 
 def test_an_uneven_split_cannot_be_certified_under_a_uniform_prior() -> None:

@@ -272,8 +272,8 @@ def test_trust_stands_beside_the_probability_where_a_run_has_it(run: Path) -> No
         ("preview.safetensors", "none"),
         ("model.safetensors", "none"),
         ("metrics.jsonl", "5\n"),
-        ("metrics.jsonl", '{"iteration": 5, "inv": ["x"], "gap": [1.0]}\n'),
-        ("metrics.jsonl", '{"iteration": 5, "inv": [1], "gap": [1], "kept": 7}\n'),
+        ("metrics.jsonl", '{"iteration": 5, "inv": ["x"], "bound_gap": [1.0]}\n'),
+        ("metrics.jsonl", '{"iteration": 5, "inv": [1], "bound_gap": [1], "best": 7}\n'),
         ("summary.json", '{"verdict": "v", "cluster_sizes": ["1"]}'),
         *((file, None) for file in ("config.yaml", "metrics.jsonl", "preview.safetensors")),
         *((file, None) for file in ("summary.json", "model.safetensors", "profile.json")),
@@ -324,7 +324,7 @@ def test_a_profile_of_another_run_is_refused(run: Path) -> None:
 def test_a_run_that_diverged_from_the_start_has_a_page_without_its_network(run: Path) -> None:
     diagnosis = {"findings": [], "gap": "nan", "tol": 1}
     change_summary(run, bound_gap="nan", certified=False, diagnosis=diagnosis)
-    row = {"iteration": 5, "inv": ["nan", 1.0], "gap": ["inf", "nan"], "kept": 0}
+    row = {"iteration": 5, "inv": ["nan", 1.0], "bound_gap": ["inf", "nan"], "best": 0}
     (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     (run / "model.safetensors").unlink()
     html = write_report(run).read_text()
@@ -333,12 +333,12 @@ def test_a_run_that_diverged_from_the_start_has_a_page_without_its_network(run: 
 
 def test_the_density_continues_the_line_of_the_kept_member(run: Path) -> None:
     rows = [
-        {"iteration": 5, "inv": [1, 2, 3], "gap": [0.9, 0.3, "inf"], "kept": 1},
-        {"iteration": 10, "inv": [4], "gen": [7], "gap": [0.2], "kept": 1},
+        {"iteration": 5, "inv": [1, 2, 3], "bound_gap": [0.9, 0.3, "inf"], "best": 1},
+        {"iteration": 10, "inv": [4], "gen": [7], "bound_gap": [0.2], "best": 1},
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     curves, nan = Run.read(run).curves(), np.nan
-    assert curves.kept == 1
-    np.testing.assert_array_equal(curves.gap, [[0.9, 0.3, np.inf], [nan, 0.2, nan]])
+    assert curves.best == 1
+    np.testing.assert_array_equal(curves.bound_gap, [[0.9, 0.3, np.inf], [nan, 0.2, nan]])
     np.testing.assert_array_equal(curves.terms["inv"], [[1, 2, 3], [nan, 4, nan]])
     np.testing.assert_array_equal(curves.terms["gen"], [[nan, nan, nan], [nan, 7, nan]])

@@ -101,13 +101,13 @@ def test_rewinding_drops_later_and_half_written_lines(tmp_path: Path) -> None:
     with RunDirectory.create(tmp_path / "run", {}) as run:
         pass
     for iteration in (10, 20, 30):
-        run.add_metrics({"iteration": iteration, "gap": [float("nan")]})
+        run.add_metrics({"iteration": iteration, "bound_gap": [float("nan")]})
     with open(run.path / "metrics.jsonl", "a") as file:
         file.write('{"iteration": 40, "ga')
     run.rewind(20)
     rows = read_json_lines(run.path / "metrics.jsonl")
     assert [row["iteration"] for row in rows] == [10, 20]
-    assert rows[0]["gap"] == ["nan"]
+    assert rows[0]["bound_gap"] == ["nan"]
 
 
 # --- checkpoints

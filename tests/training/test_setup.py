@@ -35,8 +35,8 @@ def test_gen_waits_for_the_clusters_and_then_trains_the_kept_member_alone(tmp_pa
     first = [row for row in found if row["stage"] == "clusters"]
     second = found[len(first) :]
     assert first and second and {row["stage"] for row in second} == {"density"}
-    assert all("gen" not in row and len(row["gap"]) == 3 for row in first)
-    assert all("gen" in row and len(row["gap"]) == 1 for row in second)
+    assert all("gen" not in row and len(row["bound_gap"]) == 3 for row in first)
+    assert all("gen" in row and len(row["bound_gap"]) == 1 for row in second)
 
 
 def test_without_a_density_stage_all_terms_train_together(tmp_path: Path) -> None:

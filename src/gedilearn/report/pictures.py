@@ -352,8 +352,9 @@ def bars(
 
 
 def training(curves: Curves, tolerance: float) -> list[Picture]:
-    """The bound gap and the terms over the iterations; the selected member above the others."""
-    positive = np.where(np.isfinite(curves.gap) & (curves.gap > 0), curves.gap, np.nan)
+    """The bound gap and the terms over the iterations; the best member on top of the others."""
+    positive = np.where(curves.bound_gap > 0, curves.bound_gap, np.nan)
+    positive[~np.isfinite(positive)] = np.nan
     gap = _curve("training", "bound gap", curves, positive, "nats, log scale")
     (axes,) = gap.figure.axes
     if np.isfinite(positive).any():
@@ -373,9 +374,9 @@ def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str)
     figure, axes = _chart(LOW, "iteration", unit)
     values = np.where(np.isfinite(values), values, np.nan)
     marker = "o" if len(values) <= 40 else ""
-    x, kept = curves.iterations, values[:, curves.kept]
-    axes.plot(x, np.delete(values, curves.kept, axis=1), color=FAINT, lw=1, marker=marker, ms=2)
-    axes.plot(x, kept, color=panels.COLOURS[0], lw=2, marker=marker, ms=3.5)
+    x, best = curves.iterations, values[:, curves.best]
+    axes.plot(x, np.delete(values, curves.best, axis=1), color=FAINT, lw=1, marker=marker, ms=2)
+    axes.plot(x, best, color=panels.COLOURS[0], lw=2, marker=marker, ms=3.5)
     return Picture(name, title, f"{title} over {int(x.max()):,} iterations", figure)
 
 

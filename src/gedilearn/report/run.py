@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Metrics(BaseModel, extra="allow"):
-    """A row of metrics.jsonl. Lists have a number for each member, or for the kept one alone."""
+    """A row of metrics.jsonl. Lists have a number for each member, or for the best one alone."""
 
     iteration: FiniteFloat
-    gap: list[float]
-    kept: NonNegativeInt  # the member that became the model
+    bound_gap: list[float]
+    best: NonNegativeInt  # the member that became the model
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,22 @@ class Curves:
 
     iterations: np.ndarray  # (rows,)
     terms: dict[str, np.ndarray]  # (rows, members) each
-    gap: np.ndarray  # (rows, members)
-    kept: int
+    bound_gap: np.ndarray  # (rows, members)
+    best: int
 
     @classmethod
     def of(cls, rows: list[Metrics]) -> Curves:
-        kept, n = rows[-1].kept, max(len(row.gap) for row in rows)
-        if kept >= n:
-            raise ValueError(f"kept: no member {kept}")
+        best, n = rows[-1].best, max(len(row.bound_gap) for row in rows)
+        if best >= n:
+            raise ValueError(f"best: no member {best}")
         lists = [{name: v for name, v in row if isinstance(v, list)} for row in rows]
         values = {name: np.full((len(rows), n), np.nan) for own in lists for name in own}
         for i, own in enumerate(lists):
             for name, numbers in own.items():
-                members = slice(None) if len(numbers) == n else slice(kept, kept + 1)
+                members = slice(None) if len(numbers) == n else slice(best, best + 1)
                 values[name][i, members] = np.array(numbers, float)
-        gap = values.pop("gap")
-        return cls(np.array([row.iteration for row in rows]), values, gap, kept)
+        gap = values.pop("bound_gap")
+        return cls(np.array([row.iteration for row in rows]), values, gap, best)
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class Journal:
             row: dict[str, Any] = {"iteration": state.iteration, "stage": state.stage.name}
             row |= {"seconds": round(self.seconds(), 3)}
             row |= {name: term.tolist() for name, term in terms.items()}
-            row |= {"gap": gaps.tolist(), "kept": best.member, "best_gap": best.gap}
+            row |= {"bound_gap": gaps.tolist(), "best": best.member, "best_bound_gap": best.gap}
             row |= {f.name: f.value for f in diagnosis.findings}
             self.run.add_metrics(row)
             for finding in diagnosis.findings:

@@ -1,7 +1,7 @@
 """The run directory: the contract between training and everything after it.
 
     config.yaml          the settings, the data's source and fingerprint, the version
-    metrics.jsonl        one JSON object a line: the named terms and the gap, member by member
+    metrics.jsonl        one JSON object a line: the terms and the bound gap of each member
     events.jsonl         warnings, findings of the triad monitor, the verdict
     checkpoint/          everything a resume needs
     model.safetensors    the result, once there is one
