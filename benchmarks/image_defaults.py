@@ -6,8 +6,8 @@
 
 Each word is a line of the table: changes of settings, joined by commas. Trained on the first 10,000
 training images of MNIST and of CIFAR-10 (`gedi data get` first) and on the digits: AMI on the test
-images, seed by seed, the median bound gap, of GEDI also the median Frechet distance of 200 samples, and
-seconds. Seeds are those of choices, 300 and 301.
+images, seed by seed, the median bound gap, of GEDI also the median Frechet distance of 200 samples,
+and seconds. Seeds are those of choices, 300 and 301.
 """
 
 from __future__ import annotations
