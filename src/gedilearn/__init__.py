@@ -5,6 +5,7 @@ Public names are loaded on first use, so that ``import gedilearn`` and ``gedi --
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,19 +27,19 @@ __all__ = [
 ]
 
 
+_MODULES = {
+    "GEDI": "estimator",
+    "Graded": "grading",
+    "NumberChoice": "verdict.number",
+    "choose_n_clusters": "selection",
+    "features": "pretrained",
+    "grade": "grading",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """The public names, imported when they are first used: torch takes its time."""
-    if name == "GEDI":
-        from gedilearn import estimator as module
-    elif name == "NumberChoice":
-        from gedilearn.verdict import number as module  # type: ignore[no-redef]
-    elif name == "choose_n_clusters":
-        from gedilearn import selection as module  # type: ignore[no-redef]
-    elif name in ("Graded", "grade"):
-        from gedilearn import grading as module  # type: ignore[no-redef]
-    elif name == "features":
-        from gedilearn import pretrained as module  # type: ignore[no-redef]
-    else:
+    """A public name, imported at its first use: importing torch takes a second."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'gedilearn' has no attribute {name!r}")
-    globals()[name] = getattr(module, name)
+    globals()[name] = getattr(import_module(f"gedilearn.{_MODULES[name]}"), name)
     return globals()[name]

@@ -1,11 +1,11 @@
 """Files read and written safely.
 
-A file that is read may come from anywhere: a link to a device without end, a pipe without a writer,
-a few bytes that unpack to gigabytes. So its kind and size are looked at before it is read, and
-what it claims to hold before that is unpacked. `GEDI_MAX_GB` sets the limit: the memory that the
-data of one file may take. Damage becomes one line that names the file.
+A file may come from anywhere: a link to an endless device, a pipe without a writer, a few bytes
+that unpack to gigabytes. Its kind and size are checked before it is read, and the size of packed
+content before it is unpacked. `GEDI_MAX_GB` limits the memory for the data of one file. Damage
+becomes one line that names the file.
 
-A file is written whole or not at all: readers and a crash see the old content or the new.
+A file is written whole or not at all: a reader sees the old content or the new, also after a crash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LIMIT = "GEDI_MAX_GB"
-USUAL = 2.0  # gigabytes, where the environment says nothing
+USUAL = 2.0  # gigabytes, if the variable is not set
 GIGABYTE = 10**9
 RESTORE = "restore it, or fit anew"  # for files of a run
 
@@ -38,7 +38,7 @@ RESTORE = "restore it, or fit anew"  # for files of a run
 
 
 def most_bytes() -> float:
-    """The limit."""
+    """The limit in bytes."""
     text = os.environ.get(LIMIT) or str(USUAL)
     try:
         gigabytes = float(text)
@@ -50,7 +50,7 @@ def most_bytes() -> float:
 
 
 def check_size(size: float, what: object) -> None:
-    """Refuse what takes more bytes than the limit."""
+    """Refuse a size in bytes above the limit."""
     most = most_bytes()
     if size > most:
         size = min(size, 1e30)  # a header may claim any number
@@ -74,7 +74,7 @@ def check_file(path: Path, *, mapped: bool = False) -> int:
 
 
 def as_path(given: str | Path) -> Path:
-    """The path that a user means: ~/... is at home, another name with a ~ is that name."""
+    """The path that a user gave; only a leading ~/ is the home folder."""
     path = Path(given)
     return Path(os.path.expanduser(path)) if path.parts[:1] == ("~",) else path
 
@@ -96,11 +96,10 @@ def cache_root() -> Path:
 def reading(
     path: Path | str, remedy: str = "save it again", *, ours: bool = False
 ) -> Iterator[None]:
-    """Whatever goes wrong while a file is read becomes one line that names it.
+    """Turn any error of reading a file into one line that names the file.
 
-    An `InputError` is such a line already, unless it is about a value that only our own code puts
-    into files, `ours`. Not for work that comes after the reading: its errors are bugs, and are to
-    be seen.
+    An `InputError` has such a line already, unless only our own code writes the value: `ours`.
+    Work after the reading stays outside: its errors are bugs.
     """
     try:
         yield
@@ -118,7 +117,7 @@ def reading(
 
 
 def damaged(path: Path | str, reason: Exception | str, remedy: str) -> InputError:
-    """The error for a file whose content cannot be what was written."""
+    """The error for a damaged file."""
     words = " ".join(_reason(reason).split())
     return InputError(f"{path} is damaged ({words[:300]}): {remedy}")
 
@@ -154,9 +153,9 @@ def read_json(path: Path, remedy: str = RESTORE) -> Any:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects in a .jsonl file, one a line; none when there is no file.
+    """The objects in a .jsonl file, one in each line; none if there is no file.
 
-    A line that is none is left out: it was cut by a crash, or is damaged.
+    Damaged lines are left out.
     """
     if not path.exists():
         return []
@@ -186,7 +185,7 @@ def yaml_value(text: str) -> Any:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """The safe loader without aliases, which may stand for gigabytes."""
+    """The safe loader without aliases, which may expand to gigabytes."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -208,7 +207,7 @@ def read_tensors(path: Path, remedy: str = RESTORE) -> tuple[dict[str, Tensor], 
             tensors = load(content)
         except SafetensorError as error:
             raise ValueError(f"not a whole safetensors file: {error}") from None
-        end = 8 + int.from_bytes(content[:8], "little")  # of the header, now known to be one
+        end = 8 + int.from_bytes(content[:8], "little")  # of the header, which `load` has checked
         return tensors, json.loads(content[8:end]).get("__metadata__", {})
 
 
@@ -238,7 +237,7 @@ def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
 
 
 def refuse_existing(path: Path) -> None:
-    """Files of the user's are never overwritten."""
+    """Refuse to overwrite a file of the user."""
     if path.exists() or path.is_symlink():
         raise InputError(f"{path} exists already: choose another name")
 
@@ -262,7 +261,7 @@ def write_json(path: Path, content: Any, indent: int | None = 2, *, new: bool = 
 
 
 def json_text(content: Any, indent: int | None = None) -> str:
-    """JSON, with what is not finite by name."""
+    """JSON, with the names of numbers that are not finite."""
     return json.dumps(plain(content), indent=indent)
 
 
@@ -279,12 +278,12 @@ def write_tensors(
 
 
 def is_first_process() -> bool:
-    """Whether this process writes for all: the only one, or rank 0 of several."""
+    """Whether this process writes for all: it is the only one, or rank 0."""
     return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
 
 
 def plain(value: Any) -> Any:
-    """JSON has no NaN, infinity, dates and times: they are written as their names, or as text."""
+    """The value for JSON, which has no NaN, infinity, dates and times: these become text."""
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, float) and not math.isfinite(value):
@@ -308,5 +307,5 @@ def digits(value: float | None, most: int = 4) -> str:
 
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey, or no letter can show: names may hold any."""
+    """The text without control characters: names of files and columns may hold any."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

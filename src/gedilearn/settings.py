@@ -249,8 +249,8 @@ class Device(Section):
     devices: Ranks | Literal["auto"] = 1
     """Number of devices (ranks) on a machine, or 'auto'."""
     threads: Ranks | None = None
-    """Processor threads of training; None is 1 for vectors, whose products are too small to share,
-    and torch's own number for images."""
+    """Processor threads of training; None is 1 for vectors and torch's own number for images. With
+    1, small data is also prepared and evaluated by one thread."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     """'32-true' or 'bf16-mixed'."""
 

@@ -67,7 +67,7 @@ AnyFabric: TypeAlias = "Fabric | OneProcess"
 
 
 def launch(device: Device) -> AnyFabric:
-    """What the device settings ask for, with its processes started."""
+    """The device and processes of the settings, started."""
     devices, nodes = _ranks(device)
     alone = devices in (1, "auto") and nodes == 1 and device.precision == "32-true"
     if alone and _is_processor(device.accelerator):
@@ -102,11 +102,7 @@ def _launch_fabric(device: Device, devices: int | str, nodes: int) -> Fabric:
 
 
 def _precision(name: str) -> Any:
-    """Fabric's precision.
-
-    In mixed precision, Fabric has every backward pass checked against one flag for all threads of
-    the process, which is not needed here.
-    """
+    """Fabric's precision, without its check of backward passes, which fits in threads share."""
     from lightning_fabric.plugins.precision import MixedPrecision, Precision
 
     class Mixed(MixedPrecision):
@@ -116,10 +112,7 @@ def _precision(name: str) -> Any:
 
 
 def _ranks(device: Device) -> tuple[int | str, int]:
-    """Ranks on a machine, and machines: those that torchrun has started, where it has.
-
-    Otherwise each of its processes would be a fit of its own, all into one run directory.
-    """
+    """Ranks on a machine, and machines; those of torchrun, if it has started this process."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return device.devices, 1
     here = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -136,14 +129,14 @@ class Adam(torch.optim.Adam):
 
 
 def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
-    """Refuse what this machine does not have, before anything is written."""
+    """Refuse more ranks or memory than this machine has, before anything is written."""
     ranks, most = settings.device.devices, max(8, os.cpu_count() or 1)
     if isinstance(ranks, int) and ranks > most:
         raise InputError(f"device.devices={ranks}: at most {most} are started on this machine")
     with torch.device("meta"):  # shapes without values
         model = build_model(settings, point_shape, 1, generator=None)
-    # Weights, their gradients and the two moments of Adam; of the state to go back to all but the
-    # gradients; and the weights that are kept.
+    # The current state, the state to recover to and the best weights: 4 (weights, gradients and two
+    # moments of Adam) + 3 + 1.
     weights = 8 * sum(p.numel() for p in model.parameters())
     numbers = weights + settings.sampler.buffer * math.prod(point_shape)
     remedy = "network.hidden, network.width, sampler.buffer or training.n_init"
@@ -151,7 +144,7 @@ def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:
 
 
 def check_memory(words: str, needed: int, remedy: str) -> None:
-    """Refuse what takes more bytes than this machine has; `remedy` names what decides it."""
+    """Refuse work that needs more bytes than this machine has; `remedy` names smaller choices."""
     if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):  # as on Windows
         return
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -163,7 +156,7 @@ def check_memory(words: str, needed: int, remedy: str) -> None:
 
 
 def check_steps(steps: int) -> None:
-    """Refuse a length of Langevin chains that no setting may have, and nobody would wait for."""
+    """Refuse a length of Langevin chains that settings refuse too."""
     if not 0 <= steps <= MOST:
         raise InputError(f"steps={steps}: give a number from 0 to {MOST}")
 
@@ -171,9 +164,9 @@ def check_steps(steps: int) -> None:
 def _leave() -> None:
     """End the process group before the interpreter ends.
 
-    Lightning does so for NCCL alone. A thread of gloo that still runs while the interpreter shuts
-    down may abort the process after all its work is done. The threads end with the group, and the
-    group with the last model that was wrapped for it: hence the collection.
+    Lightning does so for NCCL alone. A thread of gloo that runs while the interpreter shuts down
+    may abort the process. Its threads end with the group, and the group ends with the last model
+    that refers to it: hence the garbage collection.
     """
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -182,7 +175,7 @@ def _leave() -> None:
 
 @contextmanager
 def others_alive(fabric: AnyFabric) -> Iterator[None]:
-    """Say it in one line when another rank has ended, as the backend finds out by its silence."""
+    """Report in one line that another rank has ended; the backend notices by a timeout."""
     try:
         yield
     except RuntimeError as error:
@@ -190,29 +183,26 @@ def others_alive(fabric: AnyFabric) -> Iterator[None]:
         if fabric.world_size == 1 or not lost:
             raise
         raise ConnectionError(
-            "another process of this fit has ended: start all of them again, by gedi resume where "
-            "there is a run directory"
+            "another process of this fit has ended: start all of them again; a fit with a run "
+            "directory can be resumed"
         ) from None
 
 
 @contextmanager
 def working(threads: int | None, interruptible: bool) -> Iterator[Interrupt]:
-    """What training changes in its thread, put back as it was at the end.
-
-    The number of torch's threads, denormal numbers; if `interruptible`, signals.
-    """
+    """Set threads, denormal numbers and, if `interruptible`, signals; restore them at the end."""
     signals = deferred_signals(interruptible)
     with limited_threads(threads), flushed_denormals(), signals as asked:
         yield asked
 
 
 class Interrupt:
-    """Whether Ctrl-C or SIGTERM has asked for the end."""
+    """Whether Ctrl-C or SIGTERM was received."""
 
     asked = False
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """The handler of both: the first signal only asks, a second one interrupts at once."""
+        """The handler of both: the first signal is noted, a second one interrupts at once."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
@@ -220,7 +210,7 @@ class Interrupt:
 
 @contextmanager
 def deferred_signals(active: bool) -> Iterator[Interrupt]:
-    """Let signals end a run between two iterations, where a checkpoint is whole."""
+    """Let signals end a run between two iterations, when a checkpoint can be written."""
     interrupt = Interrupt()
     before: dict[signal.Signals, Any] = {}
     # Python delivers signals to the main thread alone.
@@ -236,10 +226,10 @@ def deferred_signals(active: bool) -> Iterator[Interrupt]:
 
 @contextmanager
 def limited_threads(number: int | None) -> Iterator[None]:
-    """Let torch compute with this many threads for the calling one; None changes nothing.
+    """Set torch's number of threads for the calling thread; None changes nothing.
 
-    Two threads gain little on small products and wait for each other whenever the machine has other
-    work, which can slow a fit down tenfold.
+    Two threads gain little from small products. They wait for each other whenever the machine has
+    other work, which can slow a fit down tenfold.
     """
     before = _set_own_threads(number)
     try:
@@ -252,10 +242,10 @@ _SETTING_THREADS = threading.Lock()
 
 
 def _set_own_threads(number: int | None) -> int:
-    """Set how many threads torch takes for the calling one; how many it took before.
+    """Set torch's number of threads for the calling thread, and return the number before.
 
-    torch.set_num_threads also sets the number for all threads that have not used torch yet. A new
-    thread puts that one back: a fit in another thread would take it for the process's own.
+    torch.set_num_threads also sets the number for threads that have not used torch yet. A new
+    thread restores that number, which fits in other threads would otherwise take.
     """
     with _SETTING_THREADS, ThreadPoolExecutor(1) as new_thread:
         of_others = new_thread.submit(torch.get_num_threads).result()
@@ -270,24 +260,24 @@ SMALL = 200_000  # numbers in the data up to which a second thread gains no time
 
 @contextmanager
 def one_thread_if_small(device: Device, shape: tuple[int, ...]) -> Iterator[None]:
-    """Let every library compute with one thread if the data is small.
+    """Let torch, OpenMP and BLAS compute with one thread if the data is small.
 
-    Several threads gain nothing from small products: torch, OpenMP and BLAS all let them wait for
-    each other. `device.threads` above 1 is left to do what it says.
+    With small products, several threads mostly wait for each other. `device.threads` above 1 takes
+    precedence.
     """
     if device.threads != 1 or math.prod(shape) > SMALL:
         yield
         return
-    openmp = ThreadpoolController().select(user_api="openmp")  # has a number for each thread
+    openmp = ThreadpoolController().select(user_api="openmp")  # its number is the calling thread's
     with limited_threads(1), openmp.limit(limits=1), _ONE_BLAS_THREAD:
         yield
 
 
 class _OneBlasThread:
-    """One thread of BLAS, from the first of several fits at once to the end of the last.
+    """Limits BLAS to one thread until the last of several simultaneous fits ends.
 
-    BLAS has one number for the whole process. A thread of our own sets it and puts it back, because
-    threadpoolctl lets only the thread that has set it change it.
+    The number is the whole process's. threadpoolctl lets only the thread that set it change it, and
+    the fit that sets it may end before others: a separate thread sets and restores it.
     """
 
     fits = 0
@@ -312,10 +302,10 @@ _ONE_BLAS_THREAD = _OneBlasThread()
 
 @contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """Take numbers next to zero, below 1e-38, for zero, where the processor can.
+    """Replace denormal numbers, below 1e-38, by zero, if the processor can.
 
-    Confident predictions are full of them, and a processor works on them many times as long: they
-    make a step take twice its time. A processor has this setting once for each thread.
+    Confident predictions have many of them. They take a processor many times as long, which doubles
+    the time of a step. Each thread has its own setting.
     """
     tiny = torch.full((), 1e-310, dtype=torch.float64)
     before = float(tiny * 1.0) == 0.0
@@ -329,28 +319,23 @@ def flushed_denormals() -> Iterator[None]:
 def reuse_freed_memory() -> None:
     """Make the C library keep the memory of freed tensors below 32 MB for the next ones.
 
-    The activations of all members are a few megabytes each. By default glibc hands that much back
-    to the operating system and asks for it again, page by page, in every step. Freeing one block
-    (of which no page is ever touched) raises its limits to the block's size, unless MALLOC_
-    variables of the environment have set them.
+    The activations of all members are a few megabytes each. By default glibc returns such blocks to
+    the operating system and requests them again, page by page, in every step. Freeing one block,
+    whose pages are never touched, raises this limit to its size. MALLOC_ variables of the
+    environment take precedence.
     """
     torch.empty(32_000_000, dtype=torch.uint8)
 
 
 # --- generators -----------------------------------------------------------------------------------
 #
-# Where random numbers come from: generators of one's own, handed down to all that draws.
-#
-# Fits in several threads therefore do not disturb each other. Only code of the user's own, an
-# encoder or views that take no generator, draws from torch's global generators, which all threads
-# share.
+# Each fit has its own generators, which are passed to every function that draws random numbers.
+# Fits in several threads therefore do not disturb each other. Only an encoder or views of the user
+# that take no generator draw from torch's global generators, which all threads share.
 
 
 class Generators:
-    """A generator for networks, which are made in the processor's memory, and one for the device.
-
-    On the processor both are the same.
-    """
+    """A generator on the processor, for new networks, and one on the device, often the same."""
 
     def __init__(self, device: torch.device) -> None:
         self.cpu = Generator()
@@ -365,9 +350,9 @@ class Generators:
             self.load_state(self._before)
 
     def borrow_globals(self) -> None:
-        """Use torch's global generators instead, which are put back as they were at the end.
+        """Use torch's global generators instead, and restore their state at the end.
 
-        What anyone draws from them is then seeded, saved and loaded with all else.
+        Draws by code of the user are then seeded, saved and loaded too.
         """
         if self.device is self.cpu:
             self.device = torch.default_generator
@@ -377,19 +362,19 @@ class Generators:
         self._before = self.state()
 
     def seed(self, seed: int) -> None:
-        """Begin anew."""
+        """Seed both."""
         self.cpu.manual_seed(seed)
         self.device.manual_seed(seed)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The states for a checkpoint."""
         states = {"rng": self.cpu.get_state()}
         if self.device is not self.cpu:
             states[f"{self.device.device.type}_rng"] = self.device.get_state()
         return states
 
     def load_state(self, states: dict[str, Any]) -> None:
-        """Go on from what `state` gave; on another device, from where this one's generator is."""
+        """Restore the output of `state`, as far as it is of the same kind of device."""
         self.cpu.set_state(states["rng"])
         own = states.get(f"{self.device.device.type}_rng")
         if own is not None:
@@ -398,7 +383,7 @@ class Generators:
 
 @contextmanager
 def drawing(seed: int, globally: bool) -> Iterator[Generator]:
-    """A seeded generator of the processor; if `globally`, torch's own, put back at the end."""
+    """A seeded generator of the processor; if `globally`, torch's own, restored at the end."""
     with Generators(torch.device("cpu")) as generators:
         if globally:
             generators.borrow_globals()

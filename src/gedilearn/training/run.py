@@ -5,20 +5,19 @@
     events.jsonl         warnings, findings of the triad monitor, the verdict
     checkpoint/          everything a resume needs
     model.safetensors    the result, once there is one
-    profile.json         why each cluster is one: columns that set it apart, rows to look at
-    preview.safetensors  some of the points with what was found of them, for figures
+    profile.json         what defines each cluster: columns that differ, rows to look at
+    preview.safetensors  some of the points with their clusters and scores, for figures
     summary.json         the result in numbers and words; the last file that a fit writes
-    labels.csv           the cluster of each row and what names the row, written by `gedi fit`
+    labels.csv           the cluster of each row with its ID columns, written by `gedi fit`
     figures/, report.html               written by `gedi report`
     evaluation/                         written by `gedi evaluate`
     .lock                held by the process that trains
 
-All names are spelled here and nowhere else. It reads without this library. Appended lines are
-flushed one by one; a line cut by a crash or damaged is dropped on resume, together with those later
-than the checkpoint.
+All file names are defined here. Other programs can read the files without this library. Lines are
+appended and flushed one by one. A resume drops damaged lines and lines later than the checkpoint.
 
-Models are safetensors and JSON; nothing is pickled, so that a file from elsewhere cannot run code.
-What is read is held against a stated shape before it is used.
+Models are safetensors and JSON. Nothing is pickled: a file from elsewhere cannot run code. The
+content of a file is validated before it is used.
 """
 
 from __future__ import annotations
@@ -92,9 +91,9 @@ class RunDirectory:
     @classmethod
     @contextmanager
     def create(cls, path: str | Path, config: dict[str, Any]) -> Iterator[RunDirectory]:
-        """A new run directory, held; an existing one, or any non-empty folder, is refused.
+        """A new run directory, locked; a folder that is not empty is refused.
 
-        What is refused before the first checkpoint leaves nothing behind.
+        A fit that is refused before its first checkpoint leaves nothing behind.
         """
         run, head = cls(path), {"format": RUN_FORMAT, "version": __version__}
         if not is_first_process():
@@ -120,9 +119,9 @@ class RunDirectory:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from training here; the lock goes with the process, however it ends.
+        """Keep other processes from training here; the lock ends with the process.
 
-        Of several ranks the first holds it for all.
+        The first of several ranks holds it for all.
         """
         if not is_first_process():
             yield
@@ -139,15 +138,14 @@ class RunDirectory:
             ) from None
 
     def refuse_used(self) -> None:
-        """Refuse a file, and a folder with files in it that are not hidden."""
+        """Refuse a file, and a folder with files that are not hidden."""
         if self.path.is_dir():
             used = any(not entry.name.startswith(".") for entry in self.path.iterdir())
         else:
             used = self.path.exists() or self.path.is_symlink()
         if used:
             raise InputError(
-                f"{self.path} exists already: choose another folder, or continue it: "
-                f"gedi resume {self.path}"
+                f"{self.path} exists already: choose another folder, or resume the fit in it"
             )
 
     def add_metrics(self, row: dict[str, Any]) -> None:
@@ -160,11 +158,11 @@ class RunDirectory:
         _append(self.events, {"time": stamp, "kind": kind, "message": message} | details)
 
     def write_summary(self, content: dict[str, Any]) -> None:
-        """Say how it ended."""
+        """Write the result of the fit."""
         write_json(self.summary, content)
 
     def rewind(self, iteration: int) -> None:
-        """Drop what was logged after `iteration`, and a line that a crash cut short."""
+        """Drop lines after `iteration` and damaged lines of the metrics and events."""
         read = {path: read_json_lines(path) for path in (self.metrics, self.events)}
         for path, rows in read.items():
             kept = [row for row in rows if _is_until(row, iteration)]
@@ -177,18 +175,18 @@ def _append(path: Path, row: dict[str, Any]) -> None:
 
 
 def _is_until(row: dict[str, Any], iteration: int) -> bool:
-    """Whether a row was logged no later; what happened before training has no iteration."""
+    """Whether a row was logged no later; rows from before training have no iteration."""
     at = row.get("iteration", 0)
     return isinstance(at, int | float) and at <= iteration
 
 
 # --- config ---------------------------------------------------------------------------------------
 #
-# What the config of a run says: its settings, and where its data came from.
+# The settings of a run, and the source of its data.
 
 
 class DataSource(BaseModel):
-    """The data of a run; a program that fits an array has nothing to say of its source."""
+    """The data of a run; an array from a program has no source."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -198,9 +196,9 @@ class DataSource(BaseModel):
     labels: str | None = None  # the fingerprint of these
     columns: list[str] | None = None
     table: list[str] | None = None  # all columns of one that is encoded, see data.columns
-    separator: str | None = None  # of a text, and its decimal mark, where they were asked for
+    separator: str | None = None  # of a text, and its decimal mark, if they were given
     decimal: str | None = None
-    size: tuple[PositiveInt, PositiveInt] | None = None  # height and width that images were given
+    size: tuple[PositiveInt, PositiveInt] | None = None  # height and width of resized images
     broken: Literal["refuse", "skip"] = "refuse"
     # The share of the rows that may be outliers in the file of labels.
     outliers: Annotated[float, Field(ge=0, lt=1)] | None = None
@@ -209,7 +207,7 @@ class DataSource(BaseModel):
 
 
 class Fit(BaseModel):
-    """What the files of a fit say of it, both config and model."""
+    """The content that config and model file share."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -220,7 +218,7 @@ class Fit(BaseModel):
 
 
 class Config(Fit):
-    """What `config.yaml` holds."""
+    """The content of `config.yaml`."""
 
     data: DataSource
     choice: NumberChoice | None = None
@@ -237,7 +235,7 @@ class Config(Fit):
 
 
 def read_config(path: str | Path) -> Config:
-    """The config of an existing run directory, or one line that says why it is none."""
+    """The config of an existing run directory, or one line that says what is missing."""
     path, file = Path(path), RunDirectory(path).config
     if not path.is_dir():
         raise InputError(f"{path} is not a run directory: no such folder")
@@ -250,7 +248,7 @@ def read_config(path: str | Path) -> Config:
 
 
 def check_format(path: Path, content: dict[str, Any], known: int) -> None:
-    """Refuse content in another format than the known one."""
+    """Refuse content in a format other than `known`."""
     found, version = int(content["format"]), str(content.get("version", "unknown"))
     if found != known:
         raise InputError(
@@ -272,21 +270,21 @@ def settings_in_file(file: Path, values: dict[str, Any], shape: tuple[int, ...])
 
 # --- model file -----------------------------------------------------------------------------------
 #
-# The file of a fitted model: safetensors whose header holds all that is no tensor.
+# A fitted model is a safetensors file. Its header holds everything that is not a tensor.
 #
-# It may come from anywhere. Its header is held against a stated shape, and its tensors against the
-# network that the header describes, before that network is built.
+# The file may come from anywhere. Its header is validated, and its tensors are compared with the
+# network of the settings, before any memory is taken for that network.
 
 
 MODEL_FORMAT = 2
 KEY = "gedi-learn"
 MODEL = "model."  # prefix of the network's tensors
-DENSITY = "density."  # prefix of those of a density on a base
-USED = f"{DENSITY}coordinates.used"  # the columns or pixels that it is of
+DENSITY = "density."  # prefix of the tensors of a density on a base
+USED = f"{DENSITY}coordinates.used"  # the numbers of its columns or pixels
 
 
 class Summary(BaseModel):
-    """How a training ended; files hold more of it, which is there for people."""
+    """The part of a summary that a model needs; files hold more for people."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -308,24 +306,24 @@ class Summary(BaseModel):
 
 
 class Header(Fit):
-    """What the header of a model file holds."""
+    """The header of a model file."""
 
     scaling: str
-    columns: str | None = None  # how those of a table are encoded
+    columns: str | None = None  # how the columns of a table are encoded
     feature_names_in: list[str]
     summary: Summary
 
 
 def save_model(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write the file whole or not at all."""
+    """Write a model file, whole or not at all."""
     described = json.dumps({"format": MODEL_FORMAT, "version": __version__} | header)
     write_tensors(path, tensors, {KEY: described})
 
 
 def open_model(path: Path) -> tuple[dict[str, Tensor], Header]:
-    """The tensors, not yet checked, and the header, or one line that says what is wrong."""
+    """The tensors, not yet checked, and the header of a model file."""
     if not path.exists():
-        raise InputError(f"{path}: no such file; a model is written by GEDI.save or gedi fit")
+        raise InputError(f"{path}: no such file: give a model file, e.g. model.safetensors")
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the model file in it, e.g. model.safetensors")
     tensors, metadata = read_tensors(path)
@@ -340,9 +338,10 @@ def open_model(path: Path) -> tuple[dict[str, Tensor], Header]:
 def read_network(
     path: Path, tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | None
 ) -> EnergyModel:
-    """The network of a file; tensors that do not fit the settings, or are not finite, are refused.
+    """The network of a model file.
 
-    It takes the tensors of the file as they are: a header that claims large layers costs no memory.
+    Tensors that do not fit the settings, or are not finite, are refused. A header that claims large
+    layers takes no memory.
     """
     remedy = RESTORE if encoder is None else "restore it, or give the encoder of the fit"
     with reading(path, remedy, ours=True):
@@ -361,7 +360,7 @@ def read_network(
                 raise ValueError(f"{name} is not from 0 to {limit - 1}")
         if (tensors["box.low"] > tensors["box.high"]).any():
             raise ValueError("box.low above box.high")
-        if (density := read_density(tensors)) is not None:  # its parts must fit each other
+        if (density := read_density(tensors)) is not None:  # fails if its parts do not match
             y = density.coordinates(density.coordinates.values_of(tensors["box.low"][None]))[0]
             density.tilted(y, lambda x: x.flatten(1).sum(1), 0.5)
             density.q.log_density(y)
@@ -369,7 +368,7 @@ def read_network(
 
 
 def _load(tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | None) -> EnergyModel:
-    """The network of the settings with its tensors; the others must have the shapes of the fit."""
+    """The network with its tensors; names, shapes and types of all tensors are checked."""
     low, n = tensors["box.low"], len(tensors["labels"])
     if low.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"box.low is {low.dtype}")
@@ -378,11 +377,11 @@ def _load(tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | N
     with torch.device("meta"):  # shapes without values
         network = build_model(settings, tuple(low.shape), 1, encoder, generator=None).to(low.dtype)
     layouts = network.state_dict()
-    kinds = {name: tensor.dtype for name, tensor in layouts.items()}
+    types = {name: tensor.dtype for name, tensor in layouts.items()}
     own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
-    network.load_state_dict(own, assign=True)  # whatever their kind of number
-    if kinds != {name: tensor.dtype for name, tensor in own.items()}:
-        raise ValueError("its weights are another kind of number")
+    network.load_state_dict(own, assign=True)  # checks all but the types
+    if types != {name: tensor.dtype for name, tensor in own.items()}:
+        raise ValueError("its weights have another type")
     whole, double, point = torch.int64, torch.float64, (low.dtype, low.shape)
     forms = {
         "labels": (whole, (n,)),
@@ -399,7 +398,7 @@ def _load(tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | N
             raise ValueError(f"tensor {name} is not that of the settings")
     if missing := {"prior", "box.high"} - set(others):
         raise ValueError(f"no tensor {min(missing)}")
-    for name, weight in network.named_parameters():  # as in memory during the fit: to the same bits
+    for name, weight in network.named_parameters():  # the layout of the fit gives its bits
         weight.data = torch.empty_like(layouts[name], device="cpu").copy_(weight.data)
     return network
 
