@@ -87,7 +87,7 @@ def refusal(*arguments: object) -> str:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of its own. No phase is reported before the error on a slow machine."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "SHORT", 60.0)
+    monkeypatch.setattr(progress, "SHORTEST", 60.0)
     return tmp_path
 
 
