@@ -178,7 +178,7 @@ def test_ids_are_written_as_they_were_in_the_file(here):
     assert [row["customer_id"] for row in rows_of(Path("run/labels.csv").read_text())] == ids
 
 
-def test_categories_of_digits_are_told_by_their_text(here):
+def test_codes_of_digits_are_categories_by_their_text(here):
     rng = np.random.default_rng(0)
     zips = rng.choice(["01067", "80331"], 60)
     lines = [f"{z},{a},{b}" for z, (a, b) in zip(zips, rng.normal(size=(60, 2)), strict=True)]
@@ -309,7 +309,7 @@ def test_clusters_of_messy_tables_are_about_as_good_as_those_of_k_means(name, se
     assert ours > best_of_k_means(table, y, model) - 0.05
 
 
-def test_what_is_wrong_with_new_rows_is_named_by_their_file(folder, here):
+def test_errors_in_new_rows_name_their_file(folder, here):
     new = pd.read_csv(folder / "new.csv", dtype=str)
     new.drop(columns="told 0").to_csv("few.csv", index=False)
     said = gedi("predict", folder / "run", "few.csv", code=2).stderr

@@ -65,7 +65,7 @@ def test_numbers_become_the_smallest_native_float_that_holds_them(given, kept):
         (np.zeros((2, 2, 8, 8)), "has 2 channels"),
     ],
 )
-def test_what_is_not_vectors_or_images_of_numbers_is_refused_in_one_line(x, message):
+def test_other_data_than_vectors_and_images_is_refused_in_one_line(x, message):
     with pytest.raises(InputError, match=message) as caught:
         as_numbers(x, "x")
     assert "\n" not in str(caught.value)
@@ -129,7 +129,7 @@ def test_a_memory_map_of_images_passes_the_estimators_checks_uncopied(tmp_path):
 
 
 @pytest.mark.parametrize("top", [1, 16, 127])
-def test_bytes_that_hold_fewer_levels_than_eight_bits_are_scaled_by_their_own_range(top):
+def test_bytes_of_few_levels_are_scaled_by_their_own_range(top):
     x = RNG.integers(0, top + 1, size=(4, 1, 16, 16)).astype(np.uint8)
     x[0, 0, 0, :2] = 0, top
     z = Scaling.fit(x).apply(x)

@@ -227,7 +227,7 @@ def test_text_is_read_as_what_it_says(words, kind):
         (["2024-3-1", "2024-03-02"], [(2024, 3, 1), (2024, 3, 2)]),
     ],
 )
-def test_dates_are_those_of_the_calendar_and_new_rows_are_read_the_same_way(words, days):
+def test_new_dates_are_read_by_the_format_of_the_fit(words, days):
     made = table(d=words * 10, x=np.arange(20) ** 2 / 7)
     columns = Columns.from_json(fitted(made).to_json())
     expected = [date(*day).toordinal() - date(1970, 1, 1).toordinal() for day in days]
@@ -247,7 +247,7 @@ def test_a_few_words_among_numbers_are_refused_with_the_setting_that_allows_them
 # --- kinds --------------------------------------------------------------------------------------
 
 
-def test_columns_are_typed_by_what_they_hold_and_by_what_is_asked_for():
+def test_kinds_are_detected_and_can_be_set():
     rng = np.random.default_rng(0)
     x, city = rng.normal(size=N), rng.choice(["a", "b", "c"], N)
     made = table(
@@ -354,7 +354,7 @@ def test_rare_and_unseen_categories_are_those_of_scikit_learn():
     )
 
 
-def test_a_missing_category_and_one_that_was_never_seen_become_the_shares():
+def test_missing_and_unseen_categories_become_the_shares():
     columns = fitted(table(x=["a", "a", "a", "b"] * 30, y=np.arange(120) ** 2 / 7))
     points = columns.transform(table(x=["b", None, "new"], y=[1, 2, None]))
     np.testing.assert_allclose(points[:, :2], [[0, 1], [0.75, 0.25], [0.75, 0.25]])
@@ -409,7 +409,7 @@ def test_times_of_day_are_hours_and_come_back_as_times():
 
 @pytest.mark.parametrize("levels", [2, 4, 8])
 @pytest.mark.parametrize("gaps", [0, 60])
-def test_a_category_of_even_values_varies_as_distances_have_it(levels, gaps):
+def test_an_even_category_weighs_as_in_distance_features(levels, gaps):
     """With and without missing cells, which make three values of two."""
     rng = np.random.default_rng(0)
     city, flag = [f"c{k % levels}" for k in range(24 * levels)], ["yes", "no"] * (12 * levels)
@@ -431,7 +431,7 @@ def test_a_category_of_even_values_varies_as_distances_have_it(levels, gaps):
         (messy.Recipe(numbers=2, noise=0, distance=6, categories=0, strange=5, missing=0), 1),
     ],
 )
-def test_categories_that_tell_groups_are_heard_and_others_do_not_decide(recipe, seed):
+def test_informative_categories_count_and_others_do_not_dominate(recipe, seed):
     cells, y = messy.make(recipe, seed)
     made = table(**cells)
     columns = fitted(made)

@@ -41,7 +41,7 @@ def test_the_same_table_comes_out_however_it_is_written(write, text, encoding):
     assert data.x.tolist() == [[1.5, 2], [3, 4]] and data.columns == ("größe", "b")
 
 
-def test_the_decimal_mark_is_the_one_that_is_named(write):
+def test_the_decimal_mark_can_be_named(write):
     text = "a;b\n1,5;x\n-;y\n2,25;x\n" + "3,5;y\n" * 3
     frame = load(write(text), text=(), decimal=",").x
     assert frame["a"].dropna().tolist() == [1.5, 2.25, 3.5, 3.5, 3.5]
@@ -57,7 +57,6 @@ def test_the_decimal_mark_is_the_one_that_is_named(write):
     ("text", "words"),
     [
         ("a;b,c\nx;y,z\nu;v,w\n", "the separator may be comma or semicolon; .* separator='comma'"),
-        ("a,b\n1,2,3\n4,5\n", "t.csv is damaged .Length of header or names does not match"),
         ("a,b\n" + "1,2\n" * 300 + "1,2,3\n", "Expected 2 fields in line 302, saw 3"),
         ('a,b\n1,2\n3,"4\n5,6\n', "t.csv is damaged .*EOF inside string"),
     ],
@@ -68,7 +67,7 @@ def test_an_unclear_file_is_refused_with_the_way_out(write, text, words):
     assert "\n" not in str(caught.value)
 
 
-def test_a_separator_or_decimal_mark_that_is_none_is_refused(write):
+def test_an_unknown_mark_is_refused(write):
     path = write("a:b\n1:2\n")
     with pytest.raises(InputError, match="separator=':': give one of comma, semicolon, tab, bar"):
         load(path, separator=":")
@@ -90,7 +89,7 @@ def test_the_second_column_of_a_name_gets_a_number(write):
 # --- frames -------------------------------------------------------------------------------------
 
 
-def test_what_is_no_frame_is_none():
+def test_other_objects_are_no_frame():
     for other in (np.zeros((2, 2)), [[1, 2]], "text", None, {"a": [1]}, pd.Series([1, 2])):
         assert as_frame(other) is None
 

@@ -99,7 +99,7 @@ def test_random_bytes_and_a_file_cut_short_anywhere_are_refused(tmp_path, name):
     assert f"{path} is damaged" in refusal(path)
 
 
-def test_permission_denied_is_said(save, monkeypatch):
+def test_permission_denied_is_one_line(save, monkeypatch):
     path = save(np.ones((2, 2)))
 
     def deny(*args, **kwargs):
@@ -236,7 +236,7 @@ def test_blank_lines_are_skipped_and_one_column_and_one_row_are_enough(write):
         ("\ufeff", "blank lines"),
     ],
 )
-def test_what_is_no_table_of_numbers_is_named_by_row_and_column(write, text, words):
+def test_cells_that_are_no_numbers_are_named_by_row_and_column(write, text, words):
     assert words in refusal(write(text))
 
 
@@ -260,7 +260,7 @@ def test_columns_are_found_by_their_names_or_in_their_order(write):
     assert "no column 'a'" in refusal(write("1,2\n3,4\n"), columns=["a"])
 
 
-def test_text_that_is_not_utf8_is_said(write):
+def test_text_in_no_known_encoding_is_refused(write):
     late = b"a,b\n" + b"1,2\n" * 50_000 + b"\x81,1\n"
     assert "is damaged" in refusal(write(late))
 

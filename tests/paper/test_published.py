@@ -154,7 +154,7 @@ def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
     assert cache_root() == tmp_path / "home" / "here"
 
 
-def test_asking_makes_no_folder(tiny, root):
+def test_looking_for_a_set_makes_no_folder(tiny, root):
     assert not is_cached("tiny")
     assert "tiny is not on this machine: gedi data get tiny" in refusal(load, "tiny")
     assert not root.exists()
@@ -175,7 +175,7 @@ def test_a_set_comes_from_a_folder(tiny, folder, root, tmp_path, ready):
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "content"])
-def test_a_damaged_set_is_said_and_what_is_not_whole_is_made_anew(tiny, folder, root, damage):
+def test_a_damaged_set_is_refused_and_an_incomplete_one_is_replaced(tiny, folder, root, damage):
     get("tiny", folder)
     path = root / "tiny" / "tiny-bin" / "two.bin"
     whole = path.read_bytes()
