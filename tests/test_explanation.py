@@ -18,14 +18,18 @@ from gedilearn.explanation import (
     MOST_ROWS,
     Difference,
     Explanation,
-    explain,
 )
 from gedilearn.io import plain, read_tensors
 from gedilearn.training.run import RunDirectory
+from gedilearn.verdict.outputs import Outputs
 from helpers import gedi
 
 SMALL = {"max_iter": 20, "training.check_every": 10, "network.hidden": (8,), "random_state": 0}
 SMALL |= {"density.iterations": 20, "density.base": "none"}
+
+
+def explain(x, names, labels, p, density, kinds=None) -> Explanation:
+    return explanation.explain(x, Outputs(labels, p, density), names, kinds)
 
 
 def made(n: int = 200, c: int = 4, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -131,7 +135,7 @@ def table(seed: int = 0, n: int = 300) -> tuple[np.ndarray, np.ndarray]:
 
 def explained_columns(x, labels, names=None, c=3, kinds=None) -> Explanation:
     p = np.eye(c)[labels]
-    return explain(x, names, labels, p, np.zeros(len(x)), kinds=kinds)
+    return explain(x, names, labels, p, np.zeros(len(x)), kinds)
 
 
 def differences(x, labels, names=None, c=3, kinds=None) -> list[tuple[Difference, ...]]:

@@ -29,7 +29,7 @@ from gedilearn.data.dataset import fingerprint
 from gedilearn.data.files import as_frame, frame_of_rows
 from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError
-from gedilearn.explanation import Explanation, explain_result, keep
+from gedilearn.explanation import Explanation, explain, keep
 from gedilearn.fields import Schedule
 from gedilearn.io import RESTORE, is_first_process, reading
 from gedilearn.models.energy import EnergyModel
@@ -412,7 +412,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 progress.phase("writing the result")
                 self.save(directory.model, overwrite=True)
                 named = self.encoded_names(), self.encoded_kinds()
-                keep(directory, result, scaling, data, labels, *named)
+                keep(directory, data, self.outputs(), self._features, *named)
                 directory.write_summary(self.summary())
         if self.stopped_ == "diverged":
             warnings.warn(str(self.verdict_), RuntimeWarning, stacklevel=4)
@@ -572,9 +572,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Columns go by `names`, or by those seen in `fit`, or by their number. `str` gives it in
         words, `to_json` in plain values.
         """
-        self.prepare(X)  # which checks it
-        named = (self.encoded_names() if names is None else names), self.encoded_kinds()
-        return explain_result(self.result_, self.scaling_, self.validate(X), *named)
+        names = self.encoded_names() if names is None else names
+        return explain(self.validate(X), self.outputs(X), names, self.encoded_kinds())
 
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
@@ -731,7 +730,15 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         check_is_fitted(self)
         array = self.validate(X)
         check_same_shape(array, self.point_shape_, "X")
+        return self._tensor(array)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        """Checked rows in the network's units."""
         return torch.from_numpy(self.scaling_.apply(array)).to(self.box_.low.dtype)
+
+    def _features(self, array: np.ndarray) -> np.ndarray:
+        """enc(x) of rows that are checked."""
+        return self.result_.features(self._tensor(array))
 
     def _encoded(self, X: Any, frame: Any, columns: Columns, reset: bool) -> np.ndarray:
         if reset:

@@ -20,7 +20,6 @@ from gedilearn.errors import InputError
 from gedilearn.io import RESTORE, digits, read_json, reading, write_json, write_tensors
 from gedilearn.settings import Kind
 from gedilearn.starts.choose import adjusted_mutual_info
-from gedilearn.training.result import Result
 from gedilearn.training.run import RunDirectory, read_config
 from gedilearn.verdict.outputs import Outputs
 
@@ -199,27 +198,17 @@ class Explanation:
 
 
 def explain(
-    x: np.ndarray,
-    names: Names,
-    labels: np.ndarray,
-    probabilities: np.ndarray,
-    log_density: np.ndarray | None,
-    trust: np.ndarray | None = None,
-    kinds: Kinds = None,
+    x: np.ndarray, outputs: Outputs, names: Names = None, kinds: Kinds = None
 ) -> Explanation:
-    """What defines each cluster of x: (n, d) in the data's units, or images (n, c, h, w).
-
-    labels: (n,); probabilities: p(y|x), (n, clusters)
-    log_density: (n,); None if it was not learnt: then no rows are unusual
-    trust: (n,), how far to trust the cluster of each row, where that is known
-    """
+    """What defines each cluster of x: (n, d) in the data's units, or images (n, c, h, w)."""
     import pandas as pd
 
+    labels, probabilities = outputs.labels, outputs.probabilities
     (n, c), columns = probabilities.shape, _columns(x, names)
     kinds = kinds or ["number"] * len(columns)
     kinds = ["boolean" if k == "number" and _is_binary(x[:, j]) else k for j, k in enumerate(kinds)]
     differences: list[tuple[Difference, ...]] = [()] * c
-    warnings = [] if log_density is not None else [NO_DENSITY]
+    warnings = [] if outputs.log_density is not None else [NO_DENSITY]
     if columns and c > 1:
         scaling = Scaling.fit(x)
         compared = compare(x, scaling.scale, labels, c)
@@ -229,7 +218,7 @@ def explain(
         some = evenly_spaced(n, MOST_SEARCHED)
         alone = sufficient_columns(scaling.apply(x[some]), labels[some], largest)
         warnings += [SINGLE_COLUMN.format(columns[j], ami) for j, ami in alone.items()]
-    rows = _frame(labels, probabilities, log_density, trust)
+    rows = _frame(outputs)
     means = pd.DataFrame(probabilities).groupby(labels).mean().reindex(range(c))
     clusters = []
     for k in range(c):
@@ -346,21 +335,17 @@ def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: np.ndarray) -> 
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _frame(
-    labels: np.ndarray,
-    p: np.ndarray,
-    log_density: np.ndarray | None,
-    trust: np.ndarray | None,
-) -> pd.DataFrame:
-    """The outputs of the model, row by row; p: (n, clusters)."""
+def _frame(outputs: Outputs) -> pd.DataFrame:
+    """The outputs of the model, row by row."""
     import pandas as pd
 
-    at, others = np.arange(len(p)), p.copy()
+    labels, own = outputs.labels, outputs.probability
+    at, others = np.arange(len(labels)), outputs.probabilities.copy()
     others[at, labels] = -1
     second = np.where(others.max(1) >= LEAST_SECOND, others.argmax(1).astype(object), None)
-    outputs = {"row": at, "cluster": labels, "probability": p[at, labels], "second": second}
-    outputs |= {"log_density": log_density, "trust": trust}
-    frame = pd.DataFrame({name: each for name, each in outputs.items() if each is not None})
+    columns = {"row": at, "cluster": labels, "probability": own, "second": second}
+    columns |= {"log_density": outputs.log_density, "trust": outputs.trust}
+    frame = pd.DataFrame({name: each for name, each in columns.items() if each is not None})
     with np.errstate(divide="ignore"):
         log_p = np.log(frame["probability"].astype(np.float64))
     return frame.assign(atypicality=-log_p - frame.get("log_density", 0.0))
@@ -391,49 +376,39 @@ def _lowest(
     )
 
 
-# --- of a fitted result, and in a run directory ---------------------------------------------------
-
-
-def explain_result(
-    result: Result, scaling: Scaling, x: np.ndarray, names: Names, kinds: Kinds = None
-) -> Explanation:
-    """The clusters of x, in the data's units, by a fitted result."""
-    return explain(x, names, **_outputs(result, scaling, x), kinds=kinds)
+# --- in a run directory ---------------------------------------------------------------------------
 
 
 def keep(
     directory: RunDirectory,
-    result: Result,
-    scaling: Scaling,
     x: np.ndarray,
-    labels: np.ndarray,
+    outputs: Outputs,
+    features: Callable[[np.ndarray], np.ndarray],
     names: Names,
-    kinds: Kinds = None,
+    kinds: Kinds,
 ) -> None:
     """Write the profiles of the clusters, and a preview: rows of the data with their outputs.
 
-    These rows are evenly spaced ones, and all that the profiles name.
+    These rows are evenly spaced ones, and all that the profiles name. features: enc of rows of x
     """
     names = read_config(directory.path).data.columns if names is None else names
-    outputs = _outputs(result, scaling, x, result.training) | {"labels": labels}
-    outputs["trust"] = None if result.trust is None else result.trust.prod(1).numpy()
-    explanation = explain(x, names, **outputs, kinds=kinds)
+    explanation = explain(x, outputs, names, kinds)
     write_json(directory.profile, explanation.to_json(), None)
 
-    kind = x.dtype if x.dtype == np.uint8 else np.dtype(np.float64)
-    each = x[:1].size * kind.itemsize + 4 * result.model.n_features
+    is_bytes, vectors = x.dtype == np.uint8, features(x[:1])
+    each = x[:1].size * (1 if is_bytes else 8) + 4 * vectors.size
     most = min(MOST_PREVIEWED, max(LEAST_PREVIEWED, MOST_BYTES // each))
     rows = np.union1d(evenly_spaced(len(x), most), np.array(explanation.rows, int)).astype(np.int64)
     preview = {
         "rows": rows,
-        "points": x[rows].astype(kind),
-        "labels": labels[rows].astype(np.int64),
-        "probability": outputs["probabilities"][rows, labels[rows]].astype(np.float64),
-        "features": result.features(_scaled(result, scaling, x[rows])).astype(np.float32),
+        "points": x[rows] if is_bytes else x[rows].astype(np.float64),
+        "labels": outputs.labels[rows].astype(np.int64),
+        "probability": outputs.probability[rows].astype(np.float64),
+        "features": features(x[rows]).astype(np.float32),
     }
-    for name in ("log_density", "trust"):
-        if outputs[name] is not None:
-            preview[name] = outputs[name][rows].astype(np.float64)
+    for name, values in (("log_density", outputs.log_density), ("trust", outputs.trust)):
+        if values is not None:
+            preview[name] = values[rows].astype(np.float64)
     write_tensors(directory.preview, {name: torch.from_numpy(a) for name, a in preview.items()})
 
 
@@ -442,19 +417,3 @@ def read_profile(directory: RunDirectory) -> Explanation:
     content = read_json(directory.profile)
     with reading(directory.profile, RESTORE):
         return Explanation.from_json(content)
-
-
-def _scaled(result: Result, scaling: Scaling, x: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(scaling.apply(x)).to(result.box.low.dtype)
-
-
-def _outputs(
-    result: Result, scaling: Scaling, x: np.ndarray, outputs: Outputs | None = None
-) -> dict[str, Any]:
-    """Labels, p(y|x) and log p(x) as `GEDI.score_samples` gives it; None if it was not learnt."""
-    found = result.outputs(_scaled(result, scaling, x)) if outputs is None else outputs
-    log_density = found.log_density
-    if log_density is not None and result.density is not None:
-        log_density = log_density - result.density.volume(scaling.scale)
-    both = {"labels": found.labels, "probabilities": found.probabilities}
-    return both | {"log_density": log_density}

@@ -199,7 +199,7 @@ def test_outliers_are_written_as_minus_1_and_are_never_more_than_asked_for(table
 
 def test_equal_rows_are_outliers_together_or_not_at_all(model, points):
     many = np.repeat(points, 2, axis=0)
-    labels = inputs.outputs_of(model, many, model.predict(many), 0.045)["cluster"]
+    labels = inputs.with_outliers(model.outputs(many), 0.045).labels
     assert (labels == -1).sum() == 6 and (labels[::2] == labels[1::2]).all()  # 7.2 at most
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gedilearn.data.dataset import Dataset
     from gedilearn.estimator import GEDI
     from gedilearn.training.run import Config
+    from gedilearn.verdict.outputs import Outputs
 
 # --- options ------------------------------------------------------------------------------------
 
@@ -348,36 +349,36 @@ def by_column(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
     return dict(zip(names or [f"x{k + 1}" for k in range(x.shape[1])], x.T, strict=True))
 
 
-def outputs_of(
-    model: GEDI, x: Any, labels: np.ndarray | None = None, outliers: float | None = None
+def output_columns(
+    model: GEDI, outputs: Outputs, suggested: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """The cluster of each row, its probability, and the outlier score.
+    """The columns of the model's outputs: cluster, probability, outlier score -log p(x), trust.
 
-    The outlier score is -log p(x), if the model has learnt p(x). The rows of the fit, with its
-    `labels`, also have their trust. At most the share `outliers` of them get the cluster -1, and
-    new rows that are as unlikely.
+    suggested: (n,) the labels of the network, where the clusters are given labels
     """
     import numpy as np
 
-    trust, names = getattr(model, "trust_", None), np.array([*model.names_, ""])
-    if model.columns_ is not None:  # encoded once
-        x, model = model.validate(x), model.on_points()
-    score = -model.score_samples(x) if model.result_.has_density else None
-    cluster = model.predict(x, outliers) if labels is None else labels
-    if labels is not None and outliers is not None and score is not None:
-        threshold = np.sort(score)[::-1][int(outliers * len(labels))]
-        cluster = np.where(score > threshold, -1, labels)
-    columns = {"cluster": cluster}
+    names = np.array([*model.names_, ""])  # '' for outliers, whose cluster is -1
+    columns = {"cluster": outputs.labels}
     if model.class_names_:
-        columns["name"] = names[cluster]  # '' for outliers
-    if labels is not None and len(model.disputed_):
-        columns["suggested"] = names[model.predict(x)]
-    columns["probability"] = model.predict_proba(x).max(1)
-    if score is not None:
-        columns["outlier"] = score
-    if labels is not None and trust is not None and len(trust) == len(labels):
-        columns["trust"] = trust
+        columns["name"] = names[outputs.labels]
+    if suggested is not None:
+        columns["suggested"] = names[suggested]
+    columns["probability"] = outputs.probabilities.max(1)
+    if outputs.log_density is not None:
+        columns["outlier"] = -outputs.log_density
+    if outputs.trust is not None:
+        columns["trust"] = outputs.trust
     return columns
+
+
+def with_outliers(outputs: Outputs, share: float) -> Outputs:
+    """Outputs of training rows: at most this share of them, the least likely, get the label -1."""
+    import numpy as np
+
+    assert outputs.log_density is not None
+    threshold = np.sort(outputs.log_density)[int(share * len(outputs.labels))]
+    return outputs.of(np.where(outputs.log_density < threshold, -1, outputs.labels))
 
 
 def outlier_words(labels: np.ndarray) -> str:

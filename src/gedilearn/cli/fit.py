@@ -218,17 +218,18 @@ def _write_labels(
     model: GEDI, rows: Dataset, run: Path, progress: Progress, screen: Screen
 ) -> None:
     """Write the cluster of each row; -1 for outliers, if the config has a share of them."""
-    from gedilearn.training.environment import one_thread_if_small
     from gedilearn.training.run import RunDirectory, read_config
 
     if is_first_process():
         progress.phase("writing the result")
         outliers = read_config(run).data.outliers
-        with one_thread_if_small(model.settings_.device, (len(model.labels_), *model.point_shape_)):
-            outputs = inputs.outputs_of(model, rows.x, model.labels_, outliers)
-        write_text(RunDirectory(run).labels, csv_of(inputs.results(rows, model, outputs)))
+        outputs, training = model.outputs(), model.result_.training
+        suggested = training.labels if training and len(model.disputed_) else None
         if outliers is not None:
-            screen.message(inputs.outlier_words(outputs["cluster"]))
+            outputs = inputs.with_outliers(outputs, outliers)
+            screen.message(inputs.outlier_words(outputs.labels))
+        columns = inputs.output_columns(model, outputs, suggested)
+        write_text(RunDirectory(run).labels, csv_of(inputs.results(rows, model, columns)))
 
 
 def _show(model: GEDI, y: Any, source: str | None, run: Path, screen: Screen) -> None:

@@ -58,14 +58,18 @@ def predict(
     """
     fitted = Fitted.open(run, screen, reading)
     rows, model = fitted.read(data), fitted.model
-    results = inputs.outputs_of(model, rows.x, outliers=outliers)
+    outputs = model.outputs(rows.x)
     if outliers is not None:
-        screen.message(inputs.outlier_words(results["cluster"]))
-    if score:
+        outputs = outputs.of(model.predict(rows.x, outliers))
+        screen.message(inputs.outlier_words(outputs.labels))
+    results = inputs.output_columns(model, outputs)
+    if score == "log_density" and outputs.log_density is not None:
+        results[score] = outputs.log_density
+    elif score:
         results[score] = model.score_samples(rows.x, score)
     array = results[score or "cluster"]
     if proba:
-        array = model.predict_proba(rows.x)
+        array = outputs.probabilities
         results |= {f"p{k}": array[:, k] for k in range(array.shape[1])}
     screen.give(inputs.results(rows, model, results, keep_columns), array, out)
 
