@@ -57,7 +57,7 @@ def test_known_classes_leave_a_fit_without_them_alone():
     assert (one.labels_ == clone(other).fit(MOONS, Y).labels_).all()
 
 
-def test_the_term_of_known_rows_moves_a_network_without_a_start():
+def test_the_term_of_labelled_rows_moves_a_network_without_a_start():
     """From a random start, by noise views: the classes have their own numbers by the term alone."""
     how = {"training.start": "random", "views.kind": "noise", "training.max_iter": 300}
     for swapped in (Y, 1 - Y):
@@ -76,7 +76,7 @@ def test_images_learn_known_classes():
 def test_a_run_with_known_classes_goes_on_only_with_them(tmp_path):
     known = few(Y)
     model = GEDI(random_state=0, w_gen=0, run_dir=tmp_path / "run").fit(MOONS, classes=known)
-    with pytest.raises(InputError, match="classes: give it again"):
+    with pytest.raises(InputError, match="give the same classes again"):
         GEDI.resume(tmp_path / "run", MOONS)
     with pytest.raises(InputError, match="other labels"):
         GEDI.resume(tmp_path / "run", MOONS, classes=np.roll(known, 1))
@@ -97,7 +97,7 @@ def test_what_known_classes_cannot_go_with_is_one_line(arguments, says):
         GEDI(**arguments).fit(BLOBS, classes=K)
 
 
-def test_one_known_class_has_others_beside_it():
+def test_one_known_class_leaves_room_for_other_clusters():
     y = (K == 2).astype(int)
     known = np.where((y == 1) & (np.arange(400) < 100), "lead", None)
     model = GEDI(4, random_state=0, w_gen=0).fit(BLOBS, classes=known)

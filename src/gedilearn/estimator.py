@@ -78,7 +78,7 @@ NAMED = {
     "n_init": "training.n_init",
     "device": "device.accelerator",
 }
-LEAST_EACH = 5  # points of a cluster, on average, in the largest number that is tried
+LEAST_EACH = 5  # points of a cluster, on average, in the largest number that is compared
 Self = TypeVar("Self", bound="GEDI")
 
 
@@ -94,60 +94,59 @@ def _of_result(path: str) -> Any:
 class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Clusters unlabelled data with a neural network, and says whether to trust the result.
 
-    One ordinary network is trained with the sum of three terms: GEN (the classifier read as an
-    energy-based model of the data), INV (predictions equal under views x' of x) and PRIOR (clusters
-    in the proportions of a prior), after *The Triad of Failure Modes and a Possible Way Out*. The
-    fitted network clusters new points, scores how likely they are, and generates more.
+    One ordinary network is trained with the sum of three terms, after *The Triad of Failure Modes
+    and a Possible Way Out*. GEN reads the classifier as a density of the data. INV asks for equal
+    predictions under views x' of x. PRIOR asks for clusters in given proportions. The fitted
+    network clusters new points, scores how likely they are, and generates more.
 
-    Data of any scale and offset will do: it is standardised inside, and samples mapped back.
-    Arguments left at None have the value of the preset, or the default for data of its kind; an
-    argument goes before the same setting in `settings`, and that before the preset.
+    Data is standardised first, and samples are mapped back. An argument takes precedence over the
+    same name in `settings`, and `settings` over the preset. What is left at None has the default
+    for data of its kind.
 
     Parameters
     ----------
     n_clusters : int or 'auto', default None
-        Number of clusters c, 2 where nothing else is said; 1 trains the density alone. 'auto', for
-        vectors, chooses one of 2 to 10 by evidence without labels, before one network is trained.
+        Number of clusters c; None is 2, and 1 learns the density alone. 'auto' compares 2 to 10
+        clusters without labels and trains one network. It needs vectors.
     prior : tuple of float, 'auto' or 'uniform', default None
-        Proportions of the clusters, in any order, which also give their number; 'uniform' is the
-        paper's, and the default for images. 'auto', the default for vectors, takes them from the
-        clusters themselves.
+        Proportions of the clusters, in any order; their number is the number of clusters. 'auto',
+        the default for vectors, takes them from the clusters that are found. 'uniform' is the
+        paper's, and the default for images.
     method : str, default None
         The objective, 'gedi' by default. 'no-gen', 'no-inv' and 'no-unif' leave out one of its
-        terms, 'jem' keeps GEN alone; 'swav', 'barlow', 'dino', 'deepcluster', 'ebclr': baselines.
+        terms, and 'jem' keeps GEN alone. 'swav', 'barlow', 'dino', 'deepcluster' and 'ebclr' are
+        baselines.
     preset : str, default None
-        A named set of settings, for instance 'paper/toy'; `gedi settings --presets` lists them.
+        A named set of settings, for instance 'paper/toy'.
     w_gen, w_inv, w_prior : float or list of (progress, weight) points, default None
-        What multiplies GEN, INV and PRIOR; between points the weight is linear. ``w_gen=0`` leaves
-        out the density.
+        Weights of GEN, INV and PRIOR; linear between the points. ``w_gen=0`` learns no density.
     views : str or callable, default None
-        How a view x' is drawn from T(x'|x): 'walk' or 'noise', for images 'grey' or 'paper';
-        or any function that maps a batch of scaled points to views of it. One with an
-        argument `generator` is given the torch.Generator to draw from.
+        The distribution of views x': 'walk' or 'noise', for images 'grey' or 'paper'. A function
+        maps a batch of scaled points to views of it. If it has an argument `generator`, it should
+        draw from the torch.Generator that it receives.
     encoder : str or torch.nn.Module, default None
-        For images 'conv' or 'resnet8'; or a module that maps a batch to vectors, in the place of
-        any encoder. The first initialisation starts from its weights, further ones from fresh
-        ones. It is copied, never changed, and not saved: give it again to `load`.
+        For images 'conv' or 'resnet8'; or a module that maps a batch to vectors. The first
+        initialisation starts with its weights, further ones with fresh weights. The module is
+        copied. It is not saved: give it again to `load`.
     max_iter : int, default None
         Most iterations.
     n_init : int, default None
-        Initialisations trained at once; the one with the smallest gap is kept.
+        Initialisations trained at once; the one with the smallest bound gap is kept.
     random_state : int or RandomState, default None
-        Seed of all randomness; None takes a new one. A fit with a seed is the same alone and beside
-        others in threads, and leaves torch's global generator alone. The exception is code of your
-        own that draws from that one: an encoder with dropout, views without an argument
-        `generator`. For such a fit it is seeded and then put back: in one thread that gives the
-        same fit again, in several it does not.
+        Seed of all randomness; None takes a new one. A fit with a seed gives the same result, also
+        in several threads, and leaves torch's global generator alone. Code of your own may draw
+        from that generator: an encoder with dropout, views without an argument `generator`. It is
+        then seeded during the fit and restored. Such a fit is reproducible in one thread only.
     device : {'auto', 'cpu', 'cuda', 'mps'}, default None
         Where to train.
     run_dir : path, default None
         Folder for the run: settings, metrics, events, checkpoints, model.
     verbose : bool, default False
-        Tell each phase and the time left, on stderr: a bar on a terminal, else plain lines.
+        Whether to print each phase and the time left on stderr.
     settings : mapping, default None
-        Any other setting by its dotted name, as in `gedi fit --set` and config.yaml, for instance
-        ``{'sampler.steps': 20, 'optimizer.learning_rate': 0.002}``. `gedi settings` lists them all
-        with their defaults.
+        All other settings by their dotted names, for instance
+        ``{'sampler.steps': 20, 'optimizer.learning_rate': 0.002}``. The page *Settings* of the
+        documentation lists them with their defaults.
 
     Attributes
     ----------
@@ -155,54 +154,57 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Cluster of each training point.
     n_clusters_ : int
         Number of clusters.
-    choice_ : NumberChoice or None
-        With 'auto': the evidence for each number of clusters, and the choice in words.
-    names_, class_names_ : list of str
-        Names of the clusters: known classes first, then numbers. The names of the known classes.
-    disputed_ : ndarray of int
-        The rows to which the network gives another class than the known one.
-    bound_gap_ : float
-        Distance in nats to the optimum of Proposition 1, measured on the training data without
-        labels. 0 is reached only by confident, invariant clusterings in the prior's proportions.
-    certified_ : bool
-        Whether the clustering is certified.
-    grade_ : {'certified', 'supported', 'doubtful', 'no structure found'}
-        How far to trust it, in a word (docs/trust.md).
-    stability_, trust_ : float, ndarray of shape (n_samples,); None without a start
-        Agreement of the labels with clusterings of parts of the data; of each point, how far to
-        believe in its cluster, because it is stable or apart, times its probability.
     verdict_ : Verdict
-        A headline, a reason and a next step in plain sentences, and the figures behind them.
+        How far to trust the clusters: `print` shows a headline, a reason and a next step. Its
+        `figures` are the numbers behind them.
+    grade_ : {'certified', 'supported', 'doubtful', 'no structure found'}
+        The grade of the verdict; docs/trust.md has the rule.
+    certified_ : bool
+        Whether the grade is 'certified'.
+    stability_ : float or None
+        Agreement of the labels with the clusters of subsamples, at most 1. None without an initial
+        clustering.
+    trust_ : ndarray of shape (n_samples,) or None
+        Trust in the cluster of each training point, 0 to 1. None without an initial clustering.
+    bound_gap_ : float
+        Distance in nats to the bound of Proposition 1, measured without labels. Only confident,
+        invariant clusterings in the proportions of the prior reach 0.
     diagnosis_ : Diagnosis
         The findings of the triad monitor behind the verdict.
-    n_iter_ : int
-        Iterations of the clusters' network.
-    seconds_ : float
-        Time taken by training.
-    stopped_ : {'certified', 'budget', 'diverged'}
-        Why training ended.
-    n_recoveries_ : int
-        How often training went back to a good state because energies diverged.
+    choice_ : NumberChoice or None
+        With 'auto', the evidence for each number of clusters.
+    names_, class_names_ : list of str
+        Names of all clusters, known classes first; names of the known classes.
+    disputed_ : ndarray of int
+        The rows to which the network gives another class than the known one.
     density_ : Findings or None
         How far to trust the density, measured on held-out rows. None without a base.
     log_normaliser_ : float or None
         log Gamma; its standard error is ``density_.log_normaliser_error``.
     prior_ : ndarray of shape (n_clusters,)
-        The proportions that the clusters were held against, cluster by cluster.
+        The proportions of the clusters that PRIOR asked for.
+    n_iter_ : int
+        Iterations of training.
+    seconds_ : float
+        Duration of training.
+    stopped_ : {'certified', 'budget', 'diverged'}
+        Why training ended.
+    n_recoveries_ : int
+        How often training diverged and went back to a good state.
     model_ : EnergyModel
         The trained network, a torch module.
     point_shape_ : tuple of int
         Shape of a point: (columns,), or (channels, height, width).
     columns_ : Columns or None
-        How the columns of a table are read and encoded; None where all are numbers.
+        How the columns of a table are encoded; None if all are numbers.
     scaling_ : Scaling
         The map between the data's units and the network's.
     settings_ : Settings
         All settings as used.
     n_features_in_ : int
-        Columns (channels of images) seen in `fit`.
+        Number of columns, or of channels of images.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, when `X` had some.
+        Names of the columns, if `X` had some.
 
     Examples
     --------
@@ -262,9 +264,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def fit(self: Self, X: Any, y: Any = None, *, classes: Any = None) -> Self:
         """Cluster `X`: (n_samples, n_features), or images (n_samples, channels, height, width).
 
-        Arrays, tensors and data frames will do, these with dates, categories and missing cells
-        too; `y` is ignored. With `run_dir`, the folder must be new or empty and receives the run;
-        continue an interrupted one with `GEDI.resume`.
+        `X` is an array, a tensor or a data frame. Data frames may have dates, categories and
+        missing cells. `y` is ignored. The folder `run_dir`, if given, must be new or empty.
+        `GEDI.resume` continues an interrupted fit.
 
         `classes`, (n_samples,), are the known classes of some rows, as numbers or text. All other
         rows have -1, None or NaN. The first clusters are then the classes, in sorted order. With a
@@ -284,15 +286,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         given = others | ({} if classes is None else {"classes": classes, "labels": classes})
         for name in config.objects:
             if name not in given:
-                raise InputError(f"{run_dir} was fitted with an object as {name}: give it again")
+                raise InputError(f"{run_dir} was fitted with {name}: give the same {name} again")
         settings = settings_of(run_dir, config, config.data.shape)
         model = cls.from_settings(settings, run_dir=run_dir, **others)
         data = model.validate(X, reset=True)
         if (config.data.shape, config.data.fingerprint) != (data.shape, fingerprint(data)):
-            raise InputError(f"{run_dir} was fitted to other data than this (fingerprints differ)")
+            raise InputError(
+                f"{run_dir} was fitted to other data than X (fingerprints differ): give that data"
+            )
         known = None if classes is None else Classes.of(classes, len(data), config.graded)
         if known is not None and fingerprint(known.labels) != config.data.labels:
-            raise InputError(f"{run_dir} was fitted with other labels than these")
+            raise InputError(f"{run_dir} was fitted with other labels than these: give those")
         run = RunDirectory(run_dir)
         check_machine(settings, data.shape[1:])
         with run.held():
@@ -371,6 +375,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 f"n_clusters='auto' needs vectors (n, d), got shape {data.shape}: give a number; "
                 "choose_n_clusters compares fits of images"
             )
+        check_enough(data, 2)
         training, scaled = given.training, self._scaled(data, given.scaling)
         most = min(training.max_clusters, max(len(data) // LEAST_EACH, 2))
         # Not resolved yet: vectors have one thread unless more are wanted.
@@ -484,7 +489,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def predict(self, X: Any, outliers: float | None = None) -> np.ndarray:
         """The most likely cluster of each point: (n_samples,).
 
-        With `outliers`, -1 for points less likely than that share of the training points.
+        With `outliers`, points less likely than this share of the training points have -1.
         """
         x = self.prepare(X)
         labels = self.result_.labels(x)
@@ -524,8 +529,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
         'log_density': log p(x), in nats and the data's units; without a base, up to a constant.
         'gradient_norm': -||d log p(x) / dx|| in the network's units, the score of the paper for
-        points from elsewhere. 'confidence': the largest p(y|x). 'energy': logsumexp of the
-        clusters' logits, the paper's log p(x) up to a constant.
+        points from another distribution. 'confidence': the largest p(y|x). 'energy': logsumexp of
+        the logits, the paper's log p(x) up to a constant.
         """
         x = self.prepare(X)
         scores, density = self.result_.scores(x, kind), self.result_.density
@@ -534,7 +539,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return scores - density.volume(self.scaling_.scale)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The mean of log p(x) on `X`; without a normalised density, minus the gap there."""
+        """The mean of log p(x) on `X`; without a normalised density, minus the bound gap there."""
         check_is_fitted(self)
         if self.log_normaliser_ is None:
             return -self.diagnose(X).gap
@@ -548,12 +553,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         steps: int | None = None,
         random_state: Any = None,
     ) -> tuple[Any, np.ndarray]:
-        """New points, in the data's units, and their clusters; of one `cluster`, if it is given.
+        """New points, in the data's units, and their clusters; all of `cluster`, if it is given.
 
-        Of a table that is not all numbers, the points are its rows: a data frame of pandas.
-        Vectors are drawn by their weights near the data and moved by `steps` Langevin steps (20)
-        that Metropolis's rule corrects; images are short runs from the base, as in training.
-        Without a base: chains of `steps` steps (500) from uniform points of the data's box.
+        For a table with other columns than numbers, the points are a data frame of its rows.
+        Vectors are drawn by importance weights and moved by `steps` (20) Langevin steps with
+        Metropolis correction. Images are short runs from the base, as in training. Without a base
+        there are chains of `steps` (500) steps from uniform points in the box of the data.
         """
         check_is_fitted(self)
         position = self.result_.sample(n_samples, steps, seed_of(random_state), cluster)
@@ -619,7 +624,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             shape = (*tensors["labels"].shape, *tensors["box.low"].shape)
         settings = settings_in_file(path, header.settings, shape)
         if "encoder" in header.objects and "encoder" not in others:
-            raise InputError("the model has an encoder of its own: GEDI.load(path, encoder=...)")
+            raise InputError(f"{path} has an encoder of its own: GEDI.load(path, encoder=...)")
         model = cls.from_settings(settings, **others)
         network = read_network(path, tensors, settings, model.objects().get("encoder"))
         with reading(path, RESTORE, ours=True):

@@ -38,7 +38,7 @@ def test_known_cells_name_the_clusters(table):
     assert (new["name"] == NAMES[Y]).all()
 
 
-def test_labels_of_a_table_are_judged_and_the_run_is_read_again(table):
+def test_labels_of_a_table_are_graded_and_the_run_is_read_again(table):
     command = ("grade", "table.csv", "--label-column", "cluster", "--drop", "segment")
     result = json.loads(gedi(*command, "--out", "run", "--json").stdout)
     assert result["n_samples"] == 237 and result["disputed"][0] == 1
@@ -56,7 +56,7 @@ def test_labels_of_a_table_are_judged_and_the_run_is_read_again(table):
     assert GEDI.load("run/model.safetensors").disputed_.tolist() == [4]
 
 
-def test_labels_of_a_file_of_arrays_are_judged(tmp_path, monkeypatch):
+def test_labels_of_a_file_of_arrays_are_graded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.savez("points.npz", x=X, y=np.where(np.arange(240) < 5, -1, Y))
     result = json.loads(gedi("grade", "points.npz", "--out", "run", "--json").stdout)

@@ -1,4 +1,4 @@
-"""The paper's settings, and settings close to them, each with the reason for what it changes."""
+"""The paper's settings, and presets close to them, with the reason for each difference."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from gedilearn.presets import Preset, Values
 from gedilearn.registry import METHODS
 from gedilearn.settings import FEWEST_POINTS, SINES, STARTED, WALKS, nested
 
-# Of all the paper's tables; a chain for each point of the batch. The paper is silent on the margin
-# and on clamping: chains start in the data's bounding box, and nothing is clamped.
+# In all tables of the paper. There is a chain for each point of the batch. The paper does not
+# mention a margin or clamping: chains start in the data's bounding box, and nothing is clamped.
 _PAPER_SAMPLER: Values = {
     "noise": 0.01, "buffer": 10_000, "chains": None, "restart": 0.05, "margin": 0.0, "clamp": False,
 }  # fmt: skip
@@ -15,8 +15,8 @@ _PAPER_SAMPLER: Values = {
 
 # --- synthetic data -----------------------------------------------------------------------------
 
-# The synthetic experiments of the paper (its appendix on hyperparameters for synthetic data). What
-# the tables leave silent: data in its own units.
+# The synthetic experiments of the paper (its appendix on hyperparameters for synthetic data). The
+# tables do not mention scaling: data keeps its units.
 _PAPER_TOY_LITERAL: Values = {
     "prior": "uniform",
     "scaling": "none",
@@ -26,24 +26,24 @@ _PAPER_TOY_LITERAL: Values = {
     "sampler": {"steps": 1, "step_size": 0.01**2 / 2} | _PAPER_SAMPLER,
     "density": {"base": "none", "iterations": 0},
     "optimizer": {"learning_rate": 1e-3, "batch_size": 400},
-    # The paper knows no stopping rule and no guard.
+    # The paper has no stopping rule and no guard against divergence.
     "training": {"max_iter": 20_000, "early_stopping": False, "on_divergence": "ignore"},
 }
 
-# What single methods change in the presets of the synthetic experiments. All else they share, and
-# each method leaves the settings unused that are not its own:
-# - Barlow, SwAV: batch normalisation in all layers is their default here; for temperatures,
-#   Sinkhorn and the weight of redundancy the paper is silent, so they are as first published.
+# Changes of single methods in the presets of the synthetic experiments. All other settings are
+# shared, and a method ignores those that it has no use for:
+# - Barlow, SwAV: batch normalisation in all layers is their default here. The paper does not
+#   mention temperatures, Sinkhorn and the weight of redundancy: they are as first published.
 # - no gen: the paper's table gives it a sampler and a weight of GEN, which it cannot use.
-# - no inv, no unif: the paper lists them nowhere; ablations differ from GEDI in the term alone.
-# - DINO, DeepCluster, EBCLR: not in the paper's experiments; they share network, views, optimiser
+# - no inv, no unif: not in the paper. Ablations differ from GEDI in the term alone.
+# - DINO, DeepCluster, EBCLR: not in the paper's experiments. They share network, views, optimiser
 #   and sampler.
 _PAPER_TOY_METHODS: dict[str, Values] = {
     "jem": {"sampler": {"steps": 10}},  # its own list in the paper; the rest of it is GEDI's
 }
 
-# The defaults of GEDI for points of the plane, for all methods: by themselves, methods that do not
-# train the bound have another network, rate and length, and no start.
+# The defaults of GEDI for points in the plane, for all methods. Methods that do not train the bound
+# have other defaults: another network, learning rate and length, and no initial clustering.
 _IN_THE_PLANE: Values = {"network.sines": SINES, "optimizer.batch_size": FEWEST_POINTS}
 
 # --- images -------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ _IMAGE_BATCH = 64
 def _paper_images(data: str) -> Values:
     """The paper's table of hyperparameters for SVHN, CIFAR-10 and CIFAR-100, and its network.
 
-    Every setting that has a default of its own for images is stated, also where it is as elsewhere.
+    Every setting with a different default for images is stated.
     """
     images, epochs, _, width, prior = _IMAGE_SETS[data]
     return {
@@ -71,8 +71,8 @@ def _paper_images(data: str) -> Values:
             "encoder": "resnet8",
             "width": width,
             "head": (2 * width,),
-            "activation": "leaky_relu",  # of the head; silent: as in the encoder's table
-            "temperature": 1.0,  # silent
+            "activation": "leaky_relu",  # of the head; not in the paper: as in its encoder's table
+            "temperature": 1.0,  # not in the paper
             "standardised": False,
         },
         "views": {"kind": "paper", "flip": data != "svhn", "noise": 0.03},
@@ -82,7 +82,7 @@ def _paper_images(data: str) -> Values:
         "sampler": {"steps": 20, "step_size": 1.0, "max_move": None} | _PAPER_SAMPLER,
         "optimizer": {"learning_rate": 1e-4, "batch_size": _IMAGE_BATCH}
         | {"schedule": "constant", "warmup": 0, "grad_clip": None},
-        # All terms from the start, so that the rest of this section has no use.
+        # All terms from the beginning: the rest of this section is not used.
         "density": {
             "base": "none",
             "iterations": 0,
@@ -90,7 +90,9 @@ def _paper_images(data: str) -> Values:
             "inv": 50.0,
             "prior": prior,
         },
-        "swav": {"embedding": width},  # the head's F outputs; silent: as many prototypes
+        "swav": {
+            "embedding": width
+        },  # the F outputs of the head; the number of prototypes is not in the paper
         "training": {
             "max_iter": epochs * images // _IMAGE_BATCH,
             "start": "random",
@@ -101,49 +103,49 @@ def _paper_images(data: str) -> Values:
     }
 
 
-# JEM has a list of its own in the paper, equal to GEDI's but for its augmentation, which is noise
-# alone. GEN has no views, so that is noise on the images it is trained with, as JEM's own code has
-# it. The certificate is measured under the same noise.
+# The paper has a separate list for JEM, equal to GEDI's except for its augmentation, which is noise
+# alone. GEN has no views: as in JEM's own code, the noise is added to the training images. The
+# certificate is measured under the same noise.
 _PAPER_IMAGE_METHODS: dict[str, Values] = {"jem": {"views": {"kind": "noise", "data_noise": 0.03}}}
 
-# The scaled-down presets. Every method gets about as many passes of a batch of 64 through the
-# network, forward ones: a pass back to the weights counts two more, one back to the images (a
-# Langevin step) one more. These many take about 6 minutes on 2 cores; batch normalisation (Barlow,
-# SwAV) takes its time beside them.
+# The scaled-down presets. Every method has about equally many forward passes of a batch of 64
+# through the network. A backward pass to the weights counts two more, one to the images (a Langevin
+# step) one more. They take about 6 minutes on 2 cores, without batch normalisation (Barlow, SwAV).
 SMALL_PASSES = 24_000
 SMALL_WIDTH = 32
 SMALL_STEPS = 10  # Langevin steps in an iteration
 SMALL_DENSITY = 1 / 3  # the share of GEDI's passes that is left for GEN, after the clusters
 SMALL_RATE = 1e-3
-# Of GEDI and its ablations, as of the defaults for images: with standardised weights they find more
-# at the same number of passes. PRIOR is of the batch, and 64 images are few for 10 clusters.
+# For GEDI and its ablations, as in the defaults for images: with standardised weights they find
+# better clusters in equally many passes. PRIOR is computed on the batch, and 64 images are few for
+# 10 clusters.
 OWN = ("gedi", "no-gen", "no-inv", "no-unif")
 OWN_RATE, OWN_BATCH = 8e-3, 2 * _IMAGE_BATCH
 
 
 def _small_images(data: str) -> Values:
-    """The paper's settings for a data set, scaled down; all that differs has its reason here."""
+    """The paper's settings for a data set, scaled down, with the reason for each difference."""
     paper, classes = _paper_images(data), _IMAGE_SETS[data][2]
     clusters, density = small_iterations("gedi")
     return paper | {
-        # As many clusters as classes, so that accuracy on the whole test set has a meaning.
+        # As many clusters as classes: accuracy on the whole test set then has a meaning.
         "n_clusters": classes,
-        # Standardised weights for methods without batch normalisation, which energies cannot have.
+        # Standardised weights for methods without batch normalisation, which densities exclude.
         "network": paper["network"]
         | {"width": SMALL_WIDTH, "head": (2 * SMALL_WIDTH,), "standardised": None},
-        # On MNIST, the paper's weights (PRIOR half of INV, in one direction) merge clusters, and
-        # GEN with this penalty, at half the rate of the defaults, is seldom put back by the guard.
+        # On MNIST, the paper's weights (PRIOR half of INV, in one direction) merge clusters. With
+        # this penalty, at half the default learning rate, GEN seldom diverges.
         "weights": {"gen": 1.0, "inv": 1.0, "symmetric": True, "prior": 2.0, "energy": 0.02},
-        # Long steps that are cut at a tenth, inside the box: they travel in few steps and
-        # do not break away. The buffer is small because few samples are ever drawn.
+        # Long steps, limited to a tenth of the range and to the box: chains move far in few
+        # steps. The buffer is small because few samples are drawn.
         "sampler": paper["sampler"]
         | {"steps": SMALL_STEPS, "step_size": 10.0, "max_move": 0.1}
         | {"buffer": 2_000, "chains": _IMAGE_BATCH, "clamp": True},
-        # 1e-4 does not get far in so few iterations.
+        # 1e-4 is too small for so few iterations.
         "optimizer": paper["optimizer"]
         | {"learning_rate": OWN_RATE, "batch_size": OWN_BATCH}
         | {"schedule": "cosine", "warmup": 50, "grad_clip": 5.0},
-        # GEN from the start would leave too few iterations for the clusters.
+        # With GEN in all iterations, too few would be left for the clusters.
         "density": {"iterations": density, "learning_rate": 2.5e-3, "inv": 10.0, "prior": 20.0},
         "swav": {"embedding": SMALL_WIDTH},
         "training": paper["training"] | {"max_iter": clusters, "check_every": 100},
@@ -167,7 +169,7 @@ def small_iterations(method: str) -> tuple[int, int]:
     if method != "gedi":
         return SMALL_PASSES // clusters, 0
     density = round(SMALL_DENSITY * SMALL_PASSES)
-    # Its runs look at their start too.
+    # Runs with a density evaluate the initial points too.
     joint = clusters + 2 * training + sampling + 2
     return (SMALL_PASSES - density) // clusters, density // joint
 
@@ -197,7 +199,7 @@ _VALUES: dict[str, Values] = {
     | {
         # No dead units. The paper: "ReLU activation functions", for images LeakyReLU(0.2).
         "network": _PAPER_TOY_LITERAL["network"] | {"activation": "leaky_relu"},
-        # Chains that hardly move let energies run away; the paper is silent on what bounds them.
+        # If chains hardly move, log-densities diverge. The paper does not say what bounds them.
         "weights": _PAPER_TOY_LITERAL["weights"] | {"energy": 0.03},
         # A rate of 0.001 leaves some runs cut across, 0.003 from the start cuts circles in half.
         # The paper has one number, and no word on a schedule.
@@ -210,16 +212,15 @@ _VALUES: dict[str, Values] = {
     **{f"small/{data}": _small_images(data) for data in _IMAGE_SETS},
 }
 _ABOUT: dict[str, str] = {
-    "alike/random": "GEDI's own settings for points of the plane, for every method: the same "
-    "network, views, batches, rate, length and weights, and no start.",
-    "alike/start": "The same with the start, for methods that can use one: GEDI, its ablations and "
-    "JEM. Others ignore it.",
-    "paper/toy-literal": "The paper's table for synthetic data, value by value. Training always "
-    "runs to the end, also if it diverges.",
-    "paper/toy": "The paper's table for synthetic data with the fewest changes found under which "
-    "its three terms train together: leaky ReLU; a penalty on energies; a learning rate that rises "
-    "to 0.003 in the first half; a certificate ends the training of GEDI and no gen. All methods "
-    "share them.",
+    "alike/random": "GEDI's defaults for points in the plane, for every method: equal network, "
+    "views, batches, learning rate, length and weights, without an initial clustering.",
+    "alike/start": "The same with an initial clustering, which GEDI, its ablations and JEM use.",
+    "paper/toy-literal": "The paper's table for synthetic data, value by value. Training runs to "
+    "the end, also if it diverges.",
+    "paper/toy": "The paper's table for synthetic data, with the fewest changes that let its three "
+    "terms train together, for all methods: leaky ReLU, a penalty on log-densities, and a learning "
+    "rate that rises to 0.003 in the first half. A certificate ends the training of GEDI and no "
+    "gen.",
     **{f"paper/{data}": "The paper's table for images, value by value." for data in _IMAGE_SETS},
     **{
         f"small/{data}": "Scaled down for 2 cores: a narrower network, few iterations, as many "
