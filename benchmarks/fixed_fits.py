@@ -1,13 +1,13 @@
-"""Fixed fits and what came of them, to see that a change of the code changes no result.
+"""Fixed fits and their results, to see that a change of the code changes no result.
 
     python benchmarks/fixed_fits.py record before.json     # on the old code
     python benchmarks/fixed_fits.py compare before.json    # on the new code
 
-Labels, gap, densities and samples of each fit are kept as hashes of their bytes, with a few values
-in the clear. `compare` prints a line a fit and exits with 1 if any bit differs.
+Labels, bound gap, densities and samples of each fit are stored as hashes of their bytes, with a few
+values in the clear. `compare` prints a line a fit and exits with 1 if any bit differs.
 
-`numbers_like` are a few numbers of a brief fit with the settings that a row of docs/results has:
-docs/make_results.py keeps them beside the rows, and tells by them whether rows are of other code.
+`numbers_like` are a few numbers of a brief fit with the settings that a row of docs/results has.
+docs/make_results.py stores them with the rows, and recognises outdated rows by them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Whether GEDI from a random start should compete with GEDI from its chosen start.
+"""Whether GEDI without an initial clustering should compete with GEDI from the chosen one.
 
     python benchmarks/random_start.py --seeds 3 --first 300
 
-Both are fitted to sets of `shapes.py` without the density; of each pair one is taken by evidence
-without labels: the share of the graph that its labels cut; cut and stability together, as starts
-are judged, with the start's clusterings of parts; the gap. Printed are mean AMIs of what is taken.
+Both are fitted to sets of `shapes.py` without the density. One of each pair is selected by evidence
+without labels: by the cut of the graph, by cut and stability (the score of initial clusterings), or
+by the bound gap. Printed are the mean AMIs of the selected fits.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def compare(name: str, seed: int) -> dict[str, float]:
             stability=stability(labels, start.subsamples),
         )
         ami = shapes._scores(shape, fresh, model.predict(fresh.x))["ami"]
-        evidence = {"cut": -own.cut, "cut and stability": own.score, "gap": -model.bound_gap_}
+        evidence = {"cut": -own.cut, "cut and stability": own.score, "bound gap": -model.bound_gap_}
         whole = len(np.unique(labels)) == shape.n_clusters
         found.append({"ami": ami, "seconds": spent, "whole": whole, "evidence": evidence})
     chosen, random = found

@@ -14,13 +14,13 @@ from sklearn.datasets import make_moons
 from gedilearn.methods.terms import bound_gap, generative, invariance, prior
 from gedilearn.models.energy import log_density, posterior
 from gedilearn.paper import landscape
-from gedilearn.paper.landscape import GAP, GEDI, GEN, INV, MODES, PRIOR, TERMS
+from gedilearn.paper.landscape import GEDI, GEN, INV, MARGIN, MODES, PRIOR, TERMS
 from gedilearn.sampling.langevin import Box
 
 LOG_2 = math.log(2)
 REPRESENTATION, CLUSTER, PERMUTATION = MODES
-CONFIDENT = 1 / (1 + math.exp(-GAP))  # the larger probability at a gap of GAP
-PRIOR_OF_ONE_CLUSTER = -(math.log(CONFIDENT) + (-GAP + math.log(CONFIDENT))) / 2
+CONFIDENT = 1 / (1 + math.exp(-MARGIN))  # the larger probability at a margin of MARGIN
+PRIOR_OF_ONE_CLUSTER = -(math.log(CONFIDENT) + (-MARGIN + math.log(CONFIDENT))) / 2
 
 
 @pytest.fixture(scope="module")
@@ -101,20 +101,20 @@ def test_inv_admits_representation_collapse_of_a_confident_encoder_only(rows):
 
 
 def test_inv_admits_cluster_collapse(rows):
-    entropy = (1 - CONFIDENT) * GAP - math.log(CONFIDENT)
+    entropy = (1 - CONFIDENT) * MARGIN - math.log(CONFIDENT)
     value = one(rows, INV, CLUSTER, "f_j = log p")["value"]
     assert 0 <= value < 1e-12 and value == pytest.approx(entropy, abs=1e-14)
 
 
 def test_inv_penalises_permuted_assignments_by_the_gap_of_each_point_misplaced(rows, world):
-    assert one(rows, INV, PERMUTATION, "one pair")["value"] == pytest.approx(2 * GAP / 400)
+    assert one(rows, INV, PERMUTATION, "one pair")["value"] == pytest.approx(2 * MARGIN / 400)
     model = landscape.separated_moons(world)
     order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
     misplaced = (world.y[order] != world.y).double().mean()
     value = invariance(model(world.x)[order], model(world.view))
-    assert float(value) == pytest.approx(GAP * float(misplaced))
+    assert float(value) == pytest.approx(MARGIN * float(misplaced))
     # Two random halves of 200: half of the points, give or take 4 standard deviations.
-    assert abs(one(rows, INV, PERMUTATION, "all points")["value"] / GAP - 0.5) < 0.1
+    assert abs(one(rows, INV, PERMUTATION, "all points")["value"] / MARGIN - 0.5) < 0.1
 
 
 def test_renaming_the_clusters_changes_no_term():
@@ -146,7 +146,7 @@ def test_prior_admits_representation_collapse_of_a_uniform_encoder_only(rows):
 def test_prior_penalises_cluster_collapse_by_half_the_gap(rows):
     row = one(rows, PRIOR, CLUSTER, "f_j = log p")
     assert row["value"] == pytest.approx(PRIOR_OF_ONE_CLUSTER)
-    assert row["excess"] == pytest.approx(GAP / 2 - LOG_2)
+    assert row["excess"] == pytest.approx(MARGIN / 2 - LOG_2)
 
 
 def test_prior_admits_permuted_assignments(rows):

@@ -63,7 +63,7 @@ def test_only_the_point_with_both_weights_leaves_the_gap_of_a_constant_predictio
     changes = SHORT | {"weights.gen": 0.0, "optimizer.learning_rate": 0.01}
     changes |= {"training.max_iter": 150, "density.iterations": 150, "optimizer.warmup": 75}
     points = {"both": (50, 50), "inv": (50, 0), "prior": (0, 50)}
-    settings = {"asked": ASKED | {"changes": changes}, "points": points}
+    settings = {"options": ASKED | {"changes": changes}, "points": points}
     gap = {}
     for name in points:
         (row,) = sensitivity.fit(Cell("moons", name, 0), ASKED["n"], settings)

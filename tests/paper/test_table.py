@@ -23,7 +23,7 @@ COLUMNS = {
     "method": table.label("method", {"a": "Method A"}),
     "seeds": table.seeds,
     "score": table.ranged("nmi"),
-    "score (floor)": table.beside("nmi", "floor", 1),
+    "score (floor)": table.pair("nmi", "floor", 1),
 }
 
 
@@ -57,7 +57,7 @@ def test_a_table_without_lines_is_empty():
 
 def test_values_that_are_missing_leave_a_cell_empty():
     nothing = [{"nmi": None}, {}]
-    assert table.ranged("nmi")(nothing) == table.beside("nmi", "floor", 1)(nothing) == ""
+    assert table.ranged("nmi")(nothing) == table.pair("nmi", "floor", 1)(nothing) == ""
 
 
 def test_a_rounded_zero_has_no_sign():

@@ -28,10 +28,11 @@ def generative(
 ) -> Tensor:
     """Estimate of -L_GEN = CE(p, p_Theta), Eq. 5, up to a constant: (..., batch, c) -> (...).
 
-    Its gradient is that of the cross-entropy when `logits_samples` come from p_Theta (Eq. 11); its
-    value is then the energy gap between samples and data, near 0 for a model in balance. Samples of
-    proposals q have `log_weights`, log b - log q, (..., batch): the logarithm of their mean weight
-    estimates log Gamma, and the value is minus what the network adds to log b of the data.
+    Its gradient is that of the cross-entropy when `logits_samples` come from p_Theta (Eq. 11). Its
+    value is then the difference in log-density between samples and data, near 0 for a model in
+    balance. Samples of proposals q have `log_weights`, log b - log q, (..., batch). The logarithm
+    of their mean weight estimates log Gamma, and the value is minus what the network adds to log b
+    of the data.
     """
     data, samples = _read(logits_data).log_density, _read(logits_samples).log_density
     if log_weights is None:

@@ -139,10 +139,10 @@ def run(
 ) -> list[Table]:
     """The paper's image tables: clusters, samples, OOD and probe of each method on one set.
 
-    `ood` are images outside by name, beside those of `load_others`; `sets` are images in the place
-    of the published ones. The folder also receives a run directory for each training, in runs/,
-    which an interrupted one is continued from, and the files of the evaluation, in evaluations/. To
-    measure trained models in another way, remove rows.jsonl and config.json: the models stay.
+    `ood` are further out-of-distribution images by name; `sets` replace the published ones. The
+    folder also receives the files of the evaluation, in evaluations/, and a run directory for each
+    training, in runs/, from which an interrupted one continues. To measure trained models in
+    another way, remove rows.jsonl and config.json: the models stay.
     """
     if len(data) != 1:
         raise InputError(f"--data: give one of {', '.join((*PAPER_SETS, *OWN_SETS))}")
@@ -156,32 +156,32 @@ def run(
     outside = load_others(name, ood or {})
     n_samples = usual.samples if samples is None else samples
     measuring = {"n_samples": n_samples, "steps": steps, "probe": usual.probe}
-    asked = {"scale": scale, "changes": changes or None}
+    options = {"scale": scale, "changes": changes or None}
     settings = {
-        "asked": asked,
+        "options": options,
         **measuring,
         "others": {other: [len(o.x), fingerprint(o.x)[:16]] for other, o in outside.items()},
-        "methods": {method: values_of(name, method, asked) for method in METHODS},
+        "methods": {method: values_of(name, method, options) for method in METHODS},
     }
-    runner = runner.within(f"{name}-{scale}", asked)
+    runner = runner.within(f"{name}-{scale}", options)
     work = Work(train, test, outside, measuring, runner)
     cells = [Cell(name, m, seed) for seed in seeds for m in trained]
     rows = runner.rows(cells, partial(fit, work), len(train.x), settings)
     return runner.finish("images", rows, tables)
 
 
-def values_of(data: str, method: str, asked: Row) -> Options:
-    """The nested settings of a method, with the changes that are asked for."""
-    values = preset(SCALES[asked["scale"]].preset.format(data=data), method)
-    if asked["scale"] == "default":
+def values_of(data: str, method: str, options: Row) -> Options:
+    """The nested settings of a method, with the given changes."""
+    values = preset(SCALES[options["scale"]].preset.format(data=data), method)
+    if options["scale"] == "default":
         values["n_clusters"] = SETS[data].classes if data in SETS else 10
-    return with_changes(values, SHAPE, asked)
+    return with_changes(values, SHAPE, options)
 
 
 def fit(work: Work, cell: Cell, n: int, settings: Options) -> list[Row]:
     """Train one method with one seed, or go on with it, and measure it."""
     seed, method = cell.seed, cell.method
-    row = {"data": cell.data, "method": method, "seed": seed, **settings["asked"]}
+    row = {"data": cell.data, "method": method, "seed": seed, **settings["options"]}
     name, out, say = f"{cell.data}-{method}-{seed}", work.runner.out, work.runner.say
     say(f"training {name}")
     model = train(work.train.x, seeded(settings["methods"][method], seed), out / "runs" / name)
@@ -245,7 +245,7 @@ def log_p_of(model: GEDI) -> str:
 
 
 def paper(measure: str | None) -> table.Text:
-    """The paper's number beside ours; for None, its AUROC of the set outside."""
+    """The paper's number for a measure; for None, its AUROC of the set outside."""
 
     def cell(group: Group) -> str:
         row = group[0]
@@ -264,13 +264,13 @@ COLUMNS = {
     "NMI": ranged("nmi"),
     "AMI": ranged("ami"),
     "accuracy": ranged("accuracy"),
-    "batch-wise NMI (chance)": table.beside("batchwise_nmi", "batchwise_chance", 2),
+    "batch-wise NMI (chance)": table.pair("batchwise_nmi", "batchwise_chance", 2),
     "paper's NMI": paper("NMI"),
     "clusters used": ranged("clusters_used", 0),
     "bound gap": ranged("bound_gap"),
     "probe": ranged("probe"),
     "paper's probe": paper("probe"),
-    "Frechet (floor)": table.beside("frechet", "frechet_floor", 1),
+    "Frechet (floor)": table.pair("frechet", "frechet_floor", 1),
     "paper's FID": paper("FID"),
     "shares off": ranged("share_off", 2),
     "bits": ranged("bits", 2),
@@ -300,7 +300,7 @@ OOD_COLUMNS = {
 
 
 def tables(rows: Group) -> list[Table]:
-    """Medians and ranges over the seeds, and the AUROCs, beside the paper's numbers."""
+    """Medians and ranges over the seeds, and the AUROCs, with the paper's numbers."""
     data, scale = rows[0]["data"], rows[0]["scale"]
     words = [TITLES[data], SCALES[scale].title.format(data=data), *changed(rows[0])]
     head = ", ".join(words)

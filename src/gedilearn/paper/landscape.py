@@ -42,14 +42,14 @@ VIEW_NOISE = 0.03
 NODES = 100  # a side; one to three for each standard deviation of the noise
 CLUSTERS = 2
 # Stands for the infinite f_j - f_y of the definitions: exp(-50) is below float64's resolution.
-GAP = 50.0
+MARGIN = 50.0
 TOLERANCE = 1e-3  # nats
 
 GEN, INV, PRIOR, GEDI = "GEN", "INV", "PRIOR", "GEDI"  # GEDI: the sum of the three, Eq. 5
 TERMS = (GEN, INV, PRIOR, GEDI)
 REPRESENTATION, CLUSTER, PERMUTATION = "Repr. collapse", "Clus. collapse", "Perm. inv."
 MODES = (REPRESENTATION, CLUSTER, PERMUTATION)
-NO_FAILURE, FOOTNOTE = "No failure", "Perm., collapsed"  # beside Table 1, not in it
+NO_FAILURE, FOOTNOTE = "No failure", "Perm., collapsed"  # not in Table 1
 
 
 class World(NamedTuple):
@@ -124,18 +124,18 @@ def constant_encoder(*logits: float) -> Logits:
 
 
 def collapsed_clusters(world: World) -> Logits:
-    """Failure mode 2 with p_Theta = p: the first logit is log p(x), the other GAP below it."""
-    offsets = torch.tensor([0.0, -GAP], dtype=torch.float64)
+    """Failure mode 2 with p_Theta = p: the first logit is log p(x), the other MARGIN below it."""
+    offsets = torch.tensor([0.0, -MARGIN], dtype=torch.float64)
     return lambda x: log_density(world.log_moons(x))[:, None] + offsets
 
 
 def separated_moons(world: World) -> Logits:
-    """No failure: p_Theta = p, and each point belongs to its own moon by GAP nats."""
+    """No failure: p_Theta = p, and each point belongs to its own moon by MARGIN nats."""
 
     def function(x: Tensor) -> Tensor:
         by_moon = world.log_moons(x)
         other = by_moon < by_moon.amax(-1, keepdim=True)
-        return log_density(by_moon)[:, None] - GAP * other
+        return log_density(by_moon)[:, None] - MARGIN * other
 
     return function
 
@@ -152,7 +152,7 @@ def measure(random_state: int = 0) -> list[Row]:
     separated = separated_moons(world)
     collapsed = [
         (REPRESENTATION, "uniform", constant_encoder(0.0, 0.0)),
-        (REPRESENTATION, "confident", constant_encoder(0.0, -GAP)),
+        (REPRESENTATION, "confident", constant_encoder(0.0, -MARGIN)),
         (CLUSTER, "f_j = log p", collapsed_clusters(world)),
     ]
     log_c = float(target_entropy(None, CLUSTERS))

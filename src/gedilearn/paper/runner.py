@@ -1,4 +1,4 @@
-"""The rows of an experiment: made cell by cell, in several processes, and kept in a folder.
+"""The rows of an experiment: made cell by cell, in several processes, and stored in a folder.
 
 A row is one result, named by its (data, method, seed), in plain JSON values. An experiment is a
 function of a `Runner` and of the options of `gedi reproduce` that it takes; it makes rows, and
@@ -64,9 +64,9 @@ class Runner:
     jobs: int | None = 1
     say: Callable[[str], None] = lambda line: None
 
-    def within(self, name: str, asked: Row | None = None) -> Runner:
+    def within(self, name: str, options: Row | None = None) -> Runner:
         """The same for a folder below: rows of different settings are never mixed."""
-        words = "-".join([name, *changed(asked or {})])
+        words = "-".join([name, *changed(options or {})])
         return replace(self, out=self.out / re.sub(r"[^\w.=-]+", "-", words))
 
     def rows(
@@ -133,26 +133,26 @@ def key_of(row: Row) -> Key:
 # --- options of several experiments -------------------------------------------------------------
 
 
-def chosen(kind: str, asked: Collection[str] | None, known: Collection[str]) -> list[str]:
-    """The names asked for, in the order of the known ones; None stands for all."""
-    for name in asked or ():
+def chosen(kind: str, names: Collection[str] | None, known: Collection[str]) -> list[str]:
+    """The given names, in the order of the known ones; None stands for all."""
+    for name in names or ():
         if name not in known:
             raise InputError(f"unknown {kind} {name!r}{suggestion(name, known)}")
-    return [name for name in known if asked is None or name in asked]
+    return [name for name in known if names is None or name in names]
 
 
-def changed(asked: Row) -> list[str]:
+def changed(options: Row) -> list[str]:
     """The difference of a run from its preset, for names of folders and titles."""
-    changes = (asked.get("changes") or {}).items()
+    changes = (options.get("changes") or {}).items()
     return [f"{name}={v if isinstance(v, str) else json.dumps(v)}" for name, v in changes]
 
 
-def with_changes(values: Options, shape: tuple[int, ...], asked: Row) -> Options:
-    """Nested settings with the changes that are asked for; bad ones are refused at once.
+def with_changes(values: Options, shape: tuple[int, ...], options: Row) -> Options:
+    """Nested settings with the given changes; bad ones are refused at once.
 
     shape: of the data, vectors or images
     """
-    for path, value in (asked.get("changes") or {}).items():
+    for path, value in (options.get("changes") or {}).items():
         assign(values, path, value)
     resolve(values, shape)
     return values
@@ -206,7 +206,7 @@ def _reopen(out: Path, config: Options) -> dict[Key, Row]:
         raise InputError(f"{out} holds rows but no {CONFIG}: choose another folder")
     write_text(file, json.dumps(config, indent=2) + "\n")
     with reading(rows, REMEDY):
-        kept = {key_of(row): row for row in read_json_lines(rows)}
+        found = {key_of(row): row for row in read_json_lines(rows)}
     # A line that a crash cut short would spoil the next one.
-    write_text(rows, "".join(json.dumps(row) + "\n" for row in kept.values()))
-    return kept
+    write_text(rows, "".join(json.dumps(row) + "\n" for row in found.values()))
+    return found

@@ -44,28 +44,28 @@ def run(
     points = {f"inv={a:g} prior={b:g}": (a, b) for a, b in product(weights, repeat=2)}
     names = chosen("data set", data, SETS)
     cells = [Cell(name, point, seed) for seed in seeds for name in names for point in points]
-    asked = {"preset": preset, "changes": changes or None}
-    settings = {"asked": asked, "points": points, "gedi": values_at(1.0, 1.0, asked)}
-    runner = runner.within(preset, asked).within("sensitivity")
+    options = {"preset": preset, "changes": changes or None}
+    settings = {"options": options, "points": points, "gedi": values_at(1.0, 1.0, options)}
+    runner = runner.within(preset, options).within("sensitivity")
     rows = runner.rows(cells, fit, n, settings, threads=1)
     made = runner.finish("sensitivity", rows, tables)
     figure(rows, runner.out / "sensitivity.png")
     return made
 
 
-def values_at(inv: float, prior: float, asked: Row) -> Options:
+def values_at(inv: float, prior: float, options: Row) -> Options:
     """The nested settings of GEDI with these weights, in both stages."""
     weights = {"inv": inv, "prior": prior}
     both = {f"{part}.{k}": float(w) for part in ("weights", "density") for k, w in weights.items()}
-    return values_of("gedi", asked | {"changes": BASE | both | (asked["changes"] or {})})
+    return values_of("gedi", options | {"changes": BASE | both | (options["changes"] or {})})
 
 
 def fit(cell: Cell, n: int, settings: Options) -> list[Row]:
     """Train with the weights of one point, and score it."""
     inv, prior = settings["points"][cell.method]
-    model = fitted(cell, n, values_at(inv, prior, settings["asked"]))
+    model = fitted(cell, n, values_at(inv, prior, settings["options"]))
     row = {"data": cell.data, "method": cell.method, "seed": cell.seed, "inv": inv, "prior": prior}
-    return [row | settings["asked"] | scored(cell, model, n)]
+    return [row | settings["options"] | scored(cell, model, n)]
 
 
 def tables(rows: Group) -> list[Table]:

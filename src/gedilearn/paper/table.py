@@ -124,7 +124,7 @@ def ranged(name: str, digits: int = 3) -> Text:
     return cell
 
 
-def beside(name: str, other: str, digits: int) -> Text:
+def pair(name: str, other: str, digits: int) -> Text:
     """Median of one number (and of another to compare it with)."""
     first, second = statistic(name, digits), statistic(other, digits)
     return lambda group: f"{first(group)} ({second(group)})" if first(group) else ""

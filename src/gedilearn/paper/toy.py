@@ -54,7 +54,7 @@ NAMES = {
     "no-unif": "no unif", "no-inv": "no inv", "no-gen": "no gen", "gedi": "GEDI",
     "dino": "DINO", "deepcluster": "DeepCluster", "ebclr": "EBCLR",
 }  # fmt: skip
-METHODS = tuple(NAMES)[:8]  # the others are not in the paper's table: run when asked for
+METHODS = tuple(NAMES)[:8]  # the others are not in the paper's table: run only if named
 PICTURED = tuple(method for method in METHODS if method != KMEANS)
 PRESETS = (  # others are for images
     *("default", "alike/random", "alike/start"),
@@ -76,32 +76,32 @@ def run(
     n: int = N_POINTS,
 ) -> list[Table]:
     """The paper's NMI on moons and circles: every method, several seeds."""
-    asked = {"preset": preset, "changes": changes or None}
-    values = {method: values_of(method, asked) for method in NAMES}
+    options = {"preset": preset, "changes": changes or None}
+    values = {method: values_of(method, options) for method in NAMES}
     names = chosen("data set", data, SETS)
     trained = chosen("method", METHODS if methods is None else methods, NAMES)
     cells = [  # in an order that gives every method some rows early
         Cell(name, method, seed) for seed in seeds for name in names for method in trained
     ]
-    settings = {"asked": asked, "methods": values}
-    runner = runner.within(preset, asked)
+    settings = {"options": options, "methods": values}
+    runner = runner.within(preset, options)
     rows = runner.rows(cells, partial(fit, folder=runner.out), n, settings, threads=1)
     return runner.finish("toy", rows, tables)
 
 
-def values_of(method: str, asked: Row) -> Options:
-    """The nested settings of a method, with the changes that are asked for."""
-    (preset,) = chosen("preset", (asked["preset"],), PRESETS)
+def values_of(method: str, options: Row) -> Options:
+    """The nested settings of a method, with the given changes."""
+    (preset,) = chosen("preset", (options["preset"],), PRESETS)
     values = preset_values(preset, "barlow" if method == KMEANS else method)
     if method == KMEANS:
         values["barlow"] = values.get("barlow", {}) | {"assign": "kmeans"}
-    return with_changes(values, (N_POINTS, 2), asked)
+    return with_changes(values, (N_POINTS, 2), options)
 
 
 def fit(cell: Cell, n: int, settings: Options, folder: Path) -> list[Row]:
     """Train one method on one set, and score it."""
     model = train(cell, n, settings["methods"][cell.method], folder)
-    row = {"data": cell.data, "method": cell.method, "seed": cell.seed, **settings["asked"]}
+    row = {"data": cell.data, "method": cell.method, "seed": cell.seed, **settings["options"]}
     return [row | scored(cell, model, n)]
 
 
@@ -226,13 +226,13 @@ def picture(
     trained = chosen("method", PICTURED if methods is None else methods, NAMES)
     if not names or not trained:
         raise InputError("nothing to draw: give at least one data set and method")
-    asked = {"preset": preset, "changes": changes or None}
-    values = {method: values_of(method, asked) for method in trained}
-    runner = runner.within(preset, asked)
+    options = {"preset": preset, "changes": changes or None}
+    values = {method: values_of(method, options) for method in trained}
+    runner = runner.within(preset, options)
     models = {(d, m): kept_model(runner, d, m, seed, n, values[m]) for d in names for m in trained}
     taken = steps or max(LEAST_STEPS, *map(steps_for, models.values()))
     head = "Predicted clusters" if kind == "labels" else f"Samples after {taken} Langevin steps"
-    head = f"{head}, seed {seed}: {title([asked])}"
+    head = f"{head}, seed {seed}: {title([options])}"
     size = max(1.55 * (len(trained) + 1) + 0.5, 6.0), 2.0 * len(names) + 0.6
     fig = panels.new_figure(*size, head)
     grid = fig.subplots(len(names), len(trained) + 1, squeeze=False)

@@ -232,7 +232,7 @@ def find_trouble(
 ) -> str | None:
     """How a member has diverged, if one has."""
     sampler = state.method.sampler
-    # With importance weights GEN is no gap of energies: it may be wide.
+    # With importance weights GEN is no difference between data and samples: it may be large.
     weighted = sampler is not None and sampler.weighted
     watched = {name: term for name, term in terms.items() if not (weighted and name == "gen")}
     chains = None if sampler is None else sampler.positions
@@ -267,8 +267,8 @@ def go_back(
         journal.event(
             back,
             "recovered",
-            f"{trouble}; back to iteration {back.iteration} with new chains, learning rate and "
-            f"Langevin step times {back.damping.factor:g}, energy penalty plus "
+            f"{trouble}; training went back to iteration {back.iteration}: new chains, learning "
+            f"rate and Langevin step times {back.damping.factor:g}, energy penalty plus "
             f"{back.damping.extra_energy:g}",
             diverged_at=state.iteration,
             recovery=back.recoveries,
@@ -305,10 +305,10 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
 
 
 def nothing_moves(setup: Setup, state: TrainState) -> bool:
-    """Whether the bound gap does not fall any more.
+    """Whether the bound gap has stopped falling, far from a certificate.
 
-    Most initial clusterings are right or wrong from the beginning. Of those that can be certified,
-    the bound gap goes on falling.
+    Most initial clusterings are right or wrong from the beginning. The bound gap of one that can be
+    certified goes on falling.
     """
     if setup.start is None or state.iteration < LEAST_SHARE * state.stage.length:
         return False
@@ -317,11 +317,11 @@ def nothing_moves(setup: Setup, state: TrainState) -> bool:
     return best.gap > NEAR * training.tol and waited >= training.patience
 
 
-def all_agree(setup: Setup, state: TrainState, asked: bool) -> bool:
+def all_agree(setup: Setup, state: TrainState, interrupted: bool) -> bool:
     """Whether to end here; several ranks settle it when they all look, or one would hang."""
     if state.stopped is not None or setup.fabric.world_size == 1:
-        return asked and state.stopped is None
+        return interrupted and state.stopped is None
     if state.iteration % setup.settings.training.check_every:
         return False
-    votes = setup.fabric.all_reduce(torch.tensor(float(asked)), reduce_op="sum")
+    votes = setup.fabric.all_reduce(torch.tensor(float(interrupted)), reduce_op="sum")
     return bool(votes > 0)  # type: ignore[operator]
