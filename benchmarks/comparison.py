@@ -24,13 +24,13 @@ def main(name: str, run: Run, about: str, seeds: int) -> None:
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first seed")
     parser.add_argument("--data", metavar="A,B", help="only these sets or families")
     parser.add_argument("--methods", metavar="A,B", help="only these methods")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes; one a core if not given")
     parser.add_argument("--out", type=Path, default=Path("gedi-runs", name), metavar="DIR")
-    asked = parser.parse_args()
-    runner = Runner(asked.out, asked.jobs, lambda line: print(line, file=sys.stderr))
-    data, methods = (text and text.split(",") for text in (asked.data, asked.methods))
+    options = parser.parse_args()
+    runner = Runner(options.out, options.jobs, lambda line: print(line, file=sys.stderr))
+    data, methods = (text and text.split(",") for text in (options.data, options.methods))
     try:
-        tables = run(runner, range(asked.first, asked.first + asked.seeds), data, methods)
+        tables = run(runner, range(options.first, options.first + options.seeds), data, methods)
     except InputError as error:
         raise SystemExit(f"error: {error}") from None
     for table in tables:

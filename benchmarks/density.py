@@ -1,11 +1,11 @@
-"""The density that GEDI learns, beside its base alone, two of scikit-learn's and the truth.
+"""The density that GEDI learns, compared with its base alone, two of scikit-learn's and the truth.
 
     python benchmarks/density.py --seeds 1 --data mixture,moons
 
 Every row is one (data, method, seed). All methods of a set and seed are run together, because their
 likelihoods are compared point by point. All get the same columns, standardised on the training
-points, so that their log densities are in the same units. The true density is the best possible,
-where it is known, and real points in place of samples are the floor of the MMD.
+points: their log-densities are in the same units. A true density, if known, is the best possible.
+Real points in place of samples give the floor of the MMD.
 docs/results/density.md explains the columns.
 """
 
@@ -287,7 +287,7 @@ def squared_mmd(samples: np.ndarray, real: np.ndarray) -> float:
     """The unbiased estimate of the squared maximum mean discrepancy; may be below 0.
 
     The kernel is Gaussian with a quarter of the median distance between the `real` points as its
-    deviation, so that all samples held against the same points are measured alike.
+    deviation: samples compared with the same points have the same kernel.
     """
     # `pdist` leaves out each point's distance to itself, which is what makes this unbiased.
     return (
@@ -300,8 +300,8 @@ def squared_mmd(samples: np.ndarray, real: np.ndarray) -> float:
 def mmd_of_unrelated(real: np.ndarray) -> float:
     """The squared MMD of samples that are far from all `real` points and from one another.
 
-    Samples that reach it share nothing with the data at the scale of the kernel, and how far off
-    they are cannot be told: in many dimensions that is soon so.
+    Samples that reach it share nothing with the data at the scale of the kernel. Their distance
+    from the data cannot be measured then, which happens easily in many dimensions.
     """
     return _mean_kernel(pdist(real), real)
 
@@ -356,7 +356,7 @@ def measure(model: Any, points: Points, seed: int) -> Row:
 
 
 def of_gedi(model: GEDI, points: Points, clusters: np.ndarray, seed: int) -> Row:
-    """What is asked of GEDI alone; `clusters` are those of its samples."""
+    """The measures of GEDI alone; `clusters` are those of its samples."""
     sizes = {"minlength": model.settings_.n_clusters}
     data = np.bincount(model.labels_, **sizes)
     rng = np.random.default_rng(seed)

@@ -10,7 +10,7 @@ over x, x' and x~, backward pass, Adam. It is compared with
 
 The share of the step that is spent on the views is measured too.
 
-All are timed in turns, so that whatever else the machine does weighs on all of them.
+All are timed in turns: other load of the machine affects all of them.
 """
 
 from __future__ import annotations

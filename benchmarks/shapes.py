@@ -1,12 +1,12 @@
-"""GEDI with its defaults beside other methods, on data of known clusters and on data of none.
+"""GEDI with its defaults compared with other methods, on data with known clusters and without any.
 
     python benchmarks/shapes.py --seeds 2 --data moons,structureless --out tables/shapes
     python benchmarks/shapes.py --seeds 2 --methods start,random-start     what additions are worth
 
-Every fit is one row: (data, method, seed). The points that are scored are drawn anew from the same
-source where the method can label them; the spectral methods, HDBSCAN and Genie cannot, so they are
-scored on the points they were fitted to, and so is every method on real tables, of which there are
-no more. On sets without structure nothing is scored: only the verdict of GEDI counts there.
+Every fit is one row: (data, method, seed). Methods are scored on fresh points of the same source.
+The spectral methods, HDBSCAN and Genie cannot label fresh points: they are scored on the points
+they were fitted to. So is every method on real tables, which have no fresh points. On sets without
+structure nothing is scored: only the verdict of GEDI counts there.
 docs/results/shapes.md explains the columns.
 """
 
@@ -183,16 +183,16 @@ def run(
     `settings` are those of GEDI, by dotted names.
     """
     names = data and [name for each in data for name in FAMILIES.get(each, (each,))]
-    asked = chosen("method", methods or METHODS, (*METHODS, *CONTROLS, *COLUMNS_AS_OURS))
-    if not _has_genie() and any(GENIE in method for method in asked):
-        asked = [method for method in asked if GENIE not in method]
+    named = chosen("method", methods or METHODS, (*METHODS, *CONTROLS, *COLUMNS_AS_OURS))
+    if not _has_genie() and any(GENIE in method for method in named):
+        named = [method for method in named if GENIE not in method]
         runner.say(NO_GENIE)
     cells = [  # seed by seed, so that every set has some rows early
         Cell(name, method, seed)
         for seed in seeds
         for name in chosen("data set", names, SHAPES)
         for method in methods_of(SHAPES[name])
-        if method.split()[0] in asked
+        if method.split()[0] in named
     ]
     rows = runner.rows(cells, fit, n, NO_DENSITY | (settings or {}), threads=1)
     return runner.finish("shapes", rows, tables)
@@ -383,4 +383,4 @@ def _known(rows: Group) -> list[Row]:
 
 
 if __name__ == "__main__":
-    main("shapes", run, "The clusters of GEDI beside those of other methods.", seeds=20)
+    main("shapes", run, "The clusters of GEDI compared with those of other methods.", seeds=20)

@@ -2,7 +2,7 @@
 
 The step is the trainer's own: batch, views, one Langevin step, all terms, backward pass, Adam. The
 reference is the products alone, written into memory that is there already. Both are timed on one
-thread and in turns, so that whatever else the machine does weighs on both.
+thread and in turns: other load of the machine affects both.
 """
 
 from __future__ import annotations

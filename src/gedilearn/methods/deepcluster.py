@@ -63,9 +63,9 @@ class DeepCluster(Method):
     def terms(self, forward: Forward, model: EnergyModel, batch: Batch) -> dict[str, Tensor]:
         assert self.labels is not None
         log_p = log_posterior(gather(forward(share(batch.view, model)).logits))
-        known = self.labels.to(log_p.device)  # a checkpoint comes without its device
-        labels = gather(known[:, batch.index, None])
-        sizes = F.one_hot(known, log_p.shape[-1]).sum(1).to(log_p)  # (members, clusters)
+        pseudo = self.labels.to(log_p.device)  # a checkpoint comes without its device
+        labels = gather(pseudo[:, batch.index, None])
+        sizes = F.one_hot(pseudo, log_p.shape[-1]).sum(1).to(log_p)  # (members, clusters)
         weight = 1 / sizes.gather(1, labels[..., 0])
         losses = -log_p.gather(-1, labels)[..., 0]
         return {"pseudo": (weight * losses).sum(-1) / weight.sum(-1)}
