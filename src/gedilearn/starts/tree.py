@@ -25,53 +25,30 @@ def spanning_tree(x: Floats, neighbours: Neighbours | None = None) -> Ints:
     """Edges (n - 1, 2) of a minimum spanning tree of x (n, d), the shortest first.
 
     It is the tree of the nearest neighbours, if their graph is connected. Otherwise the shortest
-    edge from each component to another one is added, until one component is left. `neighbours` of
-    an earlier search are used as they are.
+    edge from each component to another one is added, until one component is left (Boruvka).
+    `neighbours` of an earlier search are used as they are.
     """
     from scipy.sparse import coo_matrix, csr_matrix
     from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
+    def graph(start: Ints, stop: Ints, length: Floats) -> Any:
+        # A sparse matrix has no edge of length 0.
+        length = np.maximum(length, np.finfo(np.float64).tiny)
+        return csr_matrix((length, (start, stop)), shape=(n, n))
+
     n = len(x)
     found = neighbours or nearest_neighbours(x, SHARED)
     distance, index = (part[:, :SHARED] for part in found)
-    k = index.shape[1]
-    # A sparse matrix has no edge of length 0.
-    length = np.maximum(distance, np.finfo(np.float64).tiny).ravel()
-    start = np.repeat(np.arange(n), k)
-    forest = coo_matrix(
-        minimum_spanning_tree(csr_matrix((length, (start, index.ravel())), shape=(n, n)))
-    )
-    edges, lengths = [np.c_[forest.row, forest.col]], [forest.data]
-    while sum(map(len, edges)) < n - 1:
-        joined = np.concatenate(edges)
-        links = csr_matrix((np.ones(len(joined)), (joined[:, 0], joined[:, 1])), shape=(n, n))
-        _, group = connected_components(links, directed=False)
-        added, across = _edges_between(x, group)
-        edges.append(added)
-        lengths.append(across)
-    order = np.argsort(np.concatenate(lengths), kind="stable")
-    return np.asarray(np.concatenate(edges)[order])
-
-
-def _edges_between(x: Floats, group: Ints) -> tuple[Ints, Floats]:
-    """The shortest edge from each group to the others, without edges that would close a ring."""
-    from scipy.sparse import coo_matrix, csr_matrix
-    from scipy.sparse.csgraph import minimum_spanning_tree
-
-    best: dict[tuple[int, int], tuple[float, int, int]] = {}
-    names, sizes = np.unique(group, return_counts=True)
-    for name in names[np.argsort(sizes)][:-1]:  # the others reach the largest
-        ((here, there, length),) = shortest_links(x, group, name, 1)
-        pair = (min(name, group[there[0]]), max(name, group[there[0]]))
-        edge = (length[0], here[0], there[0])
-        best[pair] = min(best.get(pair, edge), edge)
-    pairs = np.array(list(best))
-    tiny = np.finfo(np.float64).tiny
-    least = np.maximum([edge[0] for edge in best.values()], tiny)
-    between = csr_matrix((least, (pairs[:, 0], pairs[:, 1])), shape=(len(names), len(names)))
-    kept = coo_matrix(minimum_spanning_tree(between))
-    chosen = [best[pair] for pair in zip(kept.row.tolist(), kept.col.tolist(), strict=True)]
-    return np.array([edge[1:] for edge in chosen]), np.array([edge[0] for edge in chosen])
+    start = np.repeat(np.arange(n), index.shape[1])
+    tree = minimum_spanning_tree(graph(start, index.ravel(), distance.ravel()))
+    while tree.nnz < n - 1:
+        component = connected_components(tree, directed=False)[1]
+        smaller = np.argsort(np.bincount(component))[:-1]  # they reach the largest one too
+        links = [link for name in smaller for link in shortest_links(x, component, name, 1)]
+        tree = minimum_spanning_tree(tree + graph(*map(np.concatenate, zip(*links, strict=True))))
+    edges = coo_matrix(tree)
+    order = np.argsort(edges.data, kind="stable")
+    return np.c_[edges.row, edges.col][order]
 
 
 def merge_order(edges: Ints, gini: float) -> Ints:
