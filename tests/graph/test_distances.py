@@ -1,4 +1,4 @@
-"""Points as distances see them."""
+"""Distance features."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def rng() -> np.random.Generator:
 # --- repeated values -----------------------------------------------------------------------------
 
 
-def test_a_die_becomes_even_over_its_whole_range() -> None:
-    die = rng().integers(1, 7, 3000).astype(float)
-    column = dequantise(die[:, None], rng())[:, 0]
+def test_six_repeated_values_become_uniform_over_their_cells() -> None:
+    values = rng().integers(1, 7, 3000).astype(float)
+    column = dequantise(values[:, None], rng())[:, 0]
     assert len(np.unique(column)) == 3000
     assert column.mean() == pytest.approx(0, abs=1e-9)
-    assert column.std() == pytest.approx(die.std())  # as large as it was
-    # Half a face beyond the first and the last: six cells of equal width, without gaps.
+    assert column.std() == pytest.approx(values.std())  # as large as it was
+    # Six cells of equal width, half a step beyond the first and the last value.
     low, high = column.min(), column.max()
     assert kstest((column - low) / (high - low), "uniform").pvalue > 0.01
 
 
-def test_a_column_of_two_values_weighs_less_than_others() -> None:
+def test_a_column_of_two_values_has_a_smaller_deviation() -> None:
     x = np.c_[rng().integers(0, 2, 1000), rng().integers(0, 3, 1000)].astype(float)
     x = (x - x.mean(axis=0)) / x.std(axis=0)
     np.testing.assert_allclose(dequantise(x, rng()).std(axis=0), [TWO_VALUED, 1.0])
@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_points_and_the_data_stays_as_it_was() -> N
 # --- tails ---------------------------------------------------------------------------------------
 
 
-def test_rare_large_values_do_not_decide_who_is_whose_neighbour() -> None:
+def test_an_outlier_does_not_decide_about_nearest_neighbours() -> None:
     data = np.c_[rng().random(400), rng().normal(size=400), rng().random(400)]
     data[7, 1] = 1e4
     limited = limit_tails(data)

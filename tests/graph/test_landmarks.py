@@ -1,4 +1,4 @@
-"""Graphs of a part of very many points, and who is nearest to whom."""
+"""Graphs whose nodes are a sample of very many points, and the nearest node of each point."""
 
 from __future__ import annotations
 

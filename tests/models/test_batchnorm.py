@@ -85,16 +85,3 @@ def test_a_network_with_norms_equals_ordinary_layers() -> None:
                 layers += [norm, nn.LeakyReLU(0.2)]
         expected = nn.Sequential(*layers).train(mode)(x[k])
         close(mlp(x)[k], expected)
-
-
-def test_selected_networks_keep_norms_and_mode() -> None:
-    mlp, x = trained(3).eval(), torch.randn(3, 9, 3)
-    expected = mlp(x)
-    chosen = mlp.select([2, 0])
-    assert not chosen.training and not chosen.norms[0].training
-    torch.testing.assert_close(chosen(x[[2, 0]]), expected[[2, 0]])
-    assert mlp.train().select([1]).norms[0].training
-    with torch.no_grad():  # copies
-        chosen.norms[0].mean.add_(1)
-        chosen.weights[0].add_(1)
-    torch.testing.assert_close(mlp.eval()(x), expected)

@@ -1,4 +1,4 @@
-"""Starts that compete: what is chosen, by what evidence, and on data of odd sizes."""
+"""The initial clustering: what is chosen, by what evidence, and on data of odd sizes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EASY = {
 
 
 @pytest.mark.parametrize("name", EASY)
-def test_what_hangs_together_is_found_and_found_again_in_every_part(name: str) -> None:
+def test_connected_clusters_are_found_and_found_again_in_every_subsample(name: str) -> None:
     x, y, n_clusters = EASY[name]
     start = choose_start(x, n_clusters)
     assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)
@@ -57,23 +57,23 @@ def test_what_hangs_together_is_found_and_found_again_in_every_part(name: str) -
     assert start.method in METHODS and start.method not in start.rivals
 
 
-def test_where_there_is_nothing_parts_of_the_data_disagree() -> None:
+def test_without_clusters_subsamples_disagree() -> None:
     x = np.random.default_rng(0).normal(size=(300, 2))
     start = choose_start(x, 4)
     assert start.stability < 0.85
     assert 0 < recurrence(start.labels, start.subsamples).mean() < 1 and start.cut > 0.02
 
 
-def test_of_methods_that_find_the_same_the_steadiest_speaks(monkeypatch) -> None:
+def test_of_methods_that_find_the_same_the_most_stable_is_chosen(monkeypatch) -> None:
     x, y = three_blobs()
-    asked = []
+    calls = []
 
     def finds(name: str, steady: float):
-        """The true clusters of all points; of the parts, some with wrong labels."""
+        """The true clusters of all points; in subsamples, some wrong labels."""
 
-        def method(part: choose.Subsample, n_clusters: int, seed: int) -> NDArray[np.int64]:
-            asked.append(name)
-            points = part.points
+        def method(subsample: choose.Subsample, n_clusters: int, seed: int) -> NDArray[np.int64]:
+            calls.append(name)
+            points = subsample.points
             labels = np.array([int(np.abs(FAR - point).sum(1).argmin()) for point in points])
             if len(points) < len(x):
                 labels[int(steady * len(points)) :] = 0
@@ -86,7 +86,7 @@ def test_of_methods_that_find_the_same_the_steadiest_speaks(monkeypatch) -> None
     start = choose_start(x, 3)
     assert adjusted_mutual_info_score(start.labels, y) == pytest.approx(1)
     assert (start.method, start.stability, start.rivals) == ("steady", 1.0, {})
-    assert asked.count("last") == 1  # its clusters are known, and what is steady is not asked again
+    assert calls.count("last") == 1  # not run on subsamples: a stable method found the same
 
 
 def test_a_score_rises_with_stability_and_falls_with_the_cut() -> None:
@@ -109,13 +109,13 @@ def test_the_cut_is_the_share_of_a_clusters_weight_that_leaves_it() -> None:
     ]
     assert cut_share(graph, labels) == pytest.approx(np.mean(shares))
     alone = np.zeros(50, int)
-    alone[7] = 2  # a stray counts as much as a large cluster, one without points not at all
+    alone[7] = 2  # one point counts as much as a large cluster, a cluster without points not at all
     leaving = weights[7].sum() / (weights.sum() - weights[7].sum())
     assert cut_share(graph, alone) == pytest.approx((1 + leaving) / 2)
     assert cut_share(graph, np.zeros(50, int)) == 0
 
 
-def test_agreement_is_the_adjusted_mutual_information_of_scikit_learn() -> None:
+def test_adjusted_mutual_info_is_that_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     for k, others in itertools.product((1, 2, 5), (1, 3, 60)):
         labels = rng.integers(0, k, 60)
@@ -127,15 +127,15 @@ def test_agreement_is_the_adjusted_mutual_information_of_scikit_learn() -> None:
         assert same_partition(labels, other) == (expected == pytest.approx(1))
 
 
-def test_what_is_shared_by_all_numbers_changes_none_of_them() -> None:
+def test_shared_subsamples_change_no_number_of_clusters() -> None:
     for x in (
         EASY["moons"][0],
         three_blobs(90)[0],
         np.random.default_rng(0).normal(size=(250, 12)),
     ):
-        parts, _ = subsamples_of(x, 6, 0)
+        subsamples, _ = subsamples_of(x, 6, 0)
         for k in range(2, 7):
-            shared, alone = best_start(parts, k, 0), choose_start(x, k)
+            shared, alone = best_start(subsamples, k, 0), choose_start(x, k)
             np.testing.assert_array_equal(shared.labels, alone.labels)
             np.testing.assert_array_equal(shared.subsamples, alone.subsamples)
             assert list(shared.rivals) == list(alone.rivals)
@@ -145,19 +145,19 @@ def test_what_is_shared_by_all_numbers_changes_none_of_them() -> None:
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
-def test_the_chosen_start_is_the_best_of_all_that_are_looked_at_in_parts(k: int) -> None:
+def test_the_chosen_start_is_the_best_of_all_methods_run_on_all_subsamples(k: int) -> None:
     rng = np.random.default_rng(0)
     for x in (EASY["moons"][0], three_blobs(90)[0], rng.normal(size=(200, 3))):
-        (whole, *parts), _ = subsamples_of(x, k, 0)
+        (whole, *subsamples), _ = subsamples_of(x, k, 0)
         graph, scores = knn_graph(x, choose.NEIGHBOURS)[0], {}
         for name, method in METHODS.items():
             labels = method(whole, k, 0)
-            found = np.full((len(x), len(parts)), -1)
-            for i, part in enumerate(parts):
-                found[part.rows, i] = method(part, k, 0)
+            found = np.full((len(x), len(subsamples)), -1)
+            for i, own in enumerate(subsamples):
+                found[own.rows, i] = method(own, k, 0)
             own = Start(labels, cut_share(graph, labels), stability(labels, found), found, name)
             scores[name] = own.score
-        best = best_start([whole, *parts], k, 0)
+        best = best_start([whole, *subsamples], k, 0)
         assert best.score == pytest.approx(max(scores.values())) == scores[best.method]
         assert set(best.rivals) < set(METHODS)
 
@@ -172,18 +172,18 @@ def test_the_best_assignment_is_that_of_all_permutations() -> None:
         assert adjusted_mutual_info_score(renamed, labels) == pytest.approx(1)
 
 
-def test_points_keep_their_label_in_the_share_of_parts_that_kept_it() -> None:
+def test_points_between_clusters_have_a_low_recurrence() -> None:
     # Two clouds that overlap: doubt belongs to the points between them.
     x = np.random.default_rng(0).normal(size=(300, 2))
     x[:150, 0] += 2.5
     start = choose_start(x, 2)
     share = recurrence(start.labels, start.subsamples)
-    assert set(np.round(12 * share)) <= set(range(13))  # of at most 4 parts: k/4, k/3, k/2
+    assert set(np.round(12 * share)) <= set(range(13))  # of at most 4 subsamples: k/4, k/3, k/2
     doubtful = np.abs(x[share < 1, 0] - 1.25)
     assert 0 < len(doubtful) < 150 and doubtful.mean() < np.abs(x[:, 0] - 1.25).mean()
 
 
-def test_other_labels_are_held_against_the_same_parts() -> None:
+def test_other_labels_are_compared_with_the_same_subsamples() -> None:
     x, y = three_blobs()
     start = choose_start(x, 3)
     assert start.stability == stability(start.labels, start.subsamples)
@@ -191,10 +191,10 @@ def test_other_labels_are_held_against_the_same_parts() -> None:
     wrong = recurrence(spoilt, start.subsamples) < 1
     assert stability(spoilt, start.subsamples) < 0.9
     assert wrong.any() and not wrong[spoilt == start.labels].any()
-    assert stability(y, np.full((len(y), 4), -1)) == 0  # no method for parts so small
+    assert stability(y, np.full((len(y), 4), -1)) == 0  # no method for subsamples so small
 
 
-def test_of_many_points_some_are_clustered_and_the_others_follow_the_nearest(
+def test_of_many_points_a_sample_is_clustered_and_the_others_take_the_nearest_label(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(choose, "MOST_POINTS", 200)

@@ -165,9 +165,9 @@ def split(n: int, seed: int) -> tuple[np.ndarray, int]:
 # --- candidates ----------------------------------------------------------------------------------
 
 
-def wide_gaussian(x: np.ndarray) -> Gaussians:
-    """One Gaussian, wider than the data on every side."""
-    spread = np.atleast_2d(np.cov(x.T, bias=True)) * WIDER**2 + FLOOR * np.eye(x.shape[1])
+def one_gaussian(x: np.ndarray, wider: float = 1.0) -> Gaussians:
+    """With the mean of the data, and deviations `wider` times as large."""
+    spread = np.atleast_2d(np.cov(x.T, bias=True)) * wider**2 + FLOOR * np.eye(x.shape[1])
     factor = torch.from_numpy(np.linalg.cholesky(spread))
     return Gaussians.full(torch.ones(1).double(), torch.from_numpy(x.mean(0))[None], factor[None])
 
@@ -249,7 +249,7 @@ def base_in_columns(
         name, fit = weighted(x, labels, np.r_[order[:held], training], seed)
         mixture, without = fit(x), fit(x[training])
         few = x.shape[1] <= MOST_FOR_WIDE
-        wide = wide_gaussian(x[training])
+        wide = one_gaussian(x[training], WIDER)
         base = wide if kind == "gaussian" or (kind == "auto" and few) else None
         # Where to look for the model's mass: near the data and beyond, or at the mixture. In many
         # columns near the data is no place of its own any more.
@@ -277,7 +277,7 @@ def weighted(
     """
     each = max(1, min(len(rows) // FOLDS, MOST_IN_FOLD))
     folds = [rows[k * each : (k + 1) * each] for k in range(min(FOLDS, -(-ENOUGH // each)))]
-    fits: dict[str, Fit] = {"a wide Gaussian": wide_gaussian}
+    fits: dict[str, Fit] = {"a wide Gaussian": partial(one_gaussian, wider=WIDER)}
     fits |= {f"kernels {w:g} wide": partial(kernels, width=w) for w in WIDTHS}
     mixture = partial(gaussian_mixture, seed=seed)
     if labels is not None:

@@ -52,6 +52,11 @@ class Stretch(NamedTuple):
         return first + (last - first) * (torch.sigmoid(u) - self.edge) / (1 - 2 * self.edge)
 
 
+def dequantise(values: Tensor, cells: Tensor | float, generator: Generator) -> Tensor:
+    """Values drawn uniformly from their cells: repeated values have no density.  (n, d)."""
+    return values + cells * (torch.empty_like(values).uniform_(generator=generator) - 0.5)
+
+
 class Coordinates(nn.Module):
     """Points (n, *point) <-> coordinates (n, d)."""
 
@@ -87,8 +92,8 @@ class Coordinates(nn.Module):
         return x.to(self.centre).flatten(1)[:, self.used]
 
     def dequantise(self, values: Tensor, generator: Generator) -> Tensor:
-        """Uniform in the cells of values: repeated values have no density.  (n, d) -> (n, d)."""
-        return values + self.cells * (torch.empty_like(values).uniform_(generator=generator) - 0.5)
+        """Values drawn uniformly from their cells.  (n, d) -> (n, d)."""
+        return dequantise(values, self.cells, generator)
 
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates, and log |dy/dx|.  (n, d) -> (n, d), (n,)."""

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.stats import multivariate_normal
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 from torch import Generator, Tensor
 
 from gedilearn.data.arrays import evenly_spaced
-from gedilearn.density.base import FLOOR, Base, HeldOut, gaussian_mixture, split
-from gedilearn.density.coordinates import Coordinates, Stretch
+from gedilearn.density.base import FLOOR, Base, HeldOut, gaussian_mixture, one_gaussian, split
+from gedilearn.density.coordinates import Coordinates, Stretch, dequantise
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Framed, Gaussians
 from gedilearn.ranks import ONE_AT_A_TIME
@@ -82,19 +81,16 @@ def choose_stretch(flat: Tensor, rows: Tensor, held: Tensor, generator: Generato
     low, high = float(flat.min()), float(flat.max())
     some = torch.from_numpy(evenly_spaced(flat.shape[1], PIXELS)).to(flat.device)
     parts = [flat[part][:, some] for part in (rows[:ROWS], held)]
-    inside, fresh = (
-        own + cell * (torch.empty_like(own).uniform_(generator=generator) - 0.5) for own in parts
-    )
+    inside, fresh = (dequantise(own, cell, generator) for own in parts)
     stretches = [Stretch(edge, low, high, cell) for edge in EDGES]
-    return max(stretches, key=lambda stretch: _one_gaussian(stretch, inside, fresh))
+    return max(stretches, key=lambda stretch: _one_gaussian_score(stretch, inside, fresh))
 
 
-def _one_gaussian(stretch: Stretch, inside: Tensor, fresh: Tensor) -> float:
+def _one_gaussian_score(stretch: Stretch, inside: Tensor, fresh: Tensor) -> float:
     """The mean log-density of values (m, d), by a Gaussian fitted to others (n, d)."""
-    u = stretch.apply(inside)[0].double().cpu().numpy()
-    v, volume = (part.double().cpu().numpy() for part in stretch.apply(fresh))
-    spread = np.atleast_2d(np.cov(u.T)) + FLOOR * np.eye(u.shape[1])
-    return float((multivariate_normal(u.mean(0), spread).logpdf(v) + volume).mean())
+    gaussian = one_gaussian(stretch.apply(inside)[0].double().cpu().numpy())
+    u, volume = (part.double().cpu() for part in stretch.apply(fresh))
+    return float((gaussian.log_density(u) + volume).mean())
 
 
 def directions_of(u: Tensor, plain: Coordinates, stretch: Stretch, seed: int) -> Coordinates:

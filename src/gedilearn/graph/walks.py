@@ -358,11 +358,7 @@ def _by_tree(landmarks: Floats) -> Callable[[Floats], Ints]:
     from scipy.spatial import KDTree
 
     tree = KDTree(landmarks)
-
-    def find(x: Floats) -> Ints:
-        return np.asarray(tree.query(x)[1])
-
-    return find
+    return lambda x: np.asarray(tree.query(x)[1])
 
 
 def _by_cells(landmarks: Floats, dtype: np.dtype[Any]) -> Callable[[Floats], Ints]:

@@ -13,7 +13,7 @@ for each network. All other modules use this one.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -124,7 +124,14 @@ class EnergyModel(nn.Module):
 
     def state_of(self, member: int) -> dict[str, Tensor]:
         """A copy of the parameters and buffers of one member, as of a network with one member."""
-        return {k: v.detach().clone() for k, v in self.select([member]).state_dict().items()}
+        networks, own = "encoder.networks.", f"encoder.networks.{member}."  # of `Members`
+        state: dict[str, Tensor] = {}
+        for name, tensor in self.state_dict().items():
+            if not name.startswith(networks):
+                state[name] = tensor[[member]]
+            elif name.startswith(own):
+                state[f"{networks}0.{name.removeprefix(own)}"] = tensor.clone()
+        return state
 
     def train_shift(self, trained: bool) -> None:
         """Whether s is computed and trained; otherwise it is 0."""
@@ -146,11 +153,6 @@ class EnergyModel(nn.Module):
             for parameter in trained:
                 parameter.requires_grad_(True)
             self.train(was_training)
-
-    def select(self, indices: Sequence[int]) -> EnergyModel:
-        """A copy with only these members, in this order."""
-        parts = self.encoder.select(indices), self.head.select(indices)
-        return EnergyModel(*parts, self.temperature, self.shifted)
 
     def gradient_norms(self) -> Tensor:
         """The gradient's Euclidean norm, member by member: (members,)."""

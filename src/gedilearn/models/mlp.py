@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -21,9 +20,6 @@ from gedilearn.ranks import n_ranks, rank_mean
 # with one forward pass per member.
 
 
-Module = TypeVar("Module", bound="MemberModule")
-
-
 class MemberModule(nn.Module):
     """A module over (members, batch, ...) whose parameters belong to one member each.
 
@@ -31,18 +27,6 @@ class MemberModule(nn.Module):
     """
 
     n_members: int
-
-    def select(self: Module, indices: Sequence[int]) -> Module:
-        """A copy with only these members, in this order."""
-        kept = list(indices)
-        # `deepcopy` takes these in place of the tensors of all members.
-        tensors: dict[int, Any] = {id(b): b[kept] for b in self.buffers()}
-        tensors |= {id(p): nn.Parameter(p.detach()[kept]) for p in self.parameters()}
-        other = copy.deepcopy(self, tensors)
-        for module in other.modules():
-            if isinstance(module, MemberModule):
-                module.n_members = len(kept)
-        return other
 
     def gradient_squares(self) -> Tensor:
         """Sum of squared gradient entries: (members,)."""
@@ -65,9 +49,6 @@ class Members(MemberModule):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([net(x[k]).flatten(1) for k, net in enumerate(self.networks)])
-
-    def select(self, indices: Sequence[int]) -> Members:
-        return Members(copy.deepcopy(self.networks[k]) for k in indices)
 
     def gradient_squares(self) -> Tensor:
         return torch.stack(

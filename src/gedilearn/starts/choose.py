@@ -15,12 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gedilearn.data.arrays import pair_counts
 from gedilearn.graph.neighbours import (
     LEAST,
     SHARED,
+    Floats,
+    Ints,
     Neighbours,
     connect_components,
     knn_graph,
@@ -36,9 +37,6 @@ from gedilearn.starts.tree import GINI, cut, merge_order, spanning_tree
 
 if TYPE_CHECKING:
     import scipy.sparse
-
-Floats = npt.NDArray[Any]
-Ints = npt.NDArray[Any]
 
 # Neighbours of the graph that measures all candidates, and of a sparser one for thin shapes.
 NEIGHBOURS, FEW = 10, 5
@@ -294,16 +292,13 @@ def _slow_modes(subsample: Subsample, n_neighbors: int, seed: int, joined: int) 
     return slow_modes(graph, subsample.most, x.shape[1] <= FLAT, seed)[1]
 
 
-def _n_components(subsample: Subsample, n_neighbors: int) -> int:
-    from scipy.sparse.csgraph import connected_components
-
-    return int(connected_components(subsample.cached(_graph, n_neighbors), directed=False)[0])
-
-
 def _modes(
     subsample: Subsample, n_clusters: int, seed: int, n_neighbors: int = NEIGHBOURS
 ) -> Ints | None:
-    joined = min(subsample.cached(_n_components, n_neighbors), n_clusters)
+    from scipy.sparse.csgraph import connected_components
+
+    graph = subsample.cached(_graph, n_neighbors)
+    joined = min(connected_components(graph, directed=False)[0], n_clusters)
     modes = subsample.cached(_slow_modes, n_neighbors, seed, joined)
     return pivoted_clusters(modes[:, :n_clusters])
 

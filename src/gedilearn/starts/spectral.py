@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
+
+from gedilearn.graph.neighbours import Floats, Ints
 
 if TYPE_CHECKING:
     import scipy.sparse
-
-Floats = npt.NDArray[Any]
-Ints = npt.NDArray[Any]
 
 # In up to this many columns the factors of the graph's matrix are sparse. A shifted solver then
 # finds modes with nearly equal eigenvalues.

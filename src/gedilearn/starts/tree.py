@@ -11,12 +11,15 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from gedilearn.graph.neighbours import SHARED, Neighbours, nearest_neighbours, shortest_links
-
-Floats = npt.NDArray[Any]
-Ints = npt.NDArray[Any]
+from gedilearn.graph.neighbours import (
+    SHARED,
+    Floats,
+    Ints,
+    Neighbours,
+    nearest_neighbours,
+    shortest_links,
+)
 
 GINI = 0.3  # the bound that the authors recommend
 
@@ -48,7 +51,7 @@ def spanning_tree(x: Floats, neighbours: Neighbours | None = None) -> Ints:
         tree = minimum_spanning_tree(tree + graph(*map(np.concatenate, zip(*links, strict=True))))
     edges = coo_matrix(tree)
     order = np.argsort(edges.data, kind="stable")
-    return np.c_[edges.row, edges.col][order]
+    return np.asarray(np.c_[edges.row, edges.col][order])
 
 
 def merge_order(edges: Ints, gini: float) -> Ints:

@@ -12,16 +12,19 @@ A dip is evidence for two clusters. Clusters of different density or in many col
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from gedilearn.graph.neighbours import Neighbours, knn_graph, nearest_neighbours, own_stream
+from gedilearn.graph.neighbours import (
+    Floats,
+    Ints,
+    Neighbours,
+    knn_graph,
+    nearest_neighbours,
+    own_stream,
+)
 from gedilearn.starts.choose import cut_shares
-
-Floats = npt.NDArray[Any]
-Ints = npt.NDArray[Any]
 
 # The neighbour whose distance is the radius of a point, and the number of neighbours with links.
 NEIGHBOURS, LINKS = 10, 20
