@@ -68,10 +68,10 @@ def features(
     network = EfficientNetLite0.installed() if module is None else copy.deepcopy(module)
     network = network.float().eval()
     found: list[Tensor] = []
-    with shown(verbose, progress) as told, torch.no_grad():
-        told.phase("computing features")
+    with shown(verbose, progress) as display, torch.no_grad():
+        display.phase("computing features")
         for begin in range(0, len(array), batch_size):
-            told.step(begin, len(array))
+            display.step(begin, len(array))
             batch = torch.from_numpy(array[begin : begin + batch_size].copy()).float()
             found.append(_vectors(network, batch))
     vectors = torch.cat(found).numpy()

@@ -66,7 +66,7 @@ def _by_fits(
     """Every number is fitted from the same two seeds."""
     seeds = check_random_state(random_state).randint(2**31 - 1, size=2).tolist()
     numbers, models = list[Number](), list[GEDI]()
-    progress.phase(f"fitting 2 to {most} clusters")
+    progress.phase("choosing the number of clusters")
     for k in range(2, most + 1):
         progress.step(k - 2, most - 1)
         fits = [GEDI(k, random_state=seed, **arguments).fit(X) for seed in seeds]

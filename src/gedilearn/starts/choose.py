@@ -29,7 +29,6 @@ from gedilearn.graph.neighbours import (
     own_stream,
 )
 from gedilearn.graph.walks import nearest_landmark
-from gedilearn.progress import SILENT, Progress
 from gedilearn.ranks import ONE_AT_A_TIME, fitting
 from gedilearn.starts.classes import Classes
 from gedilearn.starts.spectral import FLAT, pivoted_clusters, slow_modes
@@ -109,7 +108,6 @@ def choose_start(
     x: Floats,
     n_clusters: int,
     random_state: int = 0,
-    progress: Progress = SILENT,
     neighbours: Neighbours | None = None,
     classes: Classes | None = None,
     most: int | None = None,
@@ -121,9 +119,9 @@ def choose_start(
     """
     subsamples, nearest = subsamples_of(x, most or n_clusters, random_state, neighbours)
     if nearest is None:
-        return best_start(subsamples, n_clusters, random_state, progress, classes)
+        return best_start(subsamples, n_clusters, random_state, classes)
     classes = classes and classes.for_nodes(nearest, len(subsamples[0].points))
-    start = best_start(subsamples, n_clusters, random_state, progress, classes)
+    start = best_start(subsamples, n_clusters, random_state, classes)
     return start.for_points(nearest)
 
 
@@ -152,7 +150,6 @@ def best_start(
     subsamples: list[Subsample],
     n_clusters: int,
     random_state: int,
-    progress: Progress = SILENT,
     classes: Classes | None = None,
 ) -> Start:
     """The best initial clustering of the first subsample, which holds all points."""
@@ -162,8 +159,7 @@ def best_start(
     def score(start: Start) -> float:
         return start.score + (classes.support(start.labels, n_clusters) if classes else 0.0)
 
-    for done, (name, method) in enumerate(METHODS.items()):
-        progress.step(done, len(METHODS), name)
+    for name, method in METHODS.items():
         labels = method(whole, n_clusters, random_state)
         if labels is None:
             continue

@@ -36,7 +36,6 @@ from gedilearn.training.state import TrainState, Tree
 from gedilearn.verdict.monitor import Diagnosis
 
 # What people see of the stages.
-PHASES = {"clusters": "training", "density": "training the density"}
 
 
 class Journal:
@@ -58,7 +57,6 @@ class Journal:
         self.run = run
         self.first = fabric.global_rank == 0
         self.progress = progress
-        self.phase = ""
         self.shown = 0.0
         self.started = self.saved = time.perf_counter()
         self.seconds_before = 0.0  # of the run before a resume
@@ -127,19 +125,14 @@ class Journal:
 
     # --- metrics and events ------------------------------------------------------------------
 
-    def step(self, state: TrainState, terms: dict[str, Tensor]) -> None:
-        """Show how far it is, twice a second at most, with the means of the terms, (members,)."""
-        stage = state.stage
-        if self.phase != stage.name:
-            self.phase = stage.name
-            self.progress.phase(PHASES[stage.name])
+    def step(self, state: TrainState) -> None:
+        """Show the share of the stage that is done, twice a second at most."""
         now = time.perf_counter()
         if self.progress is SILENT or now - self.shown < 0.5:
             return
         self.shown = now
-        words = "  ".join(f"{name} {float(term.mean()):.3f}" for name, term in terms.items())
-        done = state.iteration - stage.begin
-        self.progress.step(done, stage.length, f"{words}  bound gap {state.best.gap:.4f}")
+        done = state.iteration - state.stage.begin
+        self.progress.step(done, state.stage.length, f"bound gap {state.best.gap:.3g}")
 
     def check(
         self, state: TrainState, terms: dict[str, Tensor], gaps: Tensor, diagnosis: Diagnosis

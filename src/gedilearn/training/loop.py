@@ -65,7 +65,7 @@ def train(
         while state.stopped is None:
             state.iteration += 1
             terms = step(setup, state)
-            journal.step(state, terms)
+            journal.step(state)
             if is_time_to_check(setup, state):
                 state, healthy = check(setup, state, terms, good, journal)
                 if healthy and state.stopped is None:

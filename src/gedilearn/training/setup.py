@@ -186,6 +186,7 @@ class Setup:
         progress: Progress = SILENT,
     ) -> Setup:
         """From data (n, ...)."""
+        progress.phase("training")
         data = data.to(fabric.device, torch.float32)
         # No pixel is special: one that never changes in the data must not be fixed in chains.
         box = Box.around(data) if data.dim() == 2 else Box.cube(data)
@@ -198,7 +199,6 @@ class Setup:
         begins = settings.training.start == "chosen" and view_function is None
         walks = settings.views.kind == "walk" and view_function is None and data.dim() == 2
         if nodes is None and (walks or begins):
-            progress.phase("finding neighbours")
             points = distance_features(data.cpu().numpy(), seed)
             nodes = find_nodes(points, most, settings.views.n_neighbors, seed, shared=True)
         views = make_views(settings.views, data, clusters, seed, view_function, nodes)
@@ -206,11 +206,9 @@ class Setup:
         if not begins or nodes is None:
             start = None
         elif start is None:
-            progress.phase("choosing the initial clustering")
-            start = _start(nodes, clusters, most, seed, progress, classes)
+            start = _start(nodes, clusters, most, seed, classes)
         made = cls(settings, fabric, data, views, box, encoder, start, whole, classes, choice)
         if first_stage(settings).weights.gen and settings.has_base:
-            progress.phase("fitting the base density")
             assert made.base is not None
         return made
 
@@ -340,12 +338,11 @@ def _start(
     n_clusters: int,
     most: int,
     seed: int,
-    progress: Progress,
     classes: Classes | None = None,
 ) -> Start:
     """The initial clustering; points of a large set have the cluster of their node."""
     points, neighbours, _, nearest = nodes
     if classes is not None and nearest is not None:
         classes = classes.for_nodes(nearest, len(points))
-    start = choose_start(points, n_clusters, seed, progress, neighbours, classes, most)
+    start = choose_start(points, n_clusters, seed, neighbours, classes, most)
     return start if nearest is None else start.for_points(nearest)
