@@ -29,5 +29,5 @@ def test_each_set_has_a_line_with_its_grade_and_scores_and_a_report(monkeypatch,
         labels = GEDI.load(run / "model.safetensors").labels_
         nmi = normalized_mutual_info_score(draw().y, labels)
         assert line.startswith(f"{name} (") and f" ... {summary['grade']}" in line
-        assert f"NMI {nmi:.3f}" in line and f"gap {summary['gap']:.4f}, " in line
+        assert f"NMI {nmi:.3f}" in line and f"bound gap {summary['bound_gap']:.4f}, " in line
         assert (run / "report.html").stat().st_size > 1000
