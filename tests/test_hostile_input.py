@@ -560,12 +560,9 @@ def filled(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
         ("prior", torch.zeros(3).double()),
         ("model.encoder.layers.weights.0", torch.zeros(1, 3, 7)),
         ("model.more", torch.zeros(2)),
-        *(
-            ("model.encoder.layers.weights.0", kind)
-            for kind in (torch.Tensor.half, torch.Tensor.long)
-        ),
+        *((name, torch.Tensor.long) for name in ("model.encoder.layers.weights.0", "prior")),
+        *(("box.high", value) for value in (torch.zeros(2), torch.Tensor.double)),
         *((name, GONE) for name in ("prior", "box.high")),
-        ("more", torch.zeros(2)),
         *(("labels", torch.full((40,), value)) for value in (2, -1)),
         *(("labels", value) for value in (torch.zeros(40, 2).long(), torch.zeros(40))),
         *(("box.low", value) for value in (torch.zeros(4), torch.full((3,), 1e9), torch.zeros(()))),

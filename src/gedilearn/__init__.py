@@ -16,15 +16,7 @@ if TYPE_CHECKING:
     from gedilearn.verdict.number import NumberChoice
 
 __version__ = "0.1.0"
-__all__ = [
-    "GEDI",
-    "Graded",
-    "NumberChoice",
-    "__version__",
-    "choose_n_clusters",
-    "features",
-    "grade",
-]
+__all__ = ["GEDI", "Graded", "NumberChoice", "choose_n_clusters", "features", "grade"]
 
 
 _MODULES = {

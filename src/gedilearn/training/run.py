@@ -353,53 +353,41 @@ def read_network(
                     f"{path}: {name} is not finite: training diverged, or the file is damaged; fit "
                     "anew"
                 )
-        limits = {"labels": settings.n_clusters, "disputed": len(tensors["labels"])}
-        limits[USED] = tensors["box.low"].numel()
-        for name, limit in limits.items():
-            if name in tensors and not ((tensors[name] >= 0) & (tensors[name] < limit)).all():
-                raise ValueError(f"{name} is not from 0 to {limit - 1}")
-        if (tensors["box.low"] > tensors["box.high"]).any():
-            raise ValueError("box.low above box.high")
+        low, high, n = tensors["box.low"], tensors["box.high"], len(tensors["labels"])
+        forms = {"prior": (settings.n_clusters,), "trust": (n, 2), "levels": (LEVELS,)}
+        for name in forms.keys() & tensors.keys():
+            if (tensors[name].dtype, tensors[name].shape) != (torch.float64, forms[name]):
+                raise ValueError(f"{name} has another type or shape")
+        limits = {"labels": settings.n_clusters, "disputed": n, USED: low.numel()}
+        for name in limits.keys() & tensors.keys():
+            numbers = tensors[name]
+            inside = ((numbers >= 0) & (numbers < limits[name])).all()
+            if (numbers.dtype, numbers.dim()) != (torch.int64, 1) or not inside:
+                raise ValueError(f"{name} is not from 0 to {limits[name] - 1}")
+        if (low.dtype, low.shape) != (high.dtype, high.shape) or (low > high).any():
+            raise ValueError("box.low does not match box.high")
         if (density := read_density(tensors)) is not None:  # fails if its parts do not match
-            y = density.coordinates(density.coordinates.values_of(tensors["box.low"][None]))[0]
+            y = density.coordinates(density.coordinates.values_of(low[None]))[0]
             density.tilted(y, lambda x: x.flatten(1).sum(1), 0.5)
             density.q.log_density(y)
     return network.eval()
 
 
 def _load(tensors: dict[str, Tensor], settings: Settings, encoder: nn.Module | None) -> EnergyModel:
-    """The network with its tensors; names, shapes and types of all tensors are checked."""
-    low, n = tensors["box.low"], len(tensors["labels"])
+    """The network of the settings, with its tensors."""
+    low = tensors["box.low"]
     if low.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"box.low is {low.dtype}")
     if len(settings.network.hidden) + len(settings.network.head) > len(tensors):
         raise ValueError("it has fewer tensors than layers")
     with torch.device("meta"):  # shapes without values
         network = build_model(settings, tuple(low.shape), 1, encoder, generator=None).to(low.dtype)
-    layouts = network.state_dict()
-    types = {name: tensor.dtype for name, tensor in layouts.items()}
+    forms = network.state_dict()
     own = {k.removeprefix(MODEL): t for k, t in tensors.items() if k.startswith(MODEL)}
-    network.load_state_dict(own, assign=True)  # checks all but the types
-    if types != {name: tensor.dtype for name, tensor in own.items()}:
-        raise ValueError("its weights have another type")
-    whole, double, point = torch.int64, torch.float64, (low.dtype, low.shape)
-    forms = {
-        "labels": (whole, (n,)),
-        "disputed": (whole, (len(tensors.get("disputed", ())),)),
-        "prior": (double, (settings.n_clusters,)),
-        "trust": (double, (n, 2)),
-        "levels": (double, (LEVELS,)),
-        "box.low": point,
-        "box.high": point,
-    }
-    others = {k: t for k, t in tensors.items() if not k.startswith((MODEL, DENSITY))}
-    for name, tensor in others.items():
-        if forms.get(name) != (tensor.dtype, tensor.shape):
-            raise ValueError(f"tensor {name} is not that of the settings")
-    if missing := {"prior", "box.high"} - set(others):
-        raise ValueError(f"no tensor {min(missing)}")
-    for name, weight in network.named_parameters():  # the layout of the fit gives its bits
-        weight.data = torch.empty_like(layouts[name], device="cpu").copy_(weight.data)
+    network.load_state_dict(own, assign=True)  # checks names and shapes
+    # The layout in memory is that of the fit: others give other bits.
+    own = {k: torch.empty_like(form, device="cpu").copy_(own[k]) for k, form in forms.items()}
+    network.load_state_dict(own, assign=True)
     return network
 
 
