@@ -1,4 +1,4 @@
-"""Images as vectors of a trained network, and the networks that come with weights."""
+"""Images as vectors of a pretrained network, and networks with published weights."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_vectors_are_those_of_the_module_in_eval_mode_in_any_batches(images):
         (np.ones((4, 1, 8, 8)), nn.Sequential(nn.Flatten(0)), "a vector for each image"),
     ],
 )
-def test_what_cannot_be_used_is_refused(given, module, words):
+def test_unusable_images_and_modules_are_refused(given, module, words):
     with pytest.raises(InputError, match=words):
         features(given, module)
 
@@ -76,7 +76,7 @@ def folder(tmp_path, monkeypatch, images):
     return tmp_path
 
 
-def test_the_command_writes_vectors_and_the_paths_beside_them(folder, images):
+def test_the_command_writes_vectors_and_paths(folder, images):
     gedi("data", "features", "pictures", "--out", "f.npy")
     vectors = np.load("f.npy")
     assert vectors.shape == (3, 1280)
@@ -86,7 +86,7 @@ def test_the_command_writes_vectors_and_the_paths_beside_them(folder, images):
     assert lines[0].startswith("path,f1,f2,") and lines[1].startswith("0.png,")
 
 
-def test_the_command_refuses_what_is_no_image(folder):
+def test_the_command_refuses_other_files_than_images(folder):
     np.save("x.npy", np.zeros((4, 3)))
     assert "not images" in gedi("data", "features", "x.npy", "--out", "f.npy", code=2).stderr
 
@@ -115,7 +115,7 @@ class Bomb:
         return os.mkdir, (str(self.path),)
 
 
-def test_a_file_that_holds_code_is_refused_and_the_code_not_run(tmp_path):
+def test_a_file_with_code_is_refused_and_the_code_not_run(tmp_path):
     path = tmp_path / "weights.pth"
     for write in (lambda x: torch.save(x, path), lambda x: path.write_bytes(pickle.dumps(x))):
         write({"weight": Bomb(tmp_path / "ran")})
@@ -129,7 +129,7 @@ def test_a_file_that_holds_code_is_refused_and_the_code_not_run(tmp_path):
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 2), (1, 1)])
-def test_convolutions_pad_to_the_ratio_with_the_odd_pixel_behind(kernel, stride):
+def test_convolutions_pad_an_odd_pixel_right_and_below(kernel, stride):
     weight, x = torch.randn(4, 1, kernel, kernel), torch.randn(1, 2, 6, 8)
     found = same_conv(x, weight, stride)
     assert found.shape[2:] == (6 // stride, 8 // stride)

@@ -1,4 +1,4 @@
-"""Clusters against classes: whole-set scores and the batch-wise one."""
+"""Clusters compared with classes: scores of whole sets and of batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def best_accuracy(truth: np.ndarray, labels: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(("n_classes", "n_clusters"), [(3, 3), (2, 4), (4, 2)])
-def test_accuracy_is_that_of_the_best_assignment_tried_by_brute_force(n_classes, n_clusters):
+def test_accuracy_is_that_of_the_best_assignment_by_brute_force(n_classes, n_clusters):
     generator = np.random.default_rng(n_clusters)
     truth = generator.integers(n_classes, size=40)
     labels = (truth + (generator.random(40) < 0.5)) % n_clusters
@@ -49,7 +49,7 @@ def test_a_renamed_perfect_clustering_scores_one_everywhere():
     assert [scores[name] for name in ("nmi", "ami", "ari", "accuracy")] == pytest.approx([1.0] * 4)
 
 
-def test_the_batchwise_score_is_the_mean_over_full_batches_and_leaves_the_rest_out():
+def test_the_batchwise_score_is_the_mean_over_full_batches():
     generator = np.random.default_rng(0)
     truth, labels = generator.integers(5, size=150), generator.integers(5, size=150)
     labels[:64] = truth[:64]
@@ -60,7 +60,7 @@ def test_the_batchwise_score_is_the_mean_over_full_batches_and_leaves_the_rest_o
     assert batchwise_nmi(truth, changed).nmi == pytest.approx(expected)
 
 
-def test_chance_keeps_the_cluster_sizes_and_not_the_agreement():
+def test_chance_is_the_score_of_random_labels_with_the_same_sizes():
     generator = np.random.default_rng(0)
     truth = generator.integers(10, size=6_400)
     labels = np.where(truth < 8, 0, generator.integers(20, size=6_400))

@@ -114,7 +114,7 @@ def test_the_number_of_points_is_limited_and_in_the_result(model, train, test, c
     assert result["probe"]["n_train"] == 50
 
 
-def test_the_probe_reads_the_model_s_features(model, train, test):
+def test_the_probe_uses_the_features_of_the_model(model, train, test):
     part = evaluate(model, train, test, n_samples=0)["probe"]
     data = model.transform(train.x), train.y, model.transform(test.x), test.y
     assert part["accuracy"] == pytest.approx(fast_probe(*data), abs=0.02)
@@ -166,7 +166,7 @@ def test_shares_of_samples_are_compared_with_those_of_the_data(drawn, expected):
     assert share_off(np.array(drawn), np.array([0, 1, 0, 1])) == expected
 
 
-def test_without_a_network_the_distance_says_what_to_install(model, test, monkeypatch):
+def test_without_a_network_of_features_the_error_says_what_to_install(model, test, monkeypatch):
     def missing() -> None:
         raise InputError("no network for features: pip install something")
 
@@ -175,7 +175,7 @@ def test_without_a_network_the_distance_says_what_to_install(model, test, monkey
     assert part == {"skipped": "no network for features: pip install something"}
 
 
-def test_the_folder_holds_a_picture_and_numbers(model, train, test, colour, tmp_path, monkeypatch):
+def test_the_folder_has_a_picture_and_numbers(model, train, test, colour, tmp_path, monkeypatch):
     monkeypatch.setattr(frechet, "extractor", MeanOfRows)
     asked = {"n_samples": 30, "steps": 1, "probe": "none"}
     out = tmp_path / "new" / "folder"
@@ -197,7 +197,7 @@ def test_the_result_says_when_the_test_data_is_the_training_data(model, train, t
     assert "which is the training data" not in sentences(other)[0]
 
 
-def test_without_labels_there_are_no_scores_against_them(model, train, test):
+def test_without_labels_there_are_no_scores_of_clusters(model, train, test):
     result = evaluate(model, train, unlabelled("plain", test.x), n_samples=0)
     assert result["clustering"]["skipped"] == "plain has no labels"
     assert "labels" in result["probe"]["skipped"] and "nmi" not in result["clustering"]
@@ -212,7 +212,7 @@ def test_images_are_in_rows_with_white_lines_between_sorted_by_label():
     assert (grid[3:5] == 255).all() and (grid[:, 4:6] == 255).all() and (grid[:3, :4] == 2).all()
 
 
-def test_pixels_and_channels_keep_their_places_and_the_grid_is_no_wider_than_its_rows():
+def test_a_grid_keeps_pixels_and_channels_and_is_as_wide_as_its_rows():
     image = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
     grid = image_grid(image, np.zeros(2), columns=9)
     assert grid.shape == (4, 5 + 2 + 5, 3)

@@ -1,4 +1,4 @@
-"""The Frechet distance, its floor, and which features it is taken in."""
+"""The Frechet distance, its floor, and its features."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gedilearn.errors import InputError
 from gedilearn.evaluation import frechet
 from gedilearn.evaluation.frechet import (
-    AT_8,
-    LARGEST,
-    MEAN,
     FrechetResult,
     Inception,
     extractor,
@@ -83,13 +79,13 @@ def test_the_distance_of_diagonal_gaussians_is_that_of_means_and_deviations():
 @pytest.mark.parametrize(
     ("n", "d", "error"), [(200, 24, 1e-12), (12, 24, 1e-6), (2, 24, 1e-6), (40, 300, 1e-6)]
 )
-def test_the_distance_equals_the_by_eigenvalues_also_with_fewer_points_than_columns(n, d, error):
+def test_the_distance_equals_that_by_eigenvalues_also_for_fewer_points_than_columns(n, d, error):
     real, fake = correlated(n, d, 2), correlated(n + 5, d, 3)
     expected = by_eigenvalues(real, fake)
     assert frechet_distance(real, fake) == pytest.approx(expected, rel=error)
 
 
-def test_the_distance_is_about_zero_to_itself_never_below_and_the_same_in_both_directions():
+def test_the_distance_is_symmetric_not_negative_and_about_zero_to_itself():
     real, fake = correlated(40, 60, 4), correlated(30, 60, 5)
     spread = real.var(0).sum() + fake.var(0).sum()
     assert 0 <= frechet_distance(real, real) < 1e-6 * spread
@@ -109,7 +105,7 @@ def images(n: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("n_real", "n_fake", "n"), [(40, 60, 20), (41, 15, 15)])
-def test_all_sides_have_equally_many_images_and_the_real_ones_no_common_image(n_real, n_fake, n):
+def test_sets_have_equal_sizes_and_the_real_ones_are_disjoint(n_real, n_fake, n):
     network = Flat()
     result = frechet.frechet(images(n_real), images(n_fake, 1), network)
     assert result.n == n and result.space == "pixels"
@@ -160,7 +156,7 @@ def nothing_at_hand(monkeypatch, tmp_path) -> Path:
     return tmp_path
 
 
-def test_without_any_weights_the_way_out_is_one_line(nothing_at_hand):
+def test_without_weights_the_error_is_one_line(nothing_at_hand):
     with pytest.raises(InputError) as error:
         extractor()
     words = str(error.value)
@@ -169,7 +165,7 @@ def test_without_any_weights_the_way_out_is_one_line(nothing_at_hand):
 
 
 @pytest.mark.parametrize("name", [Inception.published, "weights-" + Inception.published[3:]])
-def test_inception_is_taken_from_the_cache(nothing_at_hand, monkeypatch, name):
+def test_inception_is_read_from_the_cache(nothing_at_hand, monkeypatch, name):
     monkeypatch.setattr(Inception, "load", lambda path: path)
     path = nothing_at_hand / "inception" / name
     path.parent.mkdir()
@@ -213,7 +209,7 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_features_are_those_of_the_published_layers(network, layers):
+def test_features_equal_those_of_the_published_layers(network, layers):
     pixels = torch.randint(256, (2, 3, 299, 299), dtype=torch.uint8)
     expected = layers((pixels.float() - 128) / 128)
     torch.testing.assert_close(network(pixels), expected, rtol=1e-4, atol=1e-5)
@@ -228,41 +224,8 @@ def test_inception_has_the_published_number_of_parameters(layers):
     assert n_parameters(layers) == 23_851_784 - sum(norms) + eight_more_classes == 23_850_960
 
 
-def unit(network: Inception, name: str, x: Tensor, padding: int | tuple[int, int] = 0) -> Tensor:
-    """One layer from the tensors alone."""
-    state = {k.removeprefix(f"{name}."): v for k, v in network.weights.items() if name in k}
-    y = functional.conv2d(x, state["conv.weight"], padding=padding)
-    scale = state["bn.weight"] / (state["bn.running_var"] + 1e-3).sqrt()
-    shift = state["bn.bias"] - scale * state["bn.running_mean"]
-    return (y * scale[:, None, None] + shift[:, None, None]).clamp(min=0)
-
-
-@pytest.mark.parametrize(("block", "inputs"), [("Mixed_7b", 1280), ("Mixed_7c", 2048)])
-def test_the_last_blocks_differ_in_their_pooling_only(network, block, inputs):
-    x = torch.randn(1, inputs, 8, 8)
-    windows = functional.unfold(functional.pad(x, [1] * 4, value=torch.nan), 3)
-    windows = windows.reshape(1, inputs, 9, 8, 8)
-    if block == "Mixed_7b":
-        pooled = windows.nanmean(dim=2)  # the padding is no part of the mean
-    else:
-        pooled = windows.nan_to_num(-torch.inf).amax(dim=2)
-    middle = unit(network, f"{block}.branch3x3_1", x)
-    deep = unit(network, f"{block}.branch3x3dbl_1", x)
-    deep = unit(network, f"{block}.branch3x3dbl_2", deep, 1)
-    expected = [
-        unit(network, f"{block}.branch1x1", x),
-        unit(network, f"{block}.branch3x3_2a", middle, (0, 1)),
-        unit(network, f"{block}.branch3x3_2b", middle, (1, 0)),
-        unit(network, f"{block}.branch3x3dbl_3a", deep, (0, 1)),
-        unit(network, f"{block}.branch3x3dbl_3b", deep, (1, 0)),
-        unit(network, f"{block}.branch_pool", pooled),
-    ]
-    found = network.block(x, block, AT_8, MEAN if block == "Mixed_7b" else LARGEST)
-    torch.testing.assert_close(found, torch.cat(expected, dim=1), rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize(("old", "new"), [(4, 9), (7, 7), (6, 4)])
-def test_resizing_reads_at_multiples_of_the_ratio_as_a_loop_does(old, new):
+def test_resizing_equals_a_loop_over_multiples_of_the_ratio(old, new):
     x = np.random.default_rng(0).normal(size=(old, old + 1))
     expected = np.zeros((new, new))
     for i in range(new):
@@ -277,7 +240,7 @@ def test_resizing_reads_at_multiples_of_the_ratio_as_a_loop_does(old, new):
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
 
 
-def test_inception_loads_the_file_that_it_knows(tmp_path, monkeypatch, network):
+def test_inception_loads_its_published_file(tmp_path, monkeypatch, network):
     path = tmp_path / "weights.pth"
     torch.save(network.weights, path)
     monkeypatch.setattr(Inception, "sha256", sha256(path))

@@ -1,4 +1,4 @@
-"""Scores inside and outside: AUROC, FPR at 95% TPR; images brought into another shape."""
+"""OOD: AUROC and FPR at 95% TPR, and the conversion of images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def scores(seed: int, rounded: bool) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("rounded", [False, True], ids=["distinct", "ties"])
 @pytest.mark.parametrize("seed", range(3))
-def test_both_figures_equal_a_count_of_pairs_and_a_search_over_all_thresholds(seed, rounded):
+def test_auroc_and_fpr95_equal_a_count_of_pairs_and_a_search_over_thresholds(seed, rounded):
     inside, outside = scores(seed, rounded)
     wins = (inside[:, None] > outside) + 0.5 * (inside[:, None] == outside)
     passing = [t for t in inside if np.mean(inside >= t) >= 0.95]
@@ -47,7 +47,7 @@ def test_scores_that_are_not_finite_numbers_are_refused_in_one_line(inside, outs
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
-def test_colour_turns_grey_and_sizes_change_as_in_another_library():
+def test_grey_and_other_sizes_equal_those_of_another_library():
     x = np.random.default_rng(0).integers(0, 256, (5, 3, 16, 16), dtype=np.uint8)
     found, said = converted(x, (1, 8, 8), (0.0, 255.0))
     assert said == "3x16x16, values 0..255 -> 1x8x8, values 0..255" and found.shape == (5, 1, 8, 8)
@@ -68,7 +68,7 @@ def test_values_are_mapped_and_black_stays_black():
     assert same is wide and said == "none"
 
 
-def test_transparency_is_neither_dropped_nor_made_up():
+def test_transparency_is_neither_removed_nor_added():
     x = np.zeros((2, 4, 8, 8), dtype=np.uint8)
     for given, channels in ((x, 3), (x[:, :3], 4)):
         with pytest.raises(InputError, match=f"but the model has {channels}"):
@@ -86,11 +86,11 @@ def test_transparency_is_neither_dropped_nor_made_up():
         (np.array([-3.0, 5.0]), (-3, 5)),
     ],
 )
-def test_the_range_of_values_is_guessed_from_them(values, expected):
+def test_the_range_is_inferred_from_the_values(values, expected):
     assert value_range(values) == expected
 
 
-def test_two_sets_in_units_of_their_own_are_taken_to_share_them():
+def test_two_sets_in_other_units_are_assumed_to_share_them():
     x = np.linspace(-3, 5, 64).reshape(1, 1, 8, 8)
     assert converted(x, (1, 8, 8), (-2.5, 7.0))[1] == "none"
     resized, said = converted(x, (1, 4, 4), (-2.5, 7.0))

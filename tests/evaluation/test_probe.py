@@ -29,14 +29,14 @@ def digits() -> Split:
     return x[:900] / 16, y[:900], x[900:], y[900:]
 
 
-def test_the_papers_probe_comes_near_the_regression_without_penalty_that_it_approaches():
+def test_the_papers_probe_approaches_the_regression_without_penalty():
     train_x, train_y, _, _ = blobs(600, spread=2, scale=3)
     grid = np.stack(np.meshgrid(*[np.linspace(-18, 18, 60)] * 2), -1).reshape(-1, 2)
     expected = LogisticRegression(C=1e9, max_iter=1_000).fit(train_x, train_y).predict(grid)
     assert paper_probe(train_x, train_y, grid, expected) > 0.95
 
 
-def test_the_papers_probe_takes_features_as_they_are_and_the_fast_one_scales_them():
+def test_the_fast_probe_scales_features_and_the_papers_does_not():
     small, usual = blobs(scale=1e-6), blobs()
     assert paper_probe(*small) < 0.9 < paper_probe(*usual)
     assert fast_probe(*small) == fast_probe(*usual)
@@ -57,7 +57,7 @@ def test_the_fast_probe_is_logistic_regression_on_standardised_columns(digits):
     assert fast_probe(*digits) in [fit.score(test_z, test_y) for fit in fits]
 
 
-def test_the_fast_probe_does_without_a_validation_split_where_points_are_few():
+def test_the_fast_probe_of_few_points_has_no_validation_split():
     train_x, train_y, test_x, test_y = blobs(24, spread=3)
     mean, std = train_x.mean(0), train_x.std(0)
     expected = LogisticRegression().fit((train_x - mean) / std, train_y)
@@ -67,7 +67,7 @@ def test_the_fast_probe_does_without_a_validation_split_where_points_are_few():
 
 
 @pytest.mark.parametrize("probe", [paper_probe, fast_probe])
-def test_a_class_that_training_never_saw_is_a_miss(probe):
+def test_a_class_without_training_points_counts_as_wrong(probe):
     train_x, train_y, test_x, test_y = blobs(spread=0.1)
     known = np.array(["a", "b", "c"])
     test_names = known[test_y]
@@ -83,7 +83,7 @@ def test_a_class_that_training_never_saw_is_a_miss(probe):
         ({1: np.zeros(60)}, "train_y has a single class"),
     ],
 )
-def test_data_that_do_not_fit_are_refused_in_one_line(probe, change, words):
+def test_unusable_data_is_refused_in_one_line(probe, change, words):
     parts = [change.get(i, part) for i, part in enumerate(blobs())]
     with pytest.raises(InputError) as error:
         probe(*parts)

@@ -35,7 +35,7 @@ def test_a_column_of_two_values_has_a_smaller_deviation() -> None:
     np.testing.assert_allclose(dequantise(x / 10, rng()).std(axis=0), [0.1, 0.1])
 
 
-def test_the_same_seed_gives_the_same_points_and_the_data_stays_as_it_was() -> None:
+def test_the_same_seed_gives_the_same_features_and_the_data_is_not_changed() -> None:
     x = rng().integers(0, 3, (100, 2)).astype(float)
     before = x.copy()
     np.testing.assert_array_equal(distance_features(x, 3), distance_features(x, 3))
@@ -65,7 +65,7 @@ def test_an_outlier_does_not_decide_about_nearest_neighbours() -> None:
 # --- very many -----------------------------------------------------------------------------------
 
 
-def test_very_many_points_are_the_same_in_single_precision(
+def test_features_of_very_many_points_are_the_same_in_single_precision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x = rng().normal(size=(500, 5))
@@ -79,7 +79,7 @@ def test_very_many_points_are_the_same_in_single_precision(
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
-def test_among_very_many_a_few_equal_values_of_a_column_stay() -> None:
+def test_few_equal_values_among_very_many_stay() -> None:
     x = rng().normal(size=(1000, 1))
     x[1] = x[0]
     np.testing.assert_array_equal(dequantise(x, rng(), distinct=0.9), x)

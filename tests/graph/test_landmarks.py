@@ -29,7 +29,7 @@ def few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landmarks, "NODES_EACH", 20)
 
 
-def test_up_to_the_limit_every_point_is_a_node_and_nothing_changes() -> None:
+def test_up_to_the_limit_every_point_is_a_node() -> None:
     x, _ = points(300)
     nodes = find_nodes(x, 4, 10)
     tables = node_tables(nodes, 4, n_neighbors=10)
@@ -59,7 +59,7 @@ def test_walks_begin_at_the_nearest_node_and_end_at_points(few_nodes: None) -> N
 
 @pytest.mark.parametrize("d", [3, 16])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_the_nearest_of_very_many_are_nearly_always_found(
+def test_the_search_among_very_many_is_nearly_always_exact(
     d: int, kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, _ = points(3000, d)

@@ -1,4 +1,4 @@
-"""The walk tables against dense float64 powers of the walk matrix."""
+"""Neighbours against all pairwise distances, walks against dense powers of their matrix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from sklearn.metrics import pairwise_distances
 
 from gedilearn.errors import InputError
 from gedilearn.graph import walks as walks_module
-from gedilearn.graph.neighbours import connected_graph, knn_graph, lazy_walk_graph
+from gedilearn.graph.neighbours import (
+    connected_graph,
+    knn_graph,
+    lazy_walk_graph,
+    nearest_neighbours,
+)
 from gedilearn.graph.walks import draw, return_trace, walk_tables
 from helpers import SEEDED
 
@@ -76,6 +81,24 @@ def expected_total_variation(p: Array, samples: float) -> float:
     return float(np.sqrt(p * (1 - p) / (2 * np.pi * samples)).sum(axis=1).mean())
 
 
+@pytest.mark.parametrize("d", [3, 30])
+def test_neighbours_in_few_and_many_columns_are_exact(d: int) -> None:
+    x = np.random.default_rng(0).normal(size=(1000, d))
+    distance, index = nearest_neighbours(x, 8)
+    apart = pairwise_distances(x)
+    np.testing.assert_allclose(distance, np.sort(apart, axis=1)[:, 1:9], rtol=1e-6)
+    np.testing.assert_allclose(distance, np.take_along_axis(apart, index, 1), rtol=1e-6)
+
+
+def test_a_point_is_not_its_own_neighbour_but_its_duplicates_are() -> None:
+    x = np.repeat(np.random.default_rng(0).normal(size=(100, 20)), 3, axis=0)
+    distance, index = nearest_neighbours(x, 8)
+    assert (index != np.arange(300)[:, None]).all()
+    own = np.arange(300) // 3
+    assert ((own[index] == own[:, None]).sum(axis=1) == 2).all()
+    assert (distance[:, 1] < 1e-3).all()
+
+
 @pytest.mark.parametrize("k", [4, 7, 12])
 def test_links_weigh_by_their_length_in_units_of_both_local_scales(k: int) -> None:
     x = np.random.default_rng(0).normal(size=(80, 3))
@@ -134,7 +157,7 @@ def test_traces_agree_with_the_eigenvalues_and_lengthening_stops_at_the_first_lo
         assert abs(estimate - exact) < 4 * error + (0.01 * exact if j > 6 else 0)
 
 
-def test_estimating_a_trace_leaves_the_table_as_it_was_and_matches_a_loop() -> None:
+def test_the_estimate_of_a_trace_equals_a_loop_and_changes_no_table() -> None:
     n, width = 12, 5
     ends = np.random.default_rng(0).integers(0, n, (n, width)).astype(np.int32)
     before = ends.copy()
@@ -180,7 +203,7 @@ def test_fewer_neighbours_are_taken_where_clusters_are_then_components() -> None
     assert connected_graph(x, 2, 3)[2:] == (3, 2)
 
 
-def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(
+def test_tables_of_many_points_are_narrower(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x = ring(500)
@@ -199,7 +222,7 @@ def test_of_many_points_fewer_walks_are_sampled_and_fewer_kept(
     assert walk_tables(x, 1, n_neighbors=6).ends.shape[2] == 8
 
 
-def test_all_points_identical_or_fewer_points_than_neighbours_still_work() -> None:
+def test_identical_points_and_fewer_points_than_neighbours_have_walks() -> None:
     same = walk_tables(np.ones((30, 3)), 2)
     assert same.n_components <= 2
     assert (same.radius == 0).all()
@@ -211,7 +234,7 @@ def test_all_points_identical_or_fewer_points_than_neighbours_still_work() -> No
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 2)])
-def test_points_that_have_no_graph_are_refused(shape: tuple[int, ...]) -> None:
+def test_points_without_a_graph_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="shape"):
         walk_tables(np.zeros(shape), 2)
 

@@ -18,7 +18,7 @@ from gedilearn.settings import Views, resolve
 from helpers import SEEDED
 
 
-def test_noise_has_the_asked_deviation() -> None:
+def test_noise_has_the_deviation_of_the_settings() -> None:
     x = torch.zeros(20_000, 3)
     view = NoiseViews(0.3).draw(torch.arange(len(x)), x, 0.5, SEEDED)
     assert view.std() == pytest.approx(0.3, rel=0.02)
@@ -37,7 +37,7 @@ def test_noise_may_follow_the_progress_and_certifies_with_its_first_value() -> N
 @pytest.mark.parametrize(
     ("kind", "noise"), [("noise", -0.1), ("noise", [[0, 0.1], [1, -1]]), ("grey", [[0, 0.1]])]
 )
-def test_noise_that_makes_no_sense_is_refused(kind: str, noise: object) -> None:
+def test_impossible_noise_is_refused(kind: str, noise: object) -> None:
     with pytest.raises(InputError, match=r"^views\.noise="):
         resolve({"views": {"kind": kind, "noise": noise}}, (60, 2))
 
@@ -81,7 +81,7 @@ def test_the_noise_of_a_walk_has_the_neighbours_length_in_any_dimension() -> Non
     assert lengths.mean() == pytest.approx(float(0.5 * views.tables.radius.mean()), rel=0.15)
 
 
-def test_a_function_is_given_the_generator_if_it_takes_one() -> None:
+def test_a_function_receives_the_generator_if_it_has_the_argument() -> None:
     def moved(x: Tensor, *, generator: Generator) -> Tensor:
         return x + torch.rand(x.shape, generator=generator)
 

@@ -26,7 +26,7 @@ def close(ours: Tensor | None, theirs: Tensor | None) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_it_equals_torchs_in_training_and_evaluation() -> None:
+def test_batch_normalisation_equals_that_of_torch() -> None:
     ours, theirs = pairs()
     for _ in range(3):
         x = (3 * torch.randn(3, 11, 4) + torch.randn(3, 1, 4)).requires_grad_()

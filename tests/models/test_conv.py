@@ -51,7 +51,7 @@ def test_large_images_are_averaged_down_by_a_whole_factor(side: int, factor: int
     ("size", "pooled"),
     [((28, 28), 3), ((32, 24), 3), ((8, 8), 1), ((13, 12), 2), ((4, 4), 0), ((4, 40), 0)],
 )
-def test_it_computes_what_it_says_layer_by_layer(
+def test_the_small_network_equals_its_layers_one_by_one(
     activation: str, size: tuple[int, int], pooled: int
 ) -> None:
     torch.manual_seed(1)
@@ -67,7 +67,7 @@ def test_it_computes_what_it_says_layer_by_layer(
 
 
 @pytest.mark.parametrize("activation", ["leaky_relu", "relu", "silu", "tanh"])
-def test_gains_make_up_for_what_the_activation_takes_from_the_deviation(activation: str) -> None:
+def test_gains_restore_the_deviation_after_an_activation(activation: str) -> None:
     torch.manual_seed(4)
     standard = torch.randn(1_000_000, dtype=torch.float64)
     activated = mlp.ACTIVATIONS[activation](standard)  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""The energy model, its members, and how settings become a model."""
+"""The energy model, its members, and the model of given settings."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_gradient_norms_and_scaling_count_encoder_and_head_of_each_member(
         (Network(hidden=(), features=4), (3, 4), (4, 5)),
     ],
 )
-def test_settings_become_these_layers(
+def test_settings_give_these_layers(
     network: Network, encoder_widths: tuple[int, ...], head_widths: tuple[int, ...]
 ) -> None:
     model = build_model(Settings(n_clusters=5, network=network), (3,), 2, generator=SEEDED)
@@ -114,7 +114,7 @@ def test_settings_become_these_layers(
     assert output.logits.shape == (2, 6, 5)
 
 
-def test_images_get_a_convolutional_encoder_whose_points_do_not_depend_on_each_other() -> None:
+def test_images_have_a_convolutional_encoder_without_dependence_within_a_batch() -> None:
     model = build_model(of_images(4), (3, 8, 8), 2, generator=SEEDED)
     x = torch.randn(2, 6, 3, 8, 8)
     logits = model(x).logits
@@ -137,7 +137,7 @@ def test_a_given_encoder_is_never_changed() -> None:
     assert all(p.grad is None for p in mine.parameters())
 
 
-def test_the_first_member_keeps_the_given_weights_and_the_others_start_anew() -> None:
+def test_the_first_member_has_the_given_weights_and_the_others_are_initialised() -> None:
     mine = encoder()
     model = build_model(settings(2), (3,), 3, mine, generator=SEEDED)
     assert isinstance(model.encoder, Members)
@@ -157,7 +157,7 @@ def test_the_first_member_keeps_the_given_weights_and_the_others_start_anew() ->
         (Network(), (3,), "resnet", "encoder must be a torch.nn.Module, got str"),
     ],
 )
-def test_what_cannot_be_built_is_refused_in_one_line(
+def test_impossible_networks_are_refused_in_one_line(
     network: Network, shape: tuple[int, ...], own: object, words: str
 ) -> None:
     with pytest.raises(InputError, match=words) as caught:
@@ -165,7 +165,7 @@ def test_what_cannot_be_built_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_images_get_the_encoder_and_the_width_of_the_settings() -> None:
+def test_images_have_the_encoder_and_the_width_of_the_settings() -> None:
     small = build_model(of_images(4), (1, 28, 28), 1, generator=SEEDED)
     assert isinstance(small.encoder.networks[0], SmallConvNet) and small.n_features == 96
     paper = build_model(of_images(4, encoder="resnet8", width=8), (3, 32, 32), 2, generator=SEEDED)

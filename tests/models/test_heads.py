@@ -1,4 +1,4 @@
-"""The head with prototypes, and models taken apart and put together."""
+"""The head with prototypes, and the states of members."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cosines(head: PrototypeHead, features: torch.Tensor) -> torch.Tensor:
     return head(features)[2]
 
 
-def test_it_gives_cosines_between_projections_and_prototypes() -> None:
+def test_logits_are_cosines_between_projections_and_prototypes() -> None:
     head, x = make().eval(), torch.randn(3, 7, 5)
     got = cosines(head, x).detach().numpy()
     projected = head.projector(x).detach().numpy()
@@ -45,7 +45,7 @@ def test_it_gives_cosines_between_projections_and_prototypes() -> None:
                 assert got[k, i, c] == pytest.approx(cosine, abs=1e-5)
 
 
-def test_prototypes_start_with_length_one_and_come_back_to_it() -> None:
+def test_prototypes_have_length_one_at_the_start_and_after_normalise() -> None:
     head = make()
     ones = torch.ones(3, 3)
     torch.testing.assert_close(head.prototypes.norm(dim=1), ones)
@@ -58,7 +58,7 @@ def test_prototypes_start_with_length_one_and_come_back_to_it() -> None:
 
 
 @pytest.mark.parametrize("method", ["gedi", "swav", "barlow", "dino", "deepcluster", "ebclr"])
-def test_a_single_network_with_the_state_of_a_member_gives_what_it_gives(method: str) -> None:
+def test_a_single_network_with_the_state_of_a_member_has_its_outputs(method: str) -> None:
     joined, alone, x = model_of(method, 4), model_of(method, 1), torch.randn(4, 9, 2)
     got = joined(x)
     for k in range(4):
@@ -68,7 +68,7 @@ def test_a_single_network_with_the_state_of_a_member_gives_what_it_gives(method:
         torch.testing.assert_close(got.features[k], out.features[0])
 
 
-def test_a_member_with_networks_of_its_own_has_a_state_too() -> None:
+def test_separate_networks_of_members_have_a_state_too() -> None:
     network = {"encoder": "resnet8", "width": 4}
     settings = resolve({"method": "swav", "n_clusters": 3, "network": network}, (60, 3, 8, 8))
     joined, alone = (

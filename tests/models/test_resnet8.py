@@ -47,13 +47,13 @@ def by_the_table(net: ResNet8, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("width", "parameters"), [(128, 1_037_184), (256, 4_138_752)])
-def test_it_has_the_number_of_parameters_of_the_paper(width: int, parameters: int) -> None:
+def test_resnet8_has_the_number_of_parameters_of_the_paper(width: int, parameters: int) -> None:
     assert sum(p.numel() for p in ResNet8(3, width, generator=SEEDED).parameters()) == parameters
 
 
 @pytest.mark.parametrize("standardised", [False, True])
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (3, 8, 8), (2, 9, 15)])
-def test_it_computes_what_the_table_of_the_paper_says(
+def test_resnet8_equals_the_table_of_the_paper(
     shape: tuple[int, int, int], standardised: bool
 ) -> None:
     torch.manual_seed(0)
@@ -66,7 +66,7 @@ def test_it_computes_what_the_table_of_the_paper_says(
     torch.testing.assert_close(out, by_the_table(net, x), rtol=rtol, atol=rtol)
 
 
-def test_standardised_weights_add_a_norm_for_each_filter_and_do_not_see_a_constant() -> None:
+def test_standardised_weights_add_a_norm_for_each_filter_and_ignore_a_constant() -> None:
     net = ResNet8(3, 128, standardised=True, generator=SEEDED)
     assert sum(p.numel() for p in net.parameters()) == 1_037_184 + 8 * 128
     first = net.blocks[0].enter
@@ -86,7 +86,7 @@ def test_weights_are_standardised_where_there_is_no_batch_normalisation() -> Non
     assert standardised("swav", standardised=True)
 
 
-def test_normalisation_is_there_only_when_asked_for() -> None:
+def test_batch_normalisation_is_optional() -> None:
     x = 5 * torch.randn(16, 3, 16, 16)
     assert not any(isinstance(m, nn.BatchNorm2d) for m in ResNet8(3, 4, generator=SEEDED).modules())
     net = ResNet8(3, 4, normalise=True, generator=SEEDED)

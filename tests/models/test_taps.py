@@ -1,4 +1,4 @@
-"""What GEN alone reads: the number s of images, and sines of few columns."""
+"""The number s of images, and sines of few columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def woken(model: EnergyModel) -> EnergyModel:
 
 
 @ENCODERS
-def test_s_is_0_to_begin_with_and_moves_all_logits_alike_when_it_is_not(encoder: str) -> None:
+def test_s_starts_at_0_and_shifts_all_logits_equally(encoder: str) -> None:
     model, x = tapped(encoder), torch.randn(2, 5, 1, 8, 8)
     assert len(taps_of(model)) == 2
     begun = model(x)
@@ -50,7 +50,7 @@ def test_s_is_0_to_begin_with_and_moves_all_logits_alike_when_it_is_not(encoder:
 
 
 @pytest.mark.parametrize("net", [SmallConvNet, ResNet8])
-def test_s_is_read_from_every_layer(net: type[SmallConvNet | ResNet8]) -> None:
+def test_s_depends_on_every_layer(net: type[SmallConvNet | ResNet8]) -> None:
     made = net(1, 4, tapped=True, generator=SEEDED)
     assert made.taps is not None
     for layer in made.taps.second:
@@ -67,7 +67,7 @@ def test_s_is_read_from_every_layer(net: type[SmallConvNet | ResNet8]) -> None:
 
 
 @ENCODERS
-def test_while_it_is_off_it_is_not_computed_and_not_trained(encoder: str) -> None:
+def test_while_off_s_is_neither_computed_nor_trained(encoder: str) -> None:
     model, x = woken(tapped(encoder)), torch.randn(2, 5, 1, 8, 8)
     model.train_shift(False)
     calls: list[nn.Module] = []
@@ -83,7 +83,7 @@ def test_while_it_is_off_it_is_not_computed_and_not_trained(encoder: str) -> Non
     assert model.encoder(x)[..., -1].abs().max() > 0 and calls
 
 
-def test_sines_are_seen_beside_the_columns_and_members_keep_their_own() -> None:
+def test_sines_are_added_to_the_columns_for_each_member() -> None:
     layers = MLP((2 + 5, 4, 3), 3, generator=SEEDED)
     made = SineMLP(layers, 2, generator=SEEDED).eval()
     x = torch.randn(3, 6, 2)
