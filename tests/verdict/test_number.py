@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from sklearn.datasets import load_iris, make_blobs, make_moons
 from sklearn.metrics.cluster import contingency_matrix
 
@@ -23,6 +24,7 @@ from gedilearn.settings import resolve
 from gedilearn.starts.choose import choose_start
 from gedilearn.training import setup
 from gedilearn.training.environment import launch
+from gedilearn.training.run import Config
 from gedilearn.training.setup import Setup
 from gedilearn.verdict.dips import separation
 from gedilearn.verdict.number import Chosen, Number, NumberChoice, best_of, choose_number
@@ -141,6 +143,16 @@ def test_evidence_that_does_not_fit_the_numbers_is_refused() -> None:
             NumberChoice(k, numbers)
     with pytest.raises(ValueError, match="not the evidence for 3 clusters"):
         NumberChoice(2, (good.numbers[0], replace(good.numbers[1], splits=((1, 2),))))
+
+
+def test_a_file_without_the_evidence_of_vectors_is_refused() -> None:
+    numbers = [{"n_clusters": 2, "stability": 1.0, "reason": None}]
+    with pytest.raises(ValidationError, match="evidence for a number of clusters is missing"):
+        Config(
+            **{"format": 1, "version": "0", "settings": {}, "objects": []},
+            data={"shape": (9, 2), "fingerprint": "f"},
+            choice={"n_clusters": 2, "numbers": numbers},
+        )
 
 
 def test_the_evidence_for_every_number_is_that_of_a_fit_with_it() -> None:

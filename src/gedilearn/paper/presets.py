@@ -90,9 +90,8 @@ def _paper_images(data: str) -> Values:
             "inv": 50.0,
             "prior": prior,
         },
-        "swav": {
-            "embedding": width
-        },  # the F outputs of the head; the number of prototypes is not in the paper
+        # The F outputs of the head. The number of prototypes is not in the paper.
+        "swav": {"embedding": width},
         "training": {
             "max_iter": epochs * images // _IMAGE_BATCH,
             "start": "random",

@@ -33,6 +33,7 @@ import torch
 import yaml
 from filelock import FileLock, Timeout
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -63,7 +64,7 @@ from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.settings import Settings, resolve
 from gedilearn.verdict.monitor import Diagnosis
-from gedilearn.verdict.number import NumberChoice
+from gedilearn.verdict.number import NumberChoice, of_vectors
 from gedilearn.verdict.verdict import Verdict
 
 RUN_FORMAT = 1
@@ -221,7 +222,7 @@ class Config(Fit):
     """The content of `config.yaml`."""
 
     data: DataSource
-    choice: NumberChoice | None = None
+    choice: Annotated[NumberChoice, AfterValidator(of_vectors)] | None = None
 
     @property
     def graded(self) -> bool:
@@ -300,7 +301,7 @@ class Summary(BaseModel):
     diagnosis: Diagnosis
     density: Findings | None = None
     clusters: list[dict[str, float | str | list[int] | None]] = []
-    choice: NumberChoice | None = None
+    choice: Annotated[NumberChoice, AfterValidator(of_vectors)] | None = None
     classes: list[str] = []  # names of known classes, which the first clusters have
     disputed: tuple[int, int] | None = None  # given labels that the network disputes; all of them
 

@@ -154,6 +154,13 @@ class NumberChoice:
         return content | {"stands_out": self.stands_out, "words": self.words}
 
 
+def of_vectors(choice: NumberChoice) -> NumberChoice:
+    """The same choice, or an error if it lacks evidence that fits of vectors have."""
+    if any(None in (number.groups, number.cut, number.method) for number in choice.numbers):
+        raise ValueError("the evidence for a number of clusters is missing")
+    return choice
+
+
 class Chosen(NamedTuple):
     """A choice, and what training uses again. A resumed run has the choice alone."""
 
