@@ -213,7 +213,7 @@ def test_load_passes_size_and_choice_on_for_folders_alone(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((2, 1, 6, 8)))
     for source in (tmp_path / "x.npy", "digits", "mnist"):
         for options in ({"size": (3, 4)}, {"broken": "skip"}):
-            with pytest.raises(InputError, match="for folders of images"):
+            with pytest.raises(InputError, match="size, broken: only for folders of images"):
                 load(source, **options)
 
 

@@ -116,7 +116,7 @@ def test_something_that_is_no_path_is_refused():
 
 @pytest.mark.parametrize("source", ["moons", "x.npy", "x.npz"])
 def test_a_label_column_is_for_tables_only(source):
-    assert "label_column is for tables" in refusal(source, label_column="y")
+    assert "label_column: only for tables" in refusal(source, label_column="y")
 
 
 # --- npy, npz -----------------------------------------------------------------------------------

@@ -377,14 +377,13 @@ class Columns:
         check_names(given, {*names, *map(_vector, names)}, where)
         asked = {n: options.kinds.get(n, options.kinds.get(_vector(n))) for n in names}
         chosen = [n for n in names if not {n, _vector(n)}.isdisjoint(options.columns or ())]
-        out = {n: "as asked for" for n in names if asked[n] in ("drop", "id")}
         if options.columns is not None:
-            others = (n for n in names if not asked[n] and n not in chosen)
-            out |= dict.fromkeys(others, "not among the columns asked for")
+            asked |= {n: "drop" for n in names if not asked[n] and n not in chosen}
+        out = {n: kind for n, kind in asked.items() if kind in ("drop", "id")}
         cells = {n: Cells.read(frame[n], where, asked[n]) for n in names if n not in out}
         if options == Options() and all(each.is_plain for each in cells.values()):
             return None
-        columns = {n: Column(name=n, kind=asked[n] or "drop", reason=out[n]) for n in out}
+        columns = {n: Column(name=n, kind=out[n], reason="as asked for") for n in out}
         seen: dict[bytes, str] = {}
         for name, each in cells.items():
             kind, reason = each.use(asked[name] is None, name in chosen)
@@ -395,11 +394,10 @@ class Columns:
             columns[name] = Column.of(each, kind, reason, options.impute)
         made = cls(tuple(columns[name] for name in names))
         if not made.used:
-            guessed = [each.name for each in made.all if "taken for" in each.reason]
-            kinds = Parameter("table.kinds", dict.fromkeys(guessed[:1], "category"))
             raise InputError(
-                f"{where}: no column is of use: {listing([e.describe() for e in made.all], 6)}; ",
-                *("add columns", *((", or set a column's type: ", kinds) if guessed else ())),
+                f"{where}: no column is of use: {listing([e.describe() for e in made.all], 6)}; "
+                "add columns, or set the type of one, for instance ",
+                Parameter("table.kinds", {names[-1]: "number"}),
             )
         return made
 

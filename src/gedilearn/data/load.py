@@ -89,15 +89,12 @@ def load(
     path, named = as_path(source), is_name(source)
     suffix = "" if named or path.is_dir() else path.suffix.lower()
     if label_column is not None and suffix not in TABLE_SUFFIXES:
-        words = f" is for tables ({', '.join(TABLE_SUFFIXES)})"
-        raise InputError(f"{source}: ", Parameter("label_column"), words)
+        raise _only_for(f"tables ({', '.join(TABLE_SUFFIXES)})", source, "label_column")
     if (separator or decimal) and suffix not in USUAL_SEPARATORS:
-        words = f" are for text files ({', '.join(USUAL_SEPARATORS)})"
-        both = Parameter("separator"), " and ", Parameter("decimal")
-        raise InputError(f"{source}: ", *both, words)
+        text_files = f"text files ({', '.join(USUAL_SEPARATORS)})"
+        raise _only_for(text_files, source, "separator", "decimal")
     if (size is not None or broken != "refuse") and (named or path.is_file()):
-        both = Parameter("size"), " and ", Parameter("broken")
-        raise InputError(f"{source}: ", *both, " are for folders of images")
+        raise _only_for("folders of images", source, "size", "broken")
     if named:
         return _open_set(str(source))
     with reading(path):
@@ -111,6 +108,11 @@ def load(
         how = {"text": text or (), "separator": separator, "decimal": decimal}
         data = _read_table(path, label_column, columns, how)
         return data if text is not None else replace(data, x=numeric_frame(data.x).to_numpy())
+
+
+def _only_for(what: str, source: str | Path, *names: str) -> InputError:
+    listed = [part for name in names for part in (", ", Parameter(name))][1:]
+    return InputError(f"{source}: ", *listed, f": only for {what}")
 
 
 def _open_set(source: str) -> Dataset:
