@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from gedilearn import GEDI
 from gedilearn.data.dataset import Dataset
 from gedilearn.errors import InputError
-from gedilearn.evaluation import evaluate, fitted_model, frechet, sentences, table
+from gedilearn.evaluation import evaluate, fitted_model, frechet, heading, table
 from gedilearn.evaluation.clustering import batchwise_nmi, clustering_scores
 from gedilearn.evaluation.fitted_model import image_grid, share_off
 from gedilearn.evaluation.ood import converted, roc
@@ -190,11 +190,11 @@ def test_the_folder_has_a_picture_and_numbers(model, train, test, colour, tmp_pa
 
 def test_the_result_says_when_the_test_data_is_the_training_data(model, train, test):
     result = evaluate(model, train, train, n_samples=0)
-    assert result["data"]["test_is_train"] and "which is the training data" in sentences(result)[0]
+    assert result["data"]["test_is_train"] and "which is the training data" in heading(result)
     assert "training data" in result["probe"]["skipped"]
     other = evaluate(model, train, test, **CHEAP)
     assert not other["data"]["test_is_train"]
-    assert "which is the training data" not in sentences(other)[0]
+    assert "which is the training data" not in heading(other)
 
 
 def test_without_labels_there_are_no_scores_of_clusters(model, train, test):

@@ -189,7 +189,7 @@ def evaluate(
     ]
     rows = [*evaluation.table(result), *findings]
     grid = table(("measure", "value", "meaning"), rows)
-    screen.show(result, grid, *evaluation.sentences(result))
+    screen.show(result, grid, evaluation.heading(result))
     if not screen.json:
         screen.message(f"written to {folder}: {', '.join(result['files'])}")
 

@@ -3,6 +3,6 @@
 Each of the other modules has one kind of score of arrays.
 """
 
-from gedilearn.evaluation.fitted_model import Probe, evaluate, sentences, table
+from gedilearn.evaluation.fitted_model import Probe, evaluate, heading, table
 
-__all__ = ["Probe", "evaluate", "sentences", "table"]
+__all__ = ["Probe", "evaluate", "heading", "table"]

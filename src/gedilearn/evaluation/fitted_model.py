@@ -313,13 +313,13 @@ def _line(title: str, part: Mapping[str, Any], value: str = "", beside: str = ""
     return title, value.format(**part), beside.format(**part)
 
 
-def sentences(result: Mapping[str, Any]) -> list[str]:
+def heading(result: Mapping[str, Any]) -> str:
     """Which data was measured, and whether the model was fitted to it."""
     data = result["data"]
     where = f". The model was fitted to {data['train'] or 'data that was not found'}."
     if data["test_is_train"]:
         where = ", which is the training data."
-    return [f"Measured on {data['n_test']} points of {data['test']}{where}"]
+    return f"Measured on {data['n_test']} points of {data['test']}{where}"
 
 
 # --- files ----------------------------------------------------------------------------------------

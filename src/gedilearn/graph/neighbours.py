@@ -169,13 +169,9 @@ def knn_graph(
     less in a dense place than in a sparse one. k is capped at n - 1. `neighbours` of an earlier
     search are used as they are.
     """
-    return _weighted(neighbours or nearest_neighbours(x, n_neighbors), n_neighbors)
-
-
-def _weighted(neighbours: Neighbours, n_neighbors: int) -> tuple[scipy.sparse.csr_matrix, Floats]:
     from scipy.sparse import csr_matrix
 
-    distance, neighbour = neighbours
+    distance, neighbour = neighbours or nearest_neighbours(x, n_neighbors)
     n, found = distance.shape
     distance = np.asarray(distance, np.float64)
     k = min(n_neighbors, found)
@@ -203,7 +199,7 @@ def connected_graph(
     found = neighbours or nearest_neighbours(x, n_neighbors)
     fewer = [k for k in FEWER if k < n_neighbors]
     for k in (n_neighbors, *fewer, n_neighbors):  # the given one again, if no other fits
-        graph, radius = _weighted(found, k)
+        graph, radius = knn_graph(x, k, found)
         label = connected_components(graph, directed=False)[1]
         # Large: at least a tenth of an even share of the points.
         large = np.bincount(label) >= len(label) / (10 * n_clusters)
