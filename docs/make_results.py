@@ -181,8 +181,12 @@ def block(text: str, results: Path = RESULTS) -> str:
     if file := options.get("csv"):
         columns = ", ".join(table.lines[0])
         return f"[{file}]({file}): {len(table.lines)} lines with the columns {columns}.\n"
-    notes = [outdated(results / "rows" / place) for place in places_of(words)]
-    return "".join([*notes, table.markdown()])
+    old = {place: outdated(results / "rows" / place) for place in places_of(words)}
+    names = ", ".join(place for place, note in old.items() if note)
+    note = "".join(old.values())
+    if names and len(old) > 1:
+        note = f"Outdated: {names} ([provenance](provenance.md)).\n\n"
+    return note + table.markdown()
 
 
 def table_of(words: list[str], results: Path = RESULTS) -> tuple[Table, dict[str, str]]:
