@@ -140,7 +140,7 @@ ARRAYS = [
     *((np.zeros(shape), 2, str(shape)) for shape in ((80,), (20, 2, 2), (2, 1, 2, 2, 2), (0, 3))),
     (TEXT, 2, "not numbers"),
     (X + 1j, 2, "complex"),
-    (X[:4], 5, "n_clusters=5 for 4 points"),
+    (X[:4], 5, "--clusters 5 for 4 points"),
     (X[:1], 2, "1 sample"),
     (np.repeat(X[:1], 30, axis=0), 3, "only 1 distinct point"),
     (np.repeat(X[:2], 30, axis=0), 3, "only 2 distinct points"),

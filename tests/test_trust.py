@@ -100,7 +100,7 @@ def test_outliers_need_a_share_between_0_and_1_and_a_density(
     for share in (-0.1, 1.0):
         with pytest.raises(InputError, match=f"outliers={share}"):
             model.predict(X, outliers=share)
-    with pytest.raises(InputError, match="no density to find them by"):
+    with pytest.raises(InputError, match="learned no density"):
         without_density.predict(X, outliers=0.01)
 
 

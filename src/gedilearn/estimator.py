@@ -28,7 +28,7 @@ from gedilearn.data.columns import Columns, numeric_frame
 from gedilearn.data.dataset import fingerprint
 from gedilearn.data.files import as_frame, frame_of_rows
 from gedilearn.density.fit import Findings
-from gedilearn.errors import InputError
+from gedilearn.errors import InputError, Parameter
 from gedilearn.explanation import Explanation, explain, keep
 from gedilearn.fields import Schedule
 from gedilearn.io import RESTORE, is_first_process, reading
@@ -356,13 +356,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise InputError("n_clusters='auto' with known classes: leave it out, or give a number")
         if n_clusters is not None and n_clusters < classes:
             raise InputError(
-                f"n_clusters={n_clusters} is less than the {classes} known classes: give {classes} "
-                "or more, or leave it out"
+                Parameter("n_clusters", n_clusters),
+                f" is less than the {classes} known classes: leave it out, or give more",
             )
         if not given.own.weighted:
             raise InputError(
-                f"method={given.method!r} does not learn known classes: use gedi, no-gen, no-inv, "
-                "no-unif or jem"
+                Parameter("method", given.method),
+                " does not learn known classes: use gedi, no-gen, no-inv, no-unif or jem",
             )
         return n_clusters or max(classes, 2)
 
@@ -372,8 +372,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         """The scaled data, and the choice of the number of clusters."""
         if is_images(data.shape):
             raise InputError(
-                f"n_clusters='auto' needs vectors (n, d), got shape {data.shape}: give a number; "
-                "choose_n_clusters compares fits of images"
+                f"images {data.shape} need a number of clusters, for example ",
+                Parameter("n_clusters", 10),
             )
         check_enough(data, 2)
         training, scaled = given.training, self._scaled(data, given.scaling)
@@ -624,7 +624,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             shape = (*tensors["labels"].shape, *tensors["box.low"].shape)
         settings = settings_in_file(path, header.settings, shape)
         if "encoder" in header.objects and "encoder" not in others:
-            raise InputError(f"{path} has an encoder of its own: GEDI.load(path, encoder=...)")
+            raise InputError(f"{path} has an encoder of its own: load it in Python, with it")
         model = cls.from_settings(settings, **others)
         network = read_network(path, tensors, settings, model.objects().get("encoder"))
         with reading(path, RESTORE, ours=True):

@@ -49,7 +49,7 @@ def choose_n_clusters(
         raise InputError(f"max_clusters={max_clusters}: clustering needs at least 2")
     arguments = {"w_gen": 0.0} | arguments
     data = GEDI(settings=arguments.get("settings")).validate(X, reset=True)
-    check_enough(data, max_clusters)
+    check_enough(data, max_clusters, "max_clusters")
     if is_images(data.shape):
         return _by_fits(X, max_clusters, random_state, progress, arguments)
     settings = dict(arguments.pop("settings", None) or {}) | {"training.max_clusters": max_clusters}

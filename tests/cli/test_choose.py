@@ -33,10 +33,11 @@ def test_the_output_reads_like_this(file, monkeypatch):
     choice = replace(choice, model=SimpleNamespace(grade_="supported"))
     monkeypatch.setattr("gedilearn.selection.choose_n_clusters", lambda *_, **__: choice)
     text = gedi("choose", file).stdout
-    assert [line.rstrip() for line in text.splitlines()] == SNAPSHOT.splitlines()
+    assert [line.rstrip() for line in text.splitlines()] == SNAPSHOT.format(file).splitlines()
 
 
-SNAPSHOT = """
+SNAPSHOT = """{}: 150 rows, 2 columns
+
  clusters   stability   groups separated by density dips      cut   supported
  ────────────────────────────────────────────────────────────────────────────
         2           1                                  2        0   separated
@@ -67,7 +68,7 @@ def test_json_is_all_that_is_printed_and_quiet_prints_nothing_else(file):
     ("options", "words"),
     [
         (["--max", 1], "'--max'"),
-        (["--max", 151], "n_clusters=151 for 150 points"),
+        (["--max", 151], "--max 151 for 150 points"),
         (["--seed", -1], "'--seed'"),
     ],
 )

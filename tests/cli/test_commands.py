@@ -25,7 +25,7 @@ from gedilearn.cli.app import Screen
 from gedilearn.explanation import Difference, Profile
 from gedilearn.registry import PRESETS
 from gedilearn.settings import IMAGES, known_paths
-from gedilearn.training.run import RunDirectory
+from gedilearn.training.run import Config, RunDirectory
 from gedilearn.verdict.verdict import Reason, Verdict
 from helpers import run_command as gedi
 
@@ -92,6 +92,7 @@ def test_fit_shows_what_was_read_the_clusters_the_verdict_and_the_next_commands(
     verdict = json.loads((run / "summary.json").read_text())["verdict"]
     first = profile_of(run)[0]
     shown = (
+        f"{table}: 80 rows, 3 columns",
         *(f"{first['size']}", first["differences"][0]["column"]),
         *(verdict["headline"], verdict["reason"]["text"], "Next: "),
         "NMI with the labels",
@@ -99,7 +100,6 @@ def test_fit_shows_what_was_read_the_clusters_the_verdict_and_the_next_commands(
     )
     places = [result.stdout.index(text) for text in shown]
     assert places == sorted(places)
-    assert f"{table}: 80 rows, 3 columns" in result.stderr.splitlines()
 
 
 def test_the_output_of_fit_reads_like_this(capsys, monkeypatch, tmp_path):
@@ -114,17 +114,23 @@ def test_the_output_of_fit_reads_like_this(capsys, monkeypatch, tmp_path):
     model = SimpleNamespace(
         summary=lambda: {"clusters": rows},
         columns_=None,
+        labels_=np.zeros(1500),
+        point_shape_=(4,),
         verdict_=verdict,
         names_=["cluster 0", "cluster 1"],
     )
     explanation = SimpleNamespace(clusters=profiles)
     monkeypatch.setattr("gedilearn.explanation.read_profile", lambda run: explanation)
+    data = {"shape": (1500, 4), "fingerprint": "", "label_column": "kind"}
+    config = Config(format=1, version="", settings={}, objects=[], data=data)
+    monkeypatch.setattr("gedilearn.training.run.read_config", lambda run: config)
     fit._show(model, None, "my data.csv", Path("gedi-runs/my data-1"), Screen())
     shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert shown == SNAPSHOT.splitlines()
 
 
-SNAPSHOT = """
+SNAPSHOT = """my data.csv: 1,500 rows, 4 columns
+
  cluster    rows   share   trust   what defines it
  ───────────────────────────────────────────────────────────────
        0   1,200     80%   0.988   much higher income, lower age
@@ -132,7 +138,7 @@ SNAPSHOT = """
 
 supported: the 2 clusters are reproducible, although they touch.
 Subsamples find the same clusters (stability 0.99).
-Next: check some rows, or try 3 (gedi fit 'my data.csv' -k 3).
+Next: check some rows, or try 3 (gedi fit 'my data.csv' --label-column=kind -k 3).
 
  stability             0.988
  separate groups           1
@@ -213,7 +219,7 @@ def test_outliers_without_a_density_are_refused_before_the_fit(table, here, chan
     assert not Path("gedi-runs").exists()
     gedi("fit", table, "-k", 2, "--label-column", "kind", *how, *SHORT, "--out", "r")
     told = gedi("predict", "r", table, "--outliers", 0.05, code=2).stderr.splitlines()
-    assert told[-1].startswith("error: outliers=0.05: the model has no density")
+    assert told[-1].startswith("error: --outliers 0.05: the model has learned no density")
 
 
 def test_fit_with_json_prints_json_alone_with_nmi_and_ami(table, here):

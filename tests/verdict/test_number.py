@@ -92,7 +92,7 @@ def test_where_no_number_stands_out_the_grade_is_doubtful_at_most(
 
 
 def test_images_are_refused_and_few_points_try_fewer_numbers() -> None:
-    with pytest.raises(InputError, match=r"n_clusters='auto' needs vectors \(n, d\)"):
+    with pytest.raises(InputError, match="need a number of clusters, for example n_clusters=10"):
         GEDI("auto").fit(np.zeros((20, 1, 8, 8)) + np.arange(20.0)[:, None, None, None])
     model = GEDI("auto", random_state=0, w_gen=0.0).fit(BLOBS[::12])
     assert model.choice_ is not None and model.choice_.tried == 3

@@ -68,7 +68,8 @@ class Commands(TyperGroup):
 
 
 # Options that are called otherwise than the parameters of the library, and those of a kind.
-OPTIONS = {"n_clusters": "clusters", "broken": "skip-broken", "directory": "from"}
+OPTIONS = {"n_clusters": "clusters", "max_clusters": "max", "n_samples": "number"}
+OPTIONS |= {"broken": "skip-broken", "directory": "from"}
 KINDS = {"category": "categorical", "number": "numeric", "id": "id-column", "drop": "drop"}
 
 
@@ -88,7 +89,7 @@ def option(parameter: LibraryParameter) -> str:
 def _word(value: object) -> str:
     """A value for a shell."""
     text = str(value)
-    return text if text.isalnum() else repr(text)
+    return text if all(c.isalnum() or c in "._-" for c in text) else repr(text)
 
 
 def _stop(line: str, code: int) -> None:

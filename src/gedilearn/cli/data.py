@@ -198,7 +198,7 @@ def read_for_fit(
 ) -> tuple[Dataset, Columns | None]:
     """Data for a fit, and the encoding of its columns if they are not all numbers.
 
-    Prints what was read. values: nested settings; arguments: those of `load`
+    values: nested settings; arguments: those of `load`; verbose: prints the kind of each column
     """
     from gedilearn.data.columns import Columns, numeric_frame
     from gedilearn.data.files import TABLE_SUFFIXES
@@ -213,17 +213,15 @@ def read_for_fit(
     if dataset.frame is not None and (columns := Columns.of(dataset.x, table)) is None:
         points = numeric_frame(dataset.x)
         dataset = replace(dataset, x=points if dataset.columns else points.to_numpy())
-    if verbose or not screen.json:  # JSON has the columns
-        screen.message(f"{data}: {_size_words(dataset.x.shape, columns)}")
     if verbose and columns is not None:
         for line in columns.lines():
-            screen.message(f"  {line}")
-        screen.message("  to change it: --numeric, --categorical, --id-column, --drop, --columns")
+            screen.message(line)
+        screen.message("to change it: --numeric, --categorical, --id-column, --drop, --columns")
     return dataset, columns
 
 
-def _size_words(shape: tuple[int, ...], columns: Columns | None) -> str:
-    """'344 rows, 6 of 8 columns used (1 ID, 1 constant left out)'."""
+def size_words(shape: tuple[int, ...], columns: Columns | None) -> str:
+    """What was read: '344 rows, 6 of 8 columns used (1 ID, 1 constant left out)'."""
     n, *point = shape
     if len(point) == 3:
         return f"{n:,} images of {point[2]} x {point[1]} pixels"

@@ -239,7 +239,7 @@ def _show(model: GEDI, y: Any, source: str | None, run: Path, screen: Screen) ->
     """
     from gedilearn.evaluation.clustering import clustering_scores
     from gedilearn.explanation import read_profile
-    from gedilearn.training.run import RunDirectory
+    from gedilearn.training.run import RunDirectory, read_config
 
     if not is_first_process():
         return
@@ -252,10 +252,12 @@ def _show(model: GEDI, y: Any, source: str | None, run: Path, screen: Screen) ->
         content |= {name: scores[name] for name in ("nmi", "ami")}
         figures |= {f"{name.upper()} with the labels": scores[name] for name in ("nmi", "ami")}
     profiles = read_profile(RunDirectory(run)).clusters
+    shape = (len(model.labels_), *model.point_shape_)
     screen.show(
         content,
+        f"{source or run}: {inputs.size_words(shape, model.columns_)}",
         *_clusters(content["clusters"], profiles, model.names_),
-        verdict.text(source and f"gedi fit {shlex.quote(source)}"),
+        verdict.text(read_config(run).command(source)),
         table(("", ""), [(name, cell(value)) for name, value in figures.items()]),
         *_next_commands(run, source),
     )

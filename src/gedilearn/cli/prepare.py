@@ -51,7 +51,9 @@ def choose(
     arguments, values = reading.load_arguments(), reading.settings()
     with screen.progress() as progress:
         progress.phase(f"reading {data}")
-        rows, _ = inputs.read_for_fit(data, screen, nested(values), arguments, reading.verbose)
+        rows, columns = inputs.read_for_fit(
+            data, screen, nested(values), arguments, reading.verbose
+        )
         from gedilearn.selection import choose_n_clusters
 
         choice = choose_n_clusters(
@@ -63,7 +65,8 @@ def choose(
     lines = [[cell(row[name]) for name in names] for row in numbers]
     words = f"Recommended: {choice.n_clusters} clusters ({choice.model.grade_}). "
     words += f"{choice.words[:1].upper()}{choice.words[1:]}."
-    screen.show(content, table([HEADS[name] for name in names], lines), words)
+    size = f"{data}: {inputs.size_words(rows.x.shape, columns)}"
+    screen.show(content, size, table([HEADS[name] for name in names], lines), words)
 
 
 @app.command()

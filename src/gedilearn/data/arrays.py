@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gedilearn.errors import InputError
+from gedilearn.errors import InputError, Parameter
 from gedilearn.io import check_size
 
 CHANNELS = (1, 3, 4)
@@ -138,11 +138,11 @@ def _check_shape(shape: tuple[int, ...], where: str) -> None:
         )
 
 
-def check_enough(data: np.ndarray, n_clusters: int) -> None:
-    """Refuse fewer points, or fewer distinct points, than clusters."""
-    shape = f"X of shape {data.shape}"
+def check_enough(data: np.ndarray, n_clusters: int, name: str = "n_clusters") -> None:
+    """Refuse fewer points, or fewer distinct points, than clusters; `name` is the parameter."""
+    shape, parameter = f"X of shape {data.shape}", Parameter(name, n_clusters)
     if len(data) < n_clusters:
-        raise InputError(f"n_clusters={n_clusters} for {len(data)} points ({shape})")
+        raise InputError(parameter, f" for {len(data)} points ({shape})")
     # The first rows are nearly always enough.
     for rows in (data[: 10 * n_clusters], data):
         distinct = len(np.unique(rows.reshape(len(rows), -1), axis=0))
@@ -150,8 +150,8 @@ def check_enough(data: np.ndarray, n_clusters: int) -> None:
             return
     points = "distinct point" if distinct == 1 else "distinct points"
     raise InputError(
-        f"n_clusters={n_clusters}, but {shape} has only {distinct} {points}: give more varied data "
-        "or ask for fewer clusters"
+        parameter,
+        f", but {shape} has only {distinct} {points}: give more varied data, or fewer clusters",
     )
 
 

@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -144,8 +143,8 @@ class Page:
 
     def _next_step(self) -> str:
         """The last line of the verdict, with a command if the data has a name."""
-        source = self.read.config.data.source
-        return self.summary.verdict.text(source and f"gedi fit {quote(source)}").splitlines()[-1]
+        config = self.read.config
+        return self.summary.verdict.text(config.command(config.data.source)).splitlines()[-1]
 
     def _tooltips(self) -> dict[str, Any]:
         """The tooltips of the points of the maps, in their order."""

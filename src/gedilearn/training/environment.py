@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits  # type: ignor
 from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
-from gedilearn.errors import InputError
+from gedilearn.errors import InputError, Parameter
 from gedilearn.fields import MOST
 from gedilearn.models.build import build_model
 from gedilearn.ranks import ONE_AT_A_TIME
@@ -158,7 +158,7 @@ def check_memory(words: str, needed: int, remedy: str) -> None:
 def check_steps(steps: int) -> None:
     """Refuse a length of Langevin chains that settings refuse too."""
     if not 0 <= steps <= MOST:
-        raise InputError(f"steps={steps}: give a number from 0 to {MOST}")
+        raise InputError(Parameter("steps", steps), f": give a number from 0 to {MOST}")
 
 
 def _leave() -> None:

@@ -18,7 +18,7 @@ from gedilearn.density.density import Density
 from gedilearn.density.fit import Findings
 from gedilearn.density.fit import conclude as conclude_density
 from gedilearn.density.samplers import BaseChains
-from gedilearn.errors import InputError
+from gedilearn.errors import InputError, Parameter
 from gedilearn.graph.views import WalkViews, draws_globally, make_views
 from gedilearn.models.build import has_foreign_encoder
 from gedilearn.models.energy import (
@@ -110,11 +110,9 @@ class Result:
     def level(self, share: float) -> float:
         """The log p(x) below which at most this share of the training points is."""
         if self.levels is None:
-            raise InputError(
-                f"outliers={share}: the model has no density to find them by; fit it with w_gen > 0"
-            )
+            raise InputError(Parameter("outliers", share), ": the model has learned no density")
         if not 0 <= share < 1:
-            raise InputError(f"outliers={share}: give the share of points to leave out, below 1")
+            raise InputError(Parameter("outliers", share), ": give a share of the points below 1")
         return float(torch.quantile(self.levels, share, interpolation="lower"))
 
     @property
@@ -163,13 +161,13 @@ class Result:
         `probabilities`.
         """
         if n < 1:
-            raise InputError(f"n_samples={n}: at least 1 is needed")
+            raise InputError(Parameter("n_samples", n), ": at least 1 is needed")
         if steps is not None:
             check_steps(steps)
         c = self.settings.n_clusters
         is_number = not isinstance(cluster, bool)  # which would choose rows, not a column
         if cluster is not None and not (is_number and 0 <= operator.index(cluster) < c):
-            raise InputError(f"cluster={cluster}: give the number of one of {c}, from 0")
+            raise InputError(Parameter("cluster", cluster), f": give a cluster from 0 to {c - 1}")
         # The points, their gradients and noise; in double precision at the end.
         check_memory(f"{n} points", 24 * n * self.box.low.numel(), "n_samples")
         # A copy: chains change the mode of a network, which other threads may be using.
@@ -185,8 +183,9 @@ class Result:
                 if sum(map(len, kept)) >= n:
                     return torch.cat(kept)[:n]
         raise InputError(
-            f"cluster={cluster}: too few of the model's points are of it; "
-            f"{sum(map(len, kept))} of {MOST_TRIES * n}"
+            Parameter("cluster", cluster),
+            ": too few of the generated points are in it, "
+            f"{sum(map(len, kept))} of {MOST_TRIES * n}",
         )
 
     def _draw(self, model: EnergyModel, n: int, steps: int | None, generator: Generator) -> Tensor:

@@ -23,6 +23,7 @@ content of a file is validated before it is used.
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -228,6 +229,15 @@ class Config(Fit):
     def graded(self) -> bool:
         """Whether the run grades labels."""
         return "labels" in self.objects
+
+    def command(self, source: str | None) -> str | None:
+        """The shell command of a fit of the same data, named `source`, and the same labels."""
+        if source is None:
+            return None
+        options = {"--label-column": self.data.label_column}
+        options["--drop" if self.graded else "--class-column"] = self.data.class_column
+        names = [f"{option}={name}" for option, name in options.items() if name]
+        return shlex.join(["gedi", "fit", source, *names])
 
     @property
     def labelled(self) -> bool:
