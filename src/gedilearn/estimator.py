@@ -386,7 +386,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _scaled(self, data: np.ndarray, kind: str) -> tuple[Scaling, np.ndarray]:
         """The scaling, and validated data in the network's units."""
-        scaling = self.scaling(data, kind)
+        check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
+        scaling = self.columns_.scaling(data, kind) if self.columns_ else Scaling.of(data, kind)
         return scaling, scaling.apply(data)
 
     def _train(
@@ -712,11 +713,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.n_features_in_ = self.columns_.width
         model.feature_names_in_ = np.array(self.columns_.names, dtype=object)
         return model
-
-    def scaling(self, data: np.ndarray, kind: str) -> Scaling:
-        """Between the units of validated data and those of the network."""
-        check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
-        return self.columns_.scaling(data, kind) if self.columns_ else Scaling.of(data, kind)
 
     def feature_names(self) -> list[str] | None:
         """Those of the columns seen in `fit`, if they had any."""

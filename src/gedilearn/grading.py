@@ -26,7 +26,7 @@ class Graded:
     """How far to trust the given labels.
 
     grade: 'certified', 'supported', 'doubtful' or 'no structure found'.
-    trust: in the labels as a whole, 0 to 1.
+    trust: in the labels as a whole, 0 to 1; None without an initial clustering.
     verdict: the grade, its reason and the next step.
     clusters: for each cluster its name, size, trust, and the clusters that it touches.
     trust_: (n,) for each row, the trust in its label; NaN for rows without one.
@@ -36,7 +36,7 @@ class Graded:
     """
 
     grade: str
-    trust: float
+    trust: float | None
     verdict: Verdict
     clusters: list[dict[str, Any]]
     trust_: np.ndarray
@@ -64,32 +64,13 @@ def grade(
     >>> grade(X, y, random_state=0).grade
     'certified'
     """
+    if len(np.shape(X)) == 4:
+        raise InputError("X: grading needs vectors; gedilearn.features turns images into vectors")
     classes = Classes.of(labels, len(X), graded=True)
-    rows = labelled_rows(classes)
     model = GEDI(random_state=random_state, settings={"weights.gen": 0.0, **(settings or {})})
-    model.fit_run(_safe_indexing(X, rows), run_dir, classes=classes.labelled)
-    return graded(model, X, classes)
-
-
-def labelled_rows(classes: Classes) -> np.ndarray:
-    """The rows with a label, checked."""
-    if len(classes.values) < 2:
-        raise InputError(
-            f"labels: all rows are in {classes.values[0]!r}; give two clusters or more"
-        )
-    return classes.rows
-
-
-def graded(model: GEDI, X: Any, classes: Classes) -> Graded:
-    """The grade of labels that a model has learnt; `X` are all rows."""
-    if model.trust_ is None:
-        raise InputError(
-            "labels are graded for vectors; gedilearn.features turns images into vectors"
-        )
-    trust = np.full(len(classes.labels), np.nan)
-    trust[classes.rows] = model.trust_
-    found = model.predict(X)
-    summary = model.summary()
+    model.fit_run(_safe_indexing(X, classes.rows), run_dir, classes=classes.labelled)
+    trust, found, summary = np.full(len(X), np.nan), model.predict(X), model.summary()
+    trust[classes.rows] = np.nan if model.trust_ is None else model.trust_
     return Graded(
         grade=model.grade_,
         trust=summary["trust"],

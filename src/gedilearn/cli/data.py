@@ -288,7 +288,6 @@ def labelled(data: Dataset, column: str | None, graded: bool = False) -> tuple[D
     """
     import numpy as np
 
-    from gedilearn.grading import labelled_rows
     from gedilearn.starts.classes import Classes
 
     labels: Any = data.y
@@ -300,7 +299,7 @@ def labelled(data: Dataset, column: str | None, graded: bool = False) -> tuple[D
     classes = Classes.of(labels, len(data.x), graded)
     if not graded:
         return data, classes
-    rows = labelled_rows(classes)
+    rows = classes.rows
     whole = isinstance(data.x, np.ndarray)
     x = data.x[rows] if whole else data.x.iloc[rows].reset_index(drop=True)
     frame = None if data.frame is None else data.frame.iloc[rows].reset_index(drop=True)

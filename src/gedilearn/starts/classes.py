@@ -71,6 +71,8 @@ class Classes:
         except (TypeError, ValueError):
             found = found.astype(str)
         values, index = np.unique(as_labels(found, word), return_inverse=True)
+        if graded and len(values) < 2:
+            raise InputError(f"labels: all rows are in {values[0]!r}; give two clusters or more")
         labels = np.full(n, UNLABELLED, np.int64)
         labels[~missing] = index
         return cls(labels, values, graded)
