@@ -184,9 +184,9 @@ def resume(
     *,
     screen: Screen,
 ) -> None:
-    """Continue an interrupted fit from its checkpoint, or print the result of a finished one.
+    """Continue an interrupted fit, or print a finished one.
 
-    The result is the same as without the interruption.
+    The fit continues from its checkpoint. The result is the same as without the interruption.
 
     \b
     gedi resume gedi-runs/points-1

@@ -78,7 +78,7 @@ def settings(
     *,
     screen: Screen,
 ) -> None:
-    """List all settings with their defaults and meanings, or the presets.
+    """List all settings with their defaults, or the presets.
 
     Use gedi fit --set NAME=VALUE to change a setting, and gedi fit --preset NAME to use a preset.
 

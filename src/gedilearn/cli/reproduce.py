@@ -57,7 +57,7 @@ class ReproduceOptions:
 def reproduce(
     name: Annotated[str, Argument(metavar="NAME", help="One of the names above.")],
     jobs: Annotated[
-        int | None, Count(help="Fits at the same time; if not given, one a core, of images 1.")
+        int | None, Count(help="Fits at the same time; one per core if not given (images: 1).")
     ] = None,
     out: Annotated[
         Path | None, Option(metavar="DIR", help="Folder for results; in gedi-runs if not given.")
