@@ -91,7 +91,7 @@ def test_of_images_without_a_certificate_none_is_recommended():
     ("arguments", "words"),
     [
         ({"max_clusters": 1}, "max_clusters=1: clustering needs at least 2"),
-        ({"max_clusters": 41}, "n_clusters=41 for 40 points"),
+        ({"max_clusters": 41}, "max_clusters=41 for 40 points"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line_before_any_fit(arguments, words, monkeypatch):
@@ -103,5 +103,5 @@ def test_bad_arguments_are_refused_in_one_line_before_any_fit(arguments, words, 
 
 def test_few_distinct_points_are_refused_before_any_fit(monkeypatch):
     monkeypatch.setattr(GEDI, "fit_run", lambda *_, **__: pytest.fail("fitted"))
-    with pytest.raises(InputError, match=r"n_clusters=6, but .* only 4 distinct points"):
+    with pytest.raises(InputError, match=r"max_clusters=6, but .* only 4 distinct points"):
         choose_n_clusters(np.repeat(CORNERS, 10, axis=0), 6)

@@ -129,7 +129,7 @@ class TestProse:
             "Subsamples find the same clusters (stability 1.00), yet the density does not drop "
             "between them.\n"
             "Next: use them as a segmentation, not as natural groups; 5 clusters are also "
-            "supported (GEDI(5))."
+            "stable (GEDI(5))."
         )
         assert verdict.text("gedi fit titanic.csv").endswith("(gedi fit titanic.csv -k 5).")
 

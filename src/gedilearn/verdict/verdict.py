@@ -175,11 +175,11 @@ def compose(
     words = _words(diagnosis, choice)
     template = _SENTENCES[code]
     headline, reason, step = (sentence.format(**words) for sentence in template)
-    if code == "no structure":
+    if code == "no structure" or disputed is not None:  # given classes have their number
         other = None
     if other is not None:
         try_it = code in ("fewer groups", "unstable", "weak")
-        step += f", or try {other} clusters" if try_it else f"; {other} clusters are also supported"
+        step += f", or try {other} clusters" if try_it else f"; {other} clusters are also stable"
     figures = dict(_figures(diagnosis, density, choice, disputed))
     text = f"{diagnosis.grade}: {headline}."
     return Verdict(diagnosis.grade, text, Reason(code, reason), step, other, figures)
@@ -207,7 +207,7 @@ def _code(diagnosis: Diagnosis) -> str:
     if diagnosis.tries == 0:
         return "no number"
     if diagnosis.grade != "doubtful":
-        return "separated" if evidence.are_separated(diagnosis.tries) else "stable"
+        return "separated" if evidence.are_separated() else "stable"
     groups, c = evidence.groups(), len(evidence.shares)
     if groups == c:
         return "unstable"
