@@ -23,7 +23,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from gedilearn.data.arrays import Scaling, as_numbers, check_enough, check_same_shape, of_tensor
+from gedilearn.data.arrays import (
+    Scaling,
+    are_embeddings,
+    as_numbers,
+    check_enough,
+    check_same_shape,
+    of_tensor,
+)
 from gedilearn.data.columns import Columns, numeric_frame
 from gedilearn.data.dataset import fingerprint
 from gedilearn.data.files import as_frame, frame_of_rows
@@ -51,6 +58,7 @@ from gedilearn.training.environment import check_machine, check_memory, one_thre
 from gedilearn.training.loop import train
 from gedilearn.training.result import Result, Score
 from gedilearn.training.run import (
+    DIRECTIONS,
     RunDirectory,
     open_model,
     read_config,
@@ -300,7 +308,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         run = RunDirectory(run_dir)
         check_machine(settings, data.shape[1:])
         with run.held():
-            scaled = model._scaled(data, settings.scaling)
+            scaled = model._scaled(data, settings)
             chosen = Chosen(config.choice) if config.choice else None
             return model._train(data, scaled, settings, run, progress, known, chosen)
 
@@ -322,7 +330,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         data = self.validate(X, reset=True, columns=columns)
         values = self._values(seeded=True)
         given, known, scaled, chosen = checked(values), None, None, None
+        if given.metric == AUTO:
+            numbers = self.columns_ is None or set(self.columns_.kinds) == {"number"}
+            values["metric"] = "cosine" if numbers and are_embeddings(data) else "euclidean"
+            given = checked(values)
         if classes is not None:
+            if given.training.start == AUTO and not is_images(data.shape):
+                values.setdefault("training", {})["start"] = "chosen"
             known = Classes.of(classes, len(data))
             values["n_clusters"] = self._n_clusters(known, given, values.get("n_clusters"))
         elif self.n_clusters == AUTO and isinstance(given.prior, str):
@@ -331,7 +345,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         settings = resolve(values, data.shape)
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
-        scaled = scaled or self._scaled(data, settings.scaling)
+        scaled = scaled or self._scaled(data, settings)
         if run_dir is None:
             return self._train(data, scaled, settings, None, progress, known, chosen)
         objects = list(self.objects())
@@ -376,18 +390,20 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 Parameter("n_clusters", 10),
             )
         check_enough(data, 2)
-        training, scaled = given.training, self._scaled(data, given.scaling)
+        training, scaled = given.training, self._scaled(data, given)
         most = min(training.max_clusters, max(len(data) // LEAST_EACH, 2))
         # Not resolved yet: vectors have one thread unless more are wanted.
         device = given.device.model_copy(update={"threads": given.device.threads or 1})
-        options = (most, given.views.n_neighbors, training.seed, progress)
+        options = (most, given.views.n_neighbors, training.seed, given.metric, progress)
         with one_thread_if_small(device, data.shape):
             return scaled, choose_number(scaled[1], *options)
 
-    def _scaled(self, data: np.ndarray, kind: str) -> tuple[Scaling, np.ndarray]:
+    def _scaled(self, data: np.ndarray, settings: Settings) -> tuple[Scaling, np.ndarray]:
         """The scaling, and validated data in the network's units."""
         check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
-        scaling = self.columns_.scaling(data, kind) if self.columns_ else Scaling.of(data, kind)
+        scaling = Scaling.of(data, settings.scaling, settings.metric)
+        if self.columns_ and scaling.directions is None:
+            scaling = self.columns_.scaling(data, settings.scaling)
         return scaling, scaling.apply(data)
 
     def _train(
@@ -460,7 +476,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     @property
     def point_shape_(self) -> tuple[int, ...]:
-        return tuple(self.result_.box.low.shape)
+        scaling, shape = self.scaling_, tuple(self.result_.box.low.shape)
+        return shape if scaling.directions is None else scaling.offset.shape
 
     @property
     def prior_(self) -> np.ndarray:
@@ -602,6 +619,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if path.exists() and not overwrite:
             raise InputError(f"{path} exists already: choose another path, or overwrite=True")
         own = {"labels": self.labels_, "disputed": self.disputed_}
+        if self.scaling_.directions is not None:
+            own[DIRECTIONS] = self.scaling_.directions
         tensors = self.result_.tensors() | {k: torch.from_numpy(v) for k, v in own.items()}
         header = {
             "settings": json.loads(self.settings_.model_dump_json()),
@@ -630,11 +649,13 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         network = read_network(path, tensors, settings, model.objects().get("encoder"))
         with reading(path, RESTORE, ours=True):
             result = Result.read(settings, tensors, header.summary, network)
-            scaling, names = Scaling.from_json(header.scaling), header.feature_names_in
+            directions = tensors[DIRECTIONS].numpy() if DIRECTIONS in tensors else None
+            scaling = Scaling.from_json(header.scaling, directions)
             columns = header.columns and Columns.from_json(header.columns)
-            width = len(columns.all) if columns else shape[1]
-            same = scaling.offset.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
-            if not same or (columns and (columns.width,) != shape[1:]):
+            point = shape[1:] if directions is None else scaling.offset.shape
+            names, width = header.feature_names_in, len(columns.all) if columns else point[0]
+            same = scaling.scale.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
+            if not same or (columns and (columns.width,) != point):
                 raise ValueError("its scaling or columns are of other data")
         disputed = tensors["disputed"].numpy() if "disputed" in tensors else None
         labels, summary = tensors["labels"].numpy(), header.summary

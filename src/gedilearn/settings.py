@@ -103,6 +103,8 @@ class Views(Section):
     """Standard deviation of Gaussian noise on the points themselves, in the network's units, for
     methods that train on them in addition to their views, or without views (the paper: 0.03 for
     JEM on images)."""
+    longest: Many | None = None
+    """Most steps of a 'walk'; None: doubled until about as many modes as clusters survive."""
     walk_noise: NonNegative = 0.7
     """Length of the noise of 'walk' views, in units of the end point's distance to its last
     neighbour."""
@@ -214,14 +216,17 @@ class Training(Section):
 
     max_iter: Many = 2000
     """Most iterations (Iters of Algorithm 1)."""
-    start: Literal["auto", "chosen", "random"] = "auto"
+    start: Literal["auto", "chosen", "random", "vote"] = "auto"
     """The initial clustering. 'chosen': the best by evidence without labels, of several that are
-    found on the neighbour graph, by a tree and by mixtures; 'random': none, the network as it is
-    initialised. 'auto': 'chosen' for vectors with 'walk' views and methods that train the bound."""
+    found on the neighbour graph, by a tree and by mixtures. 'random': none, the network as it is
+    initialised. 'vote': none; `n_init` networks are trained, and one network learns the clusters on
+    which they agree. 'auto', for vectors with 'walk' views and methods that train the bound: 'vote'
+    with the metric 'cosine', else 'chosen'."""
     max_clusters: Annotated[int, Field(ge=2, le=1_000)] = 10
     """The largest number of clusters that is compared, if the number is chosen."""
     n_init: Width = 1
-    """Initialisations trained at once; the one with the smallest bound gap is kept."""
+    """Initialisations trained at once; the one with the smallest bound gap is kept, or, with
+    training.start='vote', all vote."""
     tol: NonNegative = 0.002
     """A result can be certified if its bound gap is below this many nats (Proposition 1)."""
     early_stopping: bool | None = None
@@ -271,9 +276,12 @@ class Settings(Section):
     """The distribution p(y) over clusters, as proportions in any order; 'uniform' is the paper's.
     'auto' takes those of the initial clustering, or estimates them while training: clusters may
     then have any size. For images, 'uniform' is the default."""
+    metric: Literal["auto", "euclidean", "cosine"] = "auto"
+    """How vectors are compared. 'auto': 'cosine' for embeddings, which are more than 64 columns in
+    one unit, in rows of similar length; else 'euclidean'."""
     scaling: Literal["standard", "none"] = "standard"
-    """'standard': columns to mean 0 and deviation 1, images to [-1, 1]; 'none': data as it
-    comes."""
+    """'standard': columns to mean 0 and deviation 1, images to [-1, 1]; with the metric 'cosine'
+    rows to length 1, then at most 128 principal directions of them. 'none': data as it comes."""
     table: TableOptions = TableOptions()
     network: Network = Network()
     views: Views = Views()
@@ -396,6 +404,25 @@ STARTED: dict[str, Any] = WALKS | {
 POINTS_EACH, FEWEST_POINTS, MOST_POINTS = 16, 256, 512  # in a batch, for each cluster and in all
 MOST_WITH_SINES, SINES = 4, 32  # columns in which the network sees sines; in more they hurt
 
+# The same where several networks vote: they begin at random, and walks are short.
+VOTERS: dict[str, Any] = WALKS | {
+    "network.hidden": (128,),
+    "views.longest": 16,
+    "views.walk_noise": 0.0,
+    "weights.inv": 1.0,
+    "weights.symmetric": True,
+    "weights.prior": 3.0,
+    "weights.start": 1.0,
+    "optimizer.learning_rate": 2e-2,
+    "optimizer.warmup": 30,
+    "training.n_init": 6,
+    "training.check_every": 100,
+}
+# Iterations; passes over the data, if it is large; and points in a batch, which holds each cluster
+# several times.
+FEWEST_ITERATIONS, MOST_ITERATIONS, PASSES = 300, 2_000, 10
+EACH_IN_BATCH, LEAST_BATCH, MOST_BATCH = 12, 1_024, 4_096
+
 MOST_COLUMNS = 64  # with a base in all of them; mixtures of more have too many numbers to fit
 ON_BASE = ("importance", "chains", "none")  # samplers
 LATER = 800  # iterations of GEN after the clusters, by chains
@@ -414,13 +441,19 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
     # The kind of data, and its table.
     walks = method.has_bound and not images and given.views.kind in (AUTO, "walk")
     if given.training.start == AUTO:
-        final["training.start"] = "chosen" if walks and clusters > 1 else "random"
+        found = "vote" if given.metric == "cosine" else "chosen"
+        final["training.start"] = found if walks and clusters > 1 else "random"
     started = clusters == 1 or final["training.start"] == "chosen"
     table = _image_table(shape) if images else _walk_table(clusters, shape[1], started)
+    if final["training.start"] == "vote":
+        table = _voters_table(clusters, shape[0])
     if images or walks:
         final |= {name: value for name, value in table.items() if name not in flat(values)}
-    if images and final["training.start"] == "chosen":
-        raise InputError(f"training.start='chosen' needs vectors (n, d), got shape {shape}")
+    _settle(final, "metric", "euclidean", AUTO)
+    needs_vectors = {"training.start": ("chosen", "vote"), "metric": ("cosine",)}
+    for name, values_ in needs_vectors.items():
+        if images and final[name] in values_:
+            raise InputError(f"{name}={final[name]!r} needs vectors (n, d), got shape {shape}")
 
     # Views, and the network.
     if given.views.kind == AUTO:
@@ -455,7 +488,8 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
 
     # Training, and the method.
     _settle(final, "training.early_stopping", method.has_bound)
-    _settle(final, "device.threads", None if images else 1)
+    if not images and final["training.start"] != "vote":
+        _settle(final, "device.threads", 1)
     n_batches = math.ceil(shape[0] / final["optimizer.batch_size"])
     own = method.settled(clusters, n_batches).model_dump()
     final |= {f"{given.method}.{name}": value for name, value in own.items()}
@@ -464,9 +498,9 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
     return settings_type().model_validate(nested(final))
 
 
-def _settle(final: dict[str, Any], name: str, value: Any) -> None:
-    """Set a value that was left at None."""
-    if final[name] is None:
+def _settle(final: dict[str, Any], name: str, value: Any, left: str | None = None) -> None:
+    """Set a value that was left at None, or 'auto'."""
+    if final[name] == left:
         final[name] = value
 
 
@@ -495,6 +529,13 @@ def _walk_table(n_clusters: int, n_columns: int, started: bool) -> dict[str, Any
     sines = SINES if n_columns <= MOST_WITH_SINES else 0
     table = STARTED if started else WALKS
     return table | {"optimizer.batch_size": batch, "network.sines": sines}
+
+
+def _voters_table(n_clusters: int, n: int) -> dict[str, Any]:
+    """The defaults for members that vote."""
+    batch = min(max(EACH_IN_BATCH * n_clusters, LEAST_BATCH), MOST_BATCH)
+    length = min(max(PASSES * n // batch, FEWEST_ITERATIONS), MOST_ITERATIONS)
+    return VOTERS | {"optimizer.batch_size": batch, "training.max_iter": length}
 
 
 def _check(final: dict[str, Any], sampler: str) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -179,28 +179,66 @@ def as_labels(values: np.ndarray | Sequence[str], where: str) -> np.ndarray:
     return y.astype(np.int64) if whole else y
 
 
+# Rows that are enough to measure principal directions.
+MANY_ROWS = 20_000
+
+
+def unit_rows(x: np.ndarray) -> np.ndarray:
+    """Rows (..., d) divided by their lengths; rows of zeros stay."""
+    length = np.linalg.norm(x, axis=-1, keepdims=True)
+    return np.asarray(x / np.where(length > 0, length, 1))
+
+
+# Embeddings have more columns than this, row lengths that differ by less than this share, and a
+# variance that is spread over at least this share of the columns.
+FEW_COLUMNS, ALIKE, SPREAD = 64, 0.25, 0.25
+# The network sees at most so many principal directions of them. In more columns than `EXACT`, these
+# are computed approximately.
+DIRECTIONS, EXACT = 128, 1_024
+
+
+def are_embeddings(x: np.ndarray) -> bool:
+    """Whether vectors (n, d) have many columns in one unit and rows of similar length."""
+    if x.ndim != 2 or x.shape[1] <= FEW_COLUMNS:
+        return False
+    some = x[evenly_spaced(len(x), 2_000)].astype(np.float64)
+    lengths, variances = np.linalg.norm(some, axis=1), some.var(axis=0)
+    if not (lengths.min() > 0 and variances.any()):
+        return False
+    used = variances.sum() ** 2 / np.square(variances).sum()
+    return bool(lengths.std() < ALIKE * lengths.mean() and used > SPREAD * x.shape[1])
+
+
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The affine map between the user's units and the network's: ``z = (x - offset) / scale``.
+    """The map between the user's units and the network's: ``z = (x - offset) / scale``.
 
-    Vectors are standardised column by column. Images keep their contrasts: one offset and one scale
-    map a range to [-1, 1]. For bytes with a value of 128 or more the range is 0 to 255, so the
-    training and test images of a set are scaled alike. Other images (floats, or bytes with fewer
-    levels, such as 0 to 16) are scaled by their own range.
+    Vectors are standardised column by column. Embeddings are not: their rows are divided by their
+    length, the leading principal directions of them are kept, and one scale gives z a mean length
+    of `LENGTH` times the fourth root of its columns. Images keep their contrasts: one offset and
+    one scale map a range to [-1, 1]. For bytes with a value of 128 or more the range is 0 to 255,
+    so the training and test images of a set are scaled alike. Other images (floats, or bytes with
+    fewer levels, such as 0 to 16) are scaled by their own range.
 
     Attributes
     ----------
     offset, scale: float64, shape (d,) for vectors and (1, 1, 1) for images. The scale of a constant
         column is 1: it maps to 0
+    directions: (d, q) of embeddings, whose scale is (q,); else None
     """
+
+    LENGTH: ClassVar[float] = 2.0
 
     offset: np.ndarray
     scale: np.ndarray
+    directions: np.ndarray | None = None
 
     @classmethod
-    def of(cls, x: np.ndarray, kind: str) -> Scaling:
-        """By the setting `scaling`, 'standard' or 'none'."""
-        return cls.fit(x) if kind == "standard" else cls.identity(x)
+    def of(cls, x: np.ndarray, kind: str, metric: str = "euclidean") -> Scaling:
+        """By the settings `scaling`, 'standard' or 'none', and `metric`."""
+        if kind == "none":
+            return cls.identity(x)
+        return cls.of_embeddings(x) if metric == "cosine" else cls.fit(x)
 
     @classmethod
     def fit(cls, x: np.ndarray) -> Scaling:
@@ -240,15 +278,33 @@ class Scaling:
         varies = scale > np.maximum(SMALLEST, 8 * np.finfo(np.float64).eps * np.abs(mean))
         return cls(offset=np.where(varies, mean, x[0]), scale=np.where(varies, scale, 1.0))
 
+    @classmethod
+    def of_embeddings(cls, x: np.ndarray) -> Scaling:
+        """Measured on embeddings (n, d)."""
+        from sklearn.decomposition import PCA
+
+        some = unit_rows(x[evenly_spaced(len(x), MANY_ROWS)].astype(np.float64))
+        mean, (n, d) = some.mean(0), some.shape
+        directions = np.eye(d)
+        if min(n, d) > DIRECTIONS:
+            solver = "covariance_eigh" if d <= EXACT else "randomized"
+            found = PCA(DIRECTIONS, svd_solver=solver, random_state=0).fit(some)
+            directions = np.ascontiguousarray(found.components_.T)
+        q = directions.shape[1]
+        length = np.linalg.norm((some - mean) @ directions, axis=1).mean() or 1.0
+        return cls(mean, np.full(q, length / (cls.LENGTH * q**0.25)), directions)
+
     def apply(self, x: np.ndarray) -> np.ndarray:
         """From the user's units to the network's, float32; any leading axes."""
         rows = x if x.ndim > self.offset.ndim else x[None]  # one vector or image is one row
-        z = np.empty(rows.shape, dtype=np.float32)
+        z = np.empty(self.scaled_shape(rows.shape), dtype=np.float32)
         limit = float(np.finfo(np.float32).max)
         for chunk in row_chunks(rows):
             with np.errstate(over="ignore"):  # reported below, with a way out
                 exact = rows[chunk].astype(np.float64)
+                exact = exact if self.directions is None else unit_rows(exact)
                 exact -= self.offset
+                exact = exact if self.directions is None else exact @ self.directions
                 exact /= self.scale
             if exact.size and max(exact.max(), -exact.min()) > limit:
                 raise InputError(
@@ -256,21 +312,26 @@ class Scaling:
                     "check its units"
                 )
             z[chunk] = exact
-        return z.reshape(x.shape)
+        return z.reshape(self.scaled_shape(x.shape))
+
+    def scaled_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of z for x of this shape."""
+        return shape if self.directions is None else (*shape[:-1], len(self.scale))
 
     def undo(self, z: np.ndarray) -> np.ndarray:
         """From the network's units back to the user's, float64; any leading axes."""
         x = z.astype(np.float64)
         x *= self.scale
+        x = x if self.directions is None else np.asarray(x @ self.directions.T)
         x += self.offset
         return x
 
     def to_json(self) -> str:
-        """JSON text, with enough digits for an exact round trip."""
+        """JSON text of all but the directions, with enough digits for an exact round trip."""
         return json.dumps({"offset": self.offset.tolist(), "scale": self.scale.tolist()})
 
     @classmethod
-    def from_json(cls, text: str) -> Scaling:
+    def from_json(cls, text: str, directions: np.ndarray | None = None) -> Scaling:
         """Read what `to_json` wrote; anything else is an `InputError`."""
         try:
             fields = json.loads(text)
@@ -280,6 +341,9 @@ class Scaling:
             reason = " ".join(str(error).split())
             raise InputError(f"scaling: not written by Scaling.to_json ({reason})") from error
         sound = np.isfinite(offset).all() and np.isfinite(scale).all() and (scale > 0).all()
-        if offset.shape != scale.shape or offset.ndim not in (1, 3) or not sound:
+        shapes = scale.shape, offset.shape
+        if directions is not None:
+            shapes = directions.shape, (*offset.shape, *scale.shape)
+        if shapes[0] != shapes[1] or offset.ndim not in (1, 3) or not sound:
             raise InputError("scaling: offset and scale must match, be finite, and scale positive")
-        return cls(offset, scale)
+        return cls(offset, scale, directions)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gedilearn.data.arrays import TWO_VALUED
+from gedilearn.data.arrays import TWO_VALUED, unit_rows
 from gedilearn.errors import InputError
 from gedilearn.ranks import ONE_AT_A_TIME
 
@@ -39,11 +39,14 @@ SINGLE = 4_000_000
 DISTINCT = 0.9
 
 
-def distance_features(x: Floats, random_state: int = 0) -> Floats:
+def distance_features(x: Floats, random_state: int = 0, metric: str = "euclidean") -> Floats:
     """The features between which distances are taken.  x: (n, d), standardised -> (n, d).
 
-    float64; of very many values float32, a few columns at a time.
+    float64; of very many values float32, a few columns at a time. With the metric 'cosine', the
+    rows at length 1.
     """
+    if metric == "cosine":
+        return unit_rows(x).astype(np.float32)
     rng = own_stream(random_state)
     if x.size <= SINGLE:
         return limit_tails(dequantise(np.asarray(x, np.float64), rng))
@@ -113,6 +116,9 @@ def limit_tails(x: Floats) -> Floats:
 # In many columns an exact search computes all n**2 distances; a graph has at most 50,000 nodes
 # (`graph.walks`), which bounds them. Memory is linear in n.
 
+# In more columns than these, in single precision, distances are products; so many at a time.
+BY_PRODUCTS, BLOCK = 64, 20_000_000
+
 # Neighbours of one search that serves all graphs and trees of the same points.
 SHARED = 15
 
@@ -131,12 +137,33 @@ def nearest_neighbours(x: Floats, n_neighbors: int) -> Neighbours:
     """
     from sklearn.neighbors import NearestNeighbors
 
-    x = as_points(x)
     k = min(max(n_neighbors, LOCAL), len(x) - 1)
+    if x.dtype == np.float32 and x.shape[1] > BY_PRODUCTS:
+        return _by_products(x, k)
+    x = as_points(x)
     # Without arguments, kneighbors leaves out each point by its index and not by its distance, and
     # keeps duplicates.
     with ONE_AT_A_TIME:
         return Neighbours(*NearestNeighbors(n_neighbors=k, n_jobs=1).fit(x).kneighbors())
+
+
+def _by_products(x: Floats, k: int) -> Neighbours:
+    """The k nearest of each row of x (n, d), from products of blocks of rows."""
+    import torch
+
+    rows = torch.from_numpy(x)
+    squares, step = rows.square().sum(1), max(1, BLOCK // len(x))
+    parts = []
+    for begin in range(0, len(x), step):
+        block = rows[begin : begin + step]
+        apart = torch.addmm(squares[None], block, rows.T, alpha=-2)
+        own = torch.arange(len(block))
+        apart[own, begin + own] = torch.inf
+        nearest = apart.topk(k, largest=False)
+        near = nearest.values + squares[begin : begin + step, None]
+        parts.append((near.clamp_min(0).sqrt().double(), nearest.indices))
+    distance, neighbour = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+    return Neighbours(distance, neighbour)
 
 
 def as_points(x: Floats) -> Floats:

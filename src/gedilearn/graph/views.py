@@ -132,6 +132,8 @@ class WalkViews(Views):
 
     def draw(self, index: Tensor, x: Tensor, progress: float, generator: Generator) -> Tensor:
         end = draw(self.tables, index, self.steps(progress), generator)
+        if not self.noise:
+            return self.data[end]
         noise = torch.empty_like(x).normal_(generator=generator)
         return self.data[end] + self.sigma[end] * noise
 
@@ -149,14 +151,17 @@ def walk_views(
     n_clusters: int,
     seed: int,
     nodes: Nodes | None = None,
+    metric: str = "euclidean",
 ) -> Views:
     """'walk': random walks on the nearest-neighbour graph of vectors; see `make_views`."""
     if data.dim() != 2:
         raise InputError(f"views.kind='walk' needs vectors (n, d), got {tuple(data.shape)}")
     if nodes is None:
-        points = distance_features(data.cpu().numpy(), seed)
+        points = distance_features(data.cpu().numpy(), seed, metric)
         nodes = find_nodes(points, n_clusters, settings.n_neighbors, seed)
     options: Any = {"n_neighbors": settings.n_neighbors, "random_state": seed}
+    if settings.longest is not None:
+        options["max_levels"] = settings.longest.bit_length()
     tables = node_tables(nodes, n_clusters, **options)
     return WalkViews(data, tables.to(data.device), settings.walk_noise)
 
@@ -190,14 +195,15 @@ def make_views(
     seed: int,
     function: Callable[..., Tensor] | None = None,
     nodes: Nodes | None = None,
+    metric: str = "euclidean",
 ) -> Views:
     """The views of the settings, for this data set.  data: (n, ...).
 
-    `nodes` are those of the neighbour graph, if they were found before.
+    `nodes` are those of the neighbour graph, if they were found before; `metric` is its metric.
     """
     if function is not None:
         return CallableViews(function)
     make: MakeViews = VIEWS[settings.kind]
     if make is walk_views:
-        return walk_views(settings, data, n_clusters, seed, nodes)
+        return walk_views(settings, data, n_clusters, seed, nodes, metric)
     return make(settings, data, n_clusters, seed)

@@ -318,11 +318,8 @@ def find_nodes(
     return Nodes(points, neighbours, sample, nearest)
 
 
-def node_tables(
-    nodes: Nodes, n_clusters: int, *, n_neighbors: int, random_state: int = 0
-) -> WalkTables:
-    """Walks from all points on the graph of the nodes."""
-    options: Any = {"n_neighbors": n_neighbors, "random_state": random_state}
+def node_tables(nodes: Nodes, n_clusters: int, **options: Any) -> WalkTables:
+    """Walks from all points on the graph of the nodes; `options` are those of `walk_tables`."""
     tables = walk_tables(nodes.points, n_clusters, neighbours=nodes.neighbours, **options)
     if nodes.sample is None or nodes.nearest is None:
         return tables

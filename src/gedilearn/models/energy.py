@@ -154,6 +154,12 @@ class EnergyModel(nn.Module):
                 parameter.requires_grad_(True)
             self.train(was_training)
 
+    @torch.no_grad()
+    def decay(self, factor: float) -> None:
+        """Multiply all parameters by a factor."""
+        for parameter in self.parameters():
+            parameter.mul_(factor)
+
     def gradient_norms(self) -> Tensor:
         """The gradient's Euclidean norm, member by member: (members,)."""
         squares = self.encoder.gradient_squares() + self.head.gradient_squares()

@@ -75,6 +75,16 @@ class Start:
     method: str
     rivals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
+    @classmethod
+    def of_vote(cls, voted: Ints) -> Start:
+        """From the labels on which several networks agree, and those of each: (n, 1 + networks).
+
+        The networks take the place of the subsamples.
+        """
+        labels, each = voted[:, 0].astype(np.int64), voted[:, 1:]
+        agreement = stability(labels[:MOST_POINTS], each[:MOST_POINTS])
+        return cls(labels, 0.0, agreement, each, f"vote of {each.shape[1]} networks")
+
     def for_points(self, index: Ints) -> Start:
         """The same for other points; `index` gives each the row whose labels it takes."""
         return replace(self, labels=self.labels[index], subsamples=self.subsamples[index])

@@ -1,7 +1,7 @@
 """The training loop: Algorithm 1 for all members at once, watched by certificate and monitor.
 
-Members are the networks that are trained side by side, `training.n_init` of them. They compete: the
-one with the smallest bound gap is the result.
+Members are the networks that are trained side by side, `training.n_init` of them. They compete, and
+the one with the smallest bound gap is the result; or they vote, and one network learns the vote.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.base import HEALTHY
-from gedilearn.methods.method import share
+from gedilearn.methods.method import k_means, share
+from gedilearn.models.energy import posterior
 from gedilearn.progress import SILENT, Progress
 from gedilearn.settings import Settings
 from gedilearn.training.environment import (
@@ -28,13 +30,16 @@ from gedilearn.training.environment import (
 from gedilearn.training.journal import Journal
 from gedilearn.training.result import Result, conclude
 from gedilearn.training.run import RunDirectory
-from gedilearn.training.setup import LEAST_SHARE, Setup, density_stage
+from gedilearn.training.setup import LEAST_SHARE, Setup, density_stage, vote_stage
 from gedilearn.training.state import TrainState, Tree
 from gedilearn.verdict.bound import REPEATS, Measurement, measure
 from gedilearn.verdict.monitor import divergence
 
 # Tolerances within which a certificate is still possible, however slowly the bound gap falls.
 NEAR = 50
+# Points that decide the vote, points whose predictions are computed at once, and columns above
+# which these are projected.
+MOST_VOTERS, VOTERS_AT_ONCE, MOST_COLUMNS = 20_000, 10_000, 512
 # Recoveries from divergence before training gives up.
 MOST_RECOVERIES = 5
 
@@ -116,6 +121,8 @@ def step(setup: Setup, state: TrainState) -> dict[str, Tensor]:
     largest = setup.settings.optimizer.grad_clip
     if largest is not None:
         model.scale_gradients((largest / model.gradient_norms()).clamp(max=1))
+    if state.stage.weight_decay:
+        model.decay(1 - state.stage.weight_decay * state.optimizer.param_groups[0]["lr"])
     state.optimizer.step()
     method.after_step(model, batch.progress)
     return {name: term.detach() for name, term in terms.items()}
@@ -224,6 +231,35 @@ def ends_early(setup: Setup, state: TrainState) -> bool:
     return state.stage.name == "density" or bool(setup.settings.training.early_stopping)
 
 
+@torch.no_grad()
+def vote(setup: Setup, state: TrainState) -> Tensor:
+    """The clusters on which the members agree, then those of each member: (n, 1 + members).
+
+    k-means of the square roots of p(y|x) of all members: points are near each other if all members
+    predict the same for them (the Hellinger distance).
+    """
+    model, c = state.method.measured(state.model), setup.settings.n_clusters
+    seed, columns = setup.settings.training.seed, model.n_members * c
+    mixed = None
+    if columns > MOST_COLUMNS:
+        generator = torch.Generator().manual_seed(seed)
+        mixed = torch.randn(columns, MOST_COLUMNS, generator=generator) / math.sqrt(MOST_COLUMNS)
+
+    def predictions(x: Tensor) -> tuple[Tensor, Tensor]:
+        p = posterior(model(share(x, model)).logits).transpose(0, 1).cpu()
+        roots = p.sqrt().flatten(1)
+        return (roots if mixed is None else roots @ mixed), p.argmax(-1)
+
+    some = setup.data[torch.from_numpy(evenly_spaced(len(setup.data), MOST_VOTERS))]
+    roots = [predictions(x)[0] for x in torch.split(some, VOTERS_AT_ONCE)]
+    found, parts = k_means(torch.cat(roots).numpy(), c, 3, seed), []
+    for x in torch.split(setup.data, VOTERS_AT_ONCE):
+        own, labels = predictions(x)
+        parts.append(torch.cat([torch.from_numpy(found.predict(own.numpy()))[:, None], labels], 1))
+    voted: Tensor = setup.fabric.broadcast(torch.cat(parts).int())
+    return voted
+
+
 # --- divergence ----------------------------------------------------------------------------------
 
 
@@ -298,6 +334,9 @@ def move_on(setup: Setup, state: TrainState, journal: Journal) -> TrainState:
         message = f"the clusters are found; bound gap {best.gap:.5f}"
         journal.event(state, kind, message)
         following = density_stage(setup.settings, state.iteration)
+        if setup.settings.training.start == "vote" and state.stage.name == "clusters":
+            state.voted = vote(setup, state)
+            following = vote_stage(setup.settings, state.iteration)
         if following is not None:
             return state.enter(setup, following)
         state.stopped = kind

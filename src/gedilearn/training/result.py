@@ -30,7 +30,7 @@ from gedilearn.models.energy import (
 )
 from gedilearn.sampling.langevin import Box, Kernel, LogDensity, run
 from gedilearn.settings import Settings
-from gedilearn.starts.choose import recurrence
+from gedilearn.starts.choose import Start, recurrence
 from gedilearn.training.environment import check_memory, check_steps, drawing
 from gedilearn.training.journal import Journal
 from gedilearn.training.run import DENSITY, MODEL, Summary, read_density
@@ -201,7 +201,8 @@ class Result:
     def diagnose(self, x: Tensor, views: Callable[..., Tensor] | None) -> Diagnosis:
         """Certificate and findings on data, which may be new; `views` replace the settings'."""
         settings, seed = self.settings, self.settings.training.seed
-        drawn = make_views(settings.views, x, settings.n_clusters, seed, views)
+        given = (settings.views, x, settings.n_clusters, seed, views)
+        drawn = make_views(*given, metric=settings.metric)
         target = None if settings.prior == "uniform" else self.prior
         model = copy.deepcopy(self.model)
         with drawing(seed, has_foreign_encoder(model) or draws_globally(drawn)) as generator:
@@ -298,7 +299,8 @@ def conclude(setup: Setup, state: TrainState, journal: Journal) -> Result:
     assert state.stopped is not None
     best, tol, settings = state.best, setup.settings.training.tol, setup.settings
     journal.progress.phase("measuring the result")
-    data, views, start, points = setup.data, setup.views, setup.start, setup.points
+    data, views, points = setup.data, setup.views, setup.points
+    start = setup.start if state.voted is None else Start.of_vote(state.voted.numpy())
     generator = state.generators.device
     model = best.network(setup).eval()
     final = state.method.conclude(model, data)
@@ -311,7 +313,7 @@ def conclude(setup: Setup, state: TrainState, journal: Journal) -> Result:
     density, c = learnt_density(setup, state, model, journal) or (None, None), settings.n_clusters
     logits, level = logits_and_log_density(model, c, density[0], points, shared=True)
     labels = logits.argmax(-1)
-    evidence = setup.evidence(labels.numpy(), journal.progress)
+    evidence = setup.evidence(labels.numpy(), start, journal.progress)
     choice = setup.choice
     tries = 1 if choice is None else choice.tried if choice.stands_out else 0
     diagnosis = replace(diagnosis, evidence=evidence, tries=tries)

@@ -291,6 +291,7 @@ MODEL_FORMAT = 2
 KEY = "gedi-learn"
 MODEL = "model."  # prefix of the network's tensors
 DENSITY = "density."  # prefix of the tensors of a density on a base
+DIRECTIONS = "scaling.directions"  # of embeddings
 USED = f"{DENSITY}coordinates.used"  # the numbers of its columns or pixels
 
 

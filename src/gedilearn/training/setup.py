@@ -42,13 +42,16 @@ from gedilearn.verdict.number import Chosen, NumberChoice
 # With an initial clustering training may end after this share of its iterations; by then views are
 # annealed.
 LEAST_SHARE = 1 / 3
+# The stage of the vote: its share of the iterations, and the weight decay of its network. Without
+# decay, new rows are clustered less well.
+VOTE_SHARE, VOTE_DECAY = 0.4, 3.0
 
 
 @dataclass(frozen=True)
 class Stage:
     """What is trained from the iteration after `begin` on, for `length` iterations."""
 
-    name: Literal["clusters", "density"]
+    name: Literal["clusters", "vote", "density"]
     begin: int
     length: int
     weights: Weights
@@ -56,6 +59,7 @@ class Stage:
     warmup: int = 0  # iterations in which the learning rate rises
     falls: Literal["not", "linear", "cosine"] = "not"  # to 0, over the whole stage
     annealed: float = 1.0  # the share of it in which views are annealed
+    weight_decay: float = 0.0  # decoupled, as in AdamW
 
     @property
     def end(self) -> int:
@@ -95,6 +99,16 @@ def first_stage(settings: Settings) -> Stage:
         settings.optimizer.warmup,
         "cosine" if settings.optimizer.schedule == "cosine" else "not",
         LEAST_SHARE if settings.training.start == "chosen" else 1.0,
+    )
+
+
+def vote_stage(settings: Settings, begin: int) -> Stage:
+    """After `begin` iterations: one new network learns the clusters that the members agree on."""
+    first = first_stage(settings)
+    length = max(round(VOTE_SHARE * first.length), 1)
+    rate, warmup = first.learning_rate / 2, length // 10
+    return Stage(
+        "vote", begin, length, first.weights, rate, warmup, "linear", weight_decay=VOTE_DECAY
     )
 
 
@@ -199,9 +213,10 @@ class Setup:
         begins = settings.training.start == "chosen" and view_function is None
         walks = settings.views.kind == "walk" and view_function is None and data.dim() == 2
         if nodes is None and (walks or begins):
-            points = distance_features(data.cpu().numpy(), seed)
+            points = distance_features(data.cpu().numpy(), seed, settings.metric)
             nodes = find_nodes(points, most, settings.views.n_neighbors, seed, shared=True)
-        views = make_views(settings.views, data, clusters, seed, view_function, nodes)
+        given = (settings.views, data, clusters, seed, view_function, nodes, settings.metric)
+        views = make_views(*given)
         box = box.widened(settings.sampler.margin)
         if not begins or nodes is None:
             start = None
@@ -230,9 +245,15 @@ class Setup:
         labels = None if self.start is None else self.start.labels
         return fit_base(self.points, labels, self.settings) if self.settings.has_base else None
 
-    def prior(self, stage: Stage) -> Prior:
+    def learnt_labels(self, stage: Stage, voted: Tensor | None) -> Tensor | None:
+        """The labels (n,) that the networks of a stage learn, if any: initial ones, or a vote."""
+        if stage.name == "vote" and voted is not None:
+            return voted[:, 0].to(self.data.device, torch.long)
+        return self.start_labels if stage.name == "clusters" else None
+
+    def prior(self, stage: Stage, voted: Tensor | None = None) -> Prior:
         """The prior of the members of a stage, before anything is trained."""
-        labels, clusters, found = self.start_labels, self.settings.n_clusters, None
+        labels, clusters, found = self.learnt_labels(stage, voted), self.settings.n_clusters, None
         if labels is not None:
             found = torch.bincount(labels, minlength=clusters) / len(labels)
             found = found.expand(n_members(self.settings, stage), -1)
@@ -251,15 +272,17 @@ class Setup:
         """The labels that a verdict is about: those that the network has found, or given ones."""
         return self.classes.labels if self.classes is not None and self.classes.graded else found
 
-    def evidence(self, found: np.ndarray, progress: Progress = SILENT) -> Evidence | None:
-        """The evidence for the clusters (n,) that the network has found."""
-        start, clusters = self.start, self.settings.n_clusters
+    def evidence(
+        self, found: np.ndarray, start: Start | None, progress: Progress = SILENT
+    ) -> Evidence | None:
+        """The evidence for the clusters (n,) that the network found, and learnt from `start`."""
+        clusters = self.settings.n_clusters
         if start is None or clusters == 1:
             return None
         progress.phase("measuring the result")
         seed, labels = self.settings.training.seed, self.graded(found)
         rows = stratified_rows(labels, seed)
-        x = distance_features(self.data[rows].cpu().numpy(), seed)
+        x = distance_features(self.data[rows].cpu().numpy(), seed, self.settings.metric)
         beside = start.labels if labels is found else found
         return evidence_of(x, rows, labels, start, clusters, beside)
 
@@ -301,6 +324,7 @@ class Setup:
         prior: Prior,
         damping: Damping,
         generator: Generator,
+        voted: Tensor | None = None,
     ) -> Method:
         """The method of a stage with a fresh sampler and nothing remembered."""
         settings = self.settings
@@ -317,7 +341,7 @@ class Setup:
             prior=prior,
             box=self.box,
             generator=generator,
-            start=self.start_labels if stage.name == "clusters" else None,
+            start=self.learnt_labels(stage, voted),
             damping=damping.factor,
             base=self.base if weights.gen else None,
             seen=None if self.whole is None else _averaged_down,

@@ -18,7 +18,15 @@ from gedilearn.methods.method import Batch, Forward, Method
 from gedilearn.methods.priors import Fixed, Prior
 from gedilearn.models.energy import EnergyModel
 from gedilearn.training.environment import Generators
-from gedilearn.training.setup import Damping, Setup, Stage, density_stage, first_stage, n_members
+from gedilearn.training.setup import (
+    Damping,
+    Setup,
+    Stage,
+    density_stage,
+    first_stage,
+    n_members,
+    vote_stage,
+)
 
 # Standard errors by which the likelihood must fall before the earlier state is kept.
 BEYOND_CHANCE = 2.0
@@ -131,6 +139,8 @@ class TrainState:
     iteration: int = 0
     recoveries: int = 0
     reported: set[str] = field(default_factory=set)  # findings that stand
+    # (n, 1 + members): the clusters on which the members agree, then those of each member.
+    voted: Tensor | None = None
     stopped: str | None = None  # why training ended: 'certified', 'budget' or 'diverged'
     trouble: str | None = None  # what ended it, if it diverged
 
@@ -176,22 +186,24 @@ class TrainState:
 
         The networks are new while clusters are sought; the density is learnt by the best one.
         """
-        if stage.name == "clusters":
+        if stage.name != "density":
             model = setup.network(n_members(setup.settings, stage), generators.cpu)
         else:
             model = best.network(setup)
             prior = Fixed(None if best.target is None else best.target[None])
         forward, optimizer = setup.optimised(model, stage)
         damping = Damping(more.get("recoveries", 0))
-        method = setup.method(stage, prior, damping, generators.device)
+        method = setup.method(stage, prior, damping, generators.device, more.get("voted"))
         return cls(
             stage, model, forward, optimizer, prior, method, batches, best, generators, **more
         )
 
     def enter(self, setup: Setup, stage: Stage) -> TrainState:
         """The state at the beginning of the next stage."""
-        more = {name: getattr(self, name) for name in ("iteration", "recoveries", "reported")}
-        same = (self.prior, self.batches, self.best, self.generators)
+        names = ("iteration", "recoveries", "reported", "voted")
+        more = {name: getattr(self, name) for name in names}
+        prior = setup.prior(stage, self.voted) if stage.name == "vote" else self.prior
+        same = (prior, self.batches, self.best, self.generators)
         return self._fresh(setup, stage, *same, **more)
 
     def recover(self, setup: Setup, good: Tree | None) -> TrainState:
@@ -204,11 +216,11 @@ class TrainState:
         if good is None:
             self.generators.seed(seed)
             same = (self.stage, self.prior, self.batches, self.best, self.generators)
-            return self._fresh(setup, *same, recoveries=recoveries)
+            return self._fresh(setup, *same, recoveries=recoveries, voted=self.voted)
         back = self.load(setup, copy.deepcopy(good), self.generators)
         self.generators.seed(seed)
         damping, generator = Damping(recoveries), self.generators.device
-        method = setup.method(back.stage, back.prior, damping, generator)
+        method = setup.method(back.stage, back.prior, damping, generator, back.voted)
         method.load_state(copy.deepcopy(good["shared"]["method"]), back.model)
         return replace(back, method=method, recoveries=recoveries)
 
@@ -227,6 +239,7 @@ class TrainState:
             "iteration": self.iteration,
             "recoveries": self.recoveries,
             "reported": sorted(self.reported),
+            "voted": self.voted,
             "stopped": self.stopped,
             "trouble": self.trouble,
         }
@@ -248,13 +261,15 @@ class TrainState:
             following = density_stage(settings, shared["stage_begin"])
             assert following is not None
             stage = following
-        plain = ("iteration", "recoveries", "stopped", "trouble")
+        elif shared["stage"] == "vote":
+            stage = vote_stage(settings, shared["stage_begin"])
+        plain = ("iteration", "recoveries", "voted", "stopped", "trouble")
         batches = Batches.of(setup)
         batches.restore(own["batches"])
         state = cls._fresh(
             setup,
             stage,
-            setup.prior(stage),
+            setup.prior(stage, shared["voted"]),
             batches,
             Best(**shared["best"]),
             generators,

@@ -170,7 +170,12 @@ class Chosen(NamedTuple):
 
 
 def choose_number(
-    data: np.ndarray, most: int, n_neighbors: int, seed: int, progress: Progress = SILENT
+    data: np.ndarray,
+    most: int,
+    n_neighbors: int,
+    seed: int,
+    metric: str = "euclidean",
+    progress: Progress = SILENT,
 ) -> Chosen:
     """The choice between 2 to `most` clusters of data (n, d), in the network's units.
 
@@ -178,7 +183,7 @@ def choose_number(
     nearest point of the sample.
     """
     progress.phase("finding neighbours")
-    nodes = find_nodes(distance_features(data, seed), most, n_neighbors, seed)
+    nodes = find_nodes(distance_features(data, seed, metric), most, n_neighbors, seed)
     progress.phase("choosing the number of clusters")
     subsamples, nearest = subsamples_of(nodes.points, most, seed, nodes.neighbours)
     points, numbers, starts = subsamples[0].points, list[Number](), list[Start]()
