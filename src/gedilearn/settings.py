@@ -416,12 +416,12 @@ VOTERS: dict[str, Any] = WALKS | {
     "optimizer.learning_rate": 2e-2,
     "optimizer.warmup": 30,
     "training.n_init": 6,
-    "training.check_every": 100,
+    "training.check_every": 200,
 }
-# Iterations; passes over the data, if it is large; and points in a batch, which holds each cluster
-# several times.
-FEWEST_ITERATIONS, MOST_ITERATIONS, PASSES = 300, 2_000, 10
-EACH_IN_BATCH, LEAST_BATCH, MOST_BATCH = 12, 1_024, 4_096
+# Iterations, and more for each cluster; passes over the data, if it is large; and points in a batch,
+# which holds each cluster several times.
+FEWEST_ITERATIONS, ITERATIONS_EACH, MOST_ITERATIONS, PASSES = 150, 2, 2_000, 10
+EACH_IN_BATCH, LEAST_BATCH, MOST_BATCH = 10, 768, 4_096
 
 MOST_COLUMNS = 64  # with a base in all of them; mixtures of more have too many numbers to fit
 ON_BASE = ("importance", "chains", "none")  # samplers
@@ -534,7 +534,8 @@ def _walk_table(n_clusters: int, n_columns: int, started: bool) -> dict[str, Any
 def _voters_table(n_clusters: int, n: int) -> dict[str, Any]:
     """The defaults for members that vote."""
     batch = min(max(EACH_IN_BATCH * n_clusters, LEAST_BATCH), MOST_BATCH)
-    length = min(max(PASSES * n // batch, FEWEST_ITERATIONS), MOST_ITERATIONS)
+    fewest = FEWEST_ITERATIONS + ITERATIONS_EACH * n_clusters
+    length = min(max(PASSES * n // batch, fewest), MOST_ITERATIONS)
     return VOTERS | {"optimizer.batch_size": batch, "training.max_iter": length}
 
 

@@ -28,6 +28,10 @@ from gedilearn.sampling.langevin import value_and_gradient
 Head = MLP | PrototypeHead
 
 
+# Up to so many clusters, reductions over the first axis are faster.
+FEW_CLUSTERS = 16
+
+
 class Reading(NamedTuple):
     """Log-density and posterior of a batch."""
 
@@ -42,6 +46,8 @@ def read(logits: Tensor) -> Reading:
     """
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
+    if logits.shape[-1] > FEW_CLUSTERS:
+        return Reading(torch.logsumexp(logits, -1), logits.log_softmax(-1))
     by_cluster = logits.movedim(-1, 0).contiguous()
     top = by_cluster.detach().amax(0)
     shifted = by_cluster - top  # at most 0, and 0 once: the sum below is at least 1

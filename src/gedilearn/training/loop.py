@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,9 +38,8 @@ from gedilearn.verdict.monitor import divergence
 
 # Tolerances within which a certificate is still possible, however slowly the bound gap falls.
 NEAR = 50
-# Points that decide the vote, points whose predictions are computed at once, and columns above
-# which these are projected.
-MOST_VOTERS, VOTERS_AT_ONCE, MOST_COLUMNS = 20_000, 10_000, 512
+# Points that decide the vote, points whose predictions are computed at once, and tries of k-means.
+MOST_VOTERS, AT_ONCE, VOTE_TRIES = 20_000, 10_000, 3
 # Recoveries from divergence before training gives up.
 MOST_RECOVERIES = 5
 
@@ -238,24 +238,24 @@ def vote(setup: Setup, state: TrainState) -> Tensor:
     k-means of the square roots of p(y|x) of all members: points are near each other if all members
     predict the same for them (the Hellinger distance).
     """
-    model, c = state.method.measured(state.model), setup.settings.n_clusters
-    seed, columns = setup.settings.training.seed, model.n_members * c
-    mixed = None
-    if columns > MOST_COLUMNS:
-        generator = torch.Generator().manual_seed(seed)
-        mixed = torch.randn(columns, MOST_COLUMNS, generator=generator) / math.sqrt(MOST_COLUMNS)
+    from sklearn.decomposition import PCA
 
-    def predictions(x: Tensor) -> tuple[Tensor, Tensor]:
+    model, c = state.method.measured(state.model), setup.settings.n_clusters
+    seed = setup.settings.training.seed
+
+    def predictions(x: Tensor) -> tuple[np.ndarray, Tensor]:
         p = posterior(model(share(x, model)).logits).transpose(0, 1).cpu()
-        roots = p.sqrt().flatten(1)
-        return (roots if mixed is None else roots @ mixed), p.argmax(-1)
+        return p.sqrt().flatten(1).numpy(), p.argmax(-1)
 
     some = setup.data[torch.from_numpy(evenly_spaced(len(setup.data), MOST_VOTERS))]
-    roots = [predictions(x)[0] for x in torch.split(some, VOTERS_AT_ONCE)]
-    found, parts = k_means(torch.cat(roots).numpy(), c, 3, seed), []
-    for x in torch.split(setup.data, VOTERS_AT_ONCE):
+    roots = np.concatenate([predictions(x)[0] for x in torch.split(some, AT_ONCE)])
+    used = min(c, *roots.shape)
+    pca = PCA(used, svd_solver="covariance_eigh", random_state=seed).fit(roots)
+    found, parts = k_means(pca.transform(roots), c, VOTE_TRIES, seed), []
+    for x in torch.split(setup.data, AT_ONCE):
         own, labels = predictions(x)
-        parts.append(torch.cat([torch.from_numpy(found.predict(own.numpy()))[:, None], labels], 1))
+        agreed = torch.from_numpy(found.predict(pca.transform(own)))
+        parts.append(torch.cat([agreed[:, None], labels], 1))
     voted: Tensor = setup.fabric.broadcast(torch.cat(parts).int())
     return voted
 

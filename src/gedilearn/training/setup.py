@@ -44,7 +44,7 @@ from gedilearn.verdict.number import Chosen, NumberChoice
 LEAST_SHARE = 1 / 3
 # The stage of the vote: its share of the iterations, and the weight decay of its network. Without
 # decay, new rows are clustered less well.
-VOTE_SHARE, VOTE_DECAY = 0.4, 3.0
+VOTE_SHARE, VOTE_DECAY = 0.5, 3.0
 
 
 @dataclass(frozen=True)
