@@ -47,6 +47,8 @@ SUBSAMPLES, SHARE = 4, 0.8
 # Of methods that find the same clusters, the most stable one represents all. Above this stability
 # no further method with the same clusters is run on subsamples.
 STEADY = 0.99
+# The method of a start that is the vote of several networks.
+VOTE = "vote"
 # A mixture estimates covariances: it needs this many points per cluster and column.
 POINTS_EACH = 5
 # Scores compare ratios of cuts above `LEAST_CUT`, and the fourth root of 1 - stability. Chosen on
@@ -83,7 +85,7 @@ class Start:
         """
         labels, each = voted[:, 0].astype(np.int64), voted[:, 1:]
         agreement = stability(labels[:MOST_POINTS], each[:MOST_POINTS])
-        return cls(labels, 0.0, agreement, each, f"vote of {each.shape[1]} networks")
+        return cls(labels, 0.0, agreement, each, VOTE)
 
     def for_points(self, index: Ints) -> Start:
         """The same for other points; `index` gives each the row whose labels it takes."""

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from gedilearn.data.arrays import evenly_spaced, listing
-from gedilearn.starts.choose import Start, recurrence, stability
+from gedilearn.starts.choose import VOTE, Start, recurrence, stability
 from gedilearn.verdict.dips import separation
 
 Grade = Literal["certified", "supported", "doubtful", "no structure found"]
@@ -25,6 +25,9 @@ Grade = Literal["certified", "supported", "doubtful", "no structure found"]
 SEPARATED, HINT = 1.0, 0.5
 # Stability needed of separated clusters, as a hint of structure, and of clusters that touch.
 STABLE, STEADY, SAME = 0.85, 0.9, 0.98
+# Stability that is a hint of structure where networks vote. They agree up to .74 on continuous data
+# in many columns (docs/trust.md).
+AGREED = 0.75
 # Each try of another number asks for a larger dip: in data without clusters, dips become e times
 # rarer in this many nats.
 RARER = 0.25
@@ -43,8 +46,8 @@ class Evidence:
 
     method: the method that found the initial clustering.
     stability: mean adjusted mutual information of the labels with the clusterings that this method
-        finds in subsamples; 1 is complete agreement.
-    initial_stability: the same for the initial clustering.
+        finds in subsamples, or with those of each network that votes; 1 is complete agreement.
+    initial_stability: the same for the initial clustering, or for the vote.
     labels_kept: the share of points that the network leaves in their initial cluster, or, for
         labels that are graded, in their own.
     shares, recurrence, cut: for each cluster, its share of the points; how often its points keep it
@@ -63,6 +66,11 @@ class Evidence:
     cut: tuple[float | None, ...]
     dips: tuple[tuple[int, int, float], ...]
     rivals: dict[str, tuple[float, float]]
+
+    @property
+    def is_vote(self) -> bool:
+        """Whether several networks voted, instead of one method that was run on subsamples."""
+        return self.method == VOTE
 
     def groups(self, separated: float = SEPARATED) -> int:
         """The number of groups when clusters with smaller dips between them are joined."""
@@ -133,9 +141,11 @@ class Evidence:
 
     def shows_structure(self, gap: float) -> bool:
         """Whether there is any structure, which the network may have missed."""
-        if self.groups(HINT) > 1 or gap < math.log(len(self.shares)) / 2:
-            return True
-        return max(self.stability, self.initial_stability) >= STEADY
+        stability = max(self.stability, self.initial_stability)
+        if self.is_vote:
+            return self.groups(HINT) > 1 or stability >= AGREED
+        walks_stay = gap < math.log(len(self.shares)) / 2
+        return self.groups(HINT) > 1 or walks_stay or stability >= STEADY
 
 
 def evidence_of(
@@ -181,7 +191,7 @@ def grade(gap: float, tol: float, sound: bool, evidence: Evidence | None, tries:
     sound = sound and tries > 0
     if evidence is None:
         return "certified" if sound and gap < tol else "doubtful"
-    trained = evidence.labels_kept >= LEAST_KEPT
+    trained = evidence.is_vote or evidence.labels_kept >= LEAST_KEPT
     if sound and trained and evidence.supports(gap, tries):
         return "certified" if gap < tol else "supported"
     if trained and not evidence.shows_structure(gap):

@@ -58,11 +58,16 @@ class Diagnosis:
     @property
     def failure_modes(self) -> tuple[str, ...]:
         """The modes that are present, of the triad or divergence, each once."""
-        return tuple(dict.fromkeys(f.mode for f in self.findings if f.mode and not f.ok))
+        return tuple(dict.fromkeys(f.mode for f in self.problems if f.mode))
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        return tuple(f for f in self.findings if not f.ok)
+        """The findings that are not as they should be.
+
+        Where networks vote, views are neighbours in overlapping clusters: many then change theirs.
+        """
+        voted = self.evidence is not None and self.evidence.is_vote
+        return tuple(f for f in self.findings if not (f.ok or (voted and f.name == "agreement")))
 
     @property
     def grade(self) -> Grade:
@@ -72,7 +77,7 @@ class Diagnosis:
     @property
     def sound(self) -> bool:
         """Whether there is no failure mode, and the predictions are decided."""
-        return all(f.ok for f in self.findings if f.mode or f.name == "confidence")
+        return not any(f.mode or f.name == "confidence" for f in self.problems)
 
     @property
     def is_density_alone(self) -> bool:

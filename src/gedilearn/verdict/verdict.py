@@ -119,24 +119,30 @@ _SENTENCES = {
     ),
     "no structure": Sentences(
         "nothing suggests that these {clusters} exist",
-        "The density does not drop between them, and subsamples give other clusters "
+        "The density does not drop between them, and {others} give other clusters "
         "(stability {stability:.2f}).",
         "do not interpret the clusters, or choose other columns",
     ),
+    "overlap": Sentences(
+        "the {clusters} overlap",
+        "Several networks agree on them in part (stability {stability:.2f}), and the density does "
+        "not drop between them.",
+        "use the labels of rows with high trust, or fewer clusters",
+    ),
     "separated": Sentences(
         "the {clusters} are separate groups",
-        "{separation}, and subsamples reproduce them (stability {stability:.2f}).",
+        "{separation}, and {others} reproduce them (stability {stability:.2f}).",
         "use the labels, and check the rows with the lowest trust",
     ),
     "stable": Sentences(
         "the {clusters} are reproducible, although some of them touch",
-        "Subsamples find the same clusters (stability {stability:.2f}), and random walks stay in "
+        "{Others} find the same clusters (stability {stability:.2f}), and random walks stay in "
         "them.",
         "use the labels, and check the rows with the lowest trust",
     ),
     "connected": Sentences(
         "the split into {clusters} is reproducible, but it cuts through one connected group",
-        "Subsamples find the same clusters (stability {stability:.2f}), yet the density does not "
+        "{Others} find the same clusters (stability {stability:.2f}), yet the density does not "
         "drop between them.",
         _SEGMENTS,
     ),
@@ -147,12 +153,12 @@ _SENTENCES = {
     ),
     "unstable": Sentences(
         "there is structure, but these {clusters} are not reproducible",
-        "{separation}, but subsamples give other clusters (stability {stability:.2f}).",
+        "{separation}, but {others} give other clusters (stability {stability:.2f}).",
         "choose another number of clusters",
     ),
     "weak": Sentences(
         "there may be structure, but not as these {clusters}",
-        "The density does not drop between them, and subsamples agree only in part "
+        "The density does not drop between them, and {others} agree only in part "
         "(stability {stability:.2f}).",
         "choose another number of clusters",
     ),
@@ -198,11 +204,11 @@ def _code(diagnosis: Diagnosis) -> str:
         if not diagnosis.sound:
             return "undecided"
         return "bound reached" if diagnosis.grade == "certified" else "bound missed"
-    if evidence.labels_kept < LEAST_KEPT:
+    if evidence.labels_kept < LEAST_KEPT and not evidence.is_vote:
         return "labels changed"
     if diagnosis.grade == "no structure found":
         return "no structure"
-    if not diagnosis.sound:
+    if not diagnosis.sound and not evidence.is_vote:
         return "undecided"
     if diagnosis.tries == 0:
         return "no number"
@@ -213,6 +219,8 @@ def _code(diagnosis: Diagnosis) -> str:
         return "unstable"
     if groups > 1:
         return "fewer groups"
+    if evidence.is_vote:
+        return "overlap"
     return "connected" if evidence.are_stable() else "weak"
 
 
@@ -235,7 +243,10 @@ def _words(diagnosis: Diagnosis, choice: NumberChoice | None) -> dict[str, Any]:
         words["tried"] = f"2 to {len(choice.numbers) + 1}"
     if evidence is not None:
         connected = evidence.smallest_dip < math.inf
+        others = "other networks" if evidence.is_vote else "subsamples"
         words |= {
+            "others": others,
+            "Others": others.capitalize(),
             "stability": evidence.stability,
             "labels_kept": evidence.labels_kept,
             "groups": evidence.groups(),
