@@ -45,6 +45,7 @@ from gedilearn.progress import SILENT, Progress, shown
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import (
     AUTO,
+    MAX_CLUSTERS,
     Kind,
     Settings,
     assign,
@@ -68,7 +69,7 @@ from gedilearn.training.run import (
     settings_of,
 )
 from gedilearn.verdict.monitor import Diagnosis
-from gedilearn.verdict.number import Chosen, NumberChoice, choose_number
+from gedilearn.verdict.number import Chosen, NumberChoice, choose_number, compare_halves
 from gedilearn.verdict.outputs import Outputs
 from gedilearn.verdict.verdict import Verdict
 
@@ -391,11 +392,15 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             )
         check_enough(data, 2)
         training, scaled = given.training, self._scaled(data, given)
-        most = min(training.max_clusters, max(len(data) // LEAST_EACH, 2))
+        most = training.max_clusters or MAX_CLUSTERS[given.metric]
+        most = min(most, max(len(data) // LEAST_EACH, 2))
         # Not resolved yet: vectors have one thread unless more are wanted.
         device = given.device.model_copy(update={"threads": given.device.threads or 1})
-        options = (most, given.views.n_neighbors, training.seed, given.metric, progress)
         with one_thread_if_small(device, data.shape):
+            if given.metric == "cosine":
+                found = compare_halves(scaled[1], most, training.seed, progress)
+                return scaled, Chosen(found)
+            options = (most, given.views.n_neighbors, training.seed, progress)
             return scaled, choose_number(scaled[1], *options)
 
     def _scaled(self, data: np.ndarray, settings: Settings) -> tuple[Scaling, np.ndarray]:

@@ -18,7 +18,7 @@ from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
 from gedilearn.evaluation.clustering import ari
 from gedilearn.progress import SILENT, Progress
-from gedilearn.settings import AUTO, is_images
+from gedilearn.settings import AUTO, MAX_CLUSTERS, is_images
 from gedilearn.verdict.number import Number, NumberChoice, Support, best_of
 
 # A bound gap below this many tolerances is nearly certified: a stray point on the wrong side costs
@@ -28,7 +28,7 @@ NEARLY = 5
 
 def choose_n_clusters(
     X: Any,
-    max_clusters: int = 10,
+    max_clusters: int | None = None,
     *,
     random_state: Any = None,
     progress: Progress = SILENT,
@@ -36,6 +36,7 @@ def choose_n_clusters(
 ) -> NumberChoice:
     """Recommend one of 2 to `max_clusters` clusters for `X`, without labels.
 
+    The largest number is 10 if it is not given, or 300 for embeddings, of which not all are tried.
     `arguments` are those of `GEDI`. The density is left out (``w_gen=0``) unless they ask for it.
     The fitted model is the `model` of the result.
 
@@ -45,13 +46,15 @@ def choose_n_clusters(
     >>> choose_n_clusters(X, 4, random_state=0).n_clusters
     3
     """
-    if max_clusters < 2:
+    if max_clusters is not None and max_clusters < 2:
         raise InputError(f"max_clusters={max_clusters}: clustering needs at least 2")
     arguments = {"w_gen": 0.0} | arguments
     data = GEDI(settings=arguments.get("settings")).validate(X, reset=True)
-    check_enough(data, max_clusters, "max_clusters")
+    if max_clusters is not None:
+        check_enough(data, max_clusters, "max_clusters")
     if is_images(data.shape):
-        return _by_fits(X, max_clusters, random_state, progress, arguments)
+        most = max_clusters or MAX_CLUSTERS["euclidean"]
+        return _by_fits(X, most, random_state, progress, arguments)
     settings = dict(arguments.pop("settings", None) or {}) | {"training.max_clusters": max_clusters}
     model = GEDI(AUTO, random_state=random_state, settings=settings, **arguments)
     choice = model.fit_run(X, None, progress=progress).choice_

@@ -222,8 +222,9 @@ class Training(Section):
     initialised. 'vote': none; `n_init` networks are trained, and one network learns the clusters on
     which they agree. 'auto', for vectors with 'walk' views and methods that train the bound: 'vote'
     with the metric 'cosine', else 'chosen'."""
-    max_clusters: Annotated[int, Field(ge=2, le=1_000)] = 10
-    """The largest number of clusters that is compared, if the number is chosen."""
+    max_clusters: Annotated[int, Field(ge=2, le=1_000)] | None = None
+    """The largest number of clusters that is compared, if the number is chosen. None: 10, or 300
+    with the metric 'cosine'."""
     n_init: Width = 1
     """Initialisations trained at once; the one with the smallest bound gap is kept, or, with
     training.start='vote', all vote."""
@@ -418,10 +419,13 @@ VOTERS: dict[str, Any] = WALKS | {
     "training.n_init": 6,
     "training.check_every": 200,
 }
-# Iterations, and more for each cluster; passes over the data, if it is large; and points in a batch,
+# Iterations, and more for each cluster; passes over the data, if it is large; points in a batch,
 # which holds each cluster several times.
 FEWEST_ITERATIONS, ITERATIONS_EACH, MOST_ITERATIONS, PASSES = 150, 2, 2_000, 10
 EACH_IN_BATCH, LEAST_BATCH, MOST_BATCH = 10, 768, 4_096
+
+# The largest number of clusters that is compared, by metric.
+MAX_CLUSTERS = {"euclidean": 10, "cosine": 300}
 
 MOST_COLUMNS = 64  # with a base in all of them; mixtures of more have too many numbers to fit
 ON_BASE = ("importance", "chains", "none")  # samplers
@@ -450,6 +454,7 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
     if images or walks:
         final |= {name: value for name, value in table.items() if name not in flat(values)}
     _settle(final, "metric", "euclidean", AUTO)
+    _settle(final, "training.max_clusters", MAX_CLUSTERS[final["metric"]])
     needs_vectors = {"training.start": ("chosen", "vote"), "metric": ("cosine",)}
     for name, values_ in needs_vectors.items():
         if images and final[name] in values_:

@@ -27,8 +27,14 @@ HEADS = {
 def choose(
     data: inputs.Data,
     most: Annotated[
-        int, Option("--max", metavar="K", min=2, help="The largest number of clusters to try.")
-    ] = 10,
+        int | None,
+        Option(
+            "--max",
+            metavar="K",
+            min=2,
+            help="The largest number of clusters to try: 10 if not given, 300 for embeddings.",
+        ),
+    ] = None,
     seed: inputs.Seed = 0,
     *,
     reading: inputs.FitOptions,
@@ -38,9 +44,10 @@ def choose(
 
     Tries every number of clusters from 2 to --max. For each it prints the stability (whether
     subsamples give the same clusters), the groups that are separated by density dips, and the cut
-    (the share of links between neighbours that leave their cluster). Images are fitted twice with
-    each number, and their bound gaps are compared. gedi fit without --clusters chooses in the same
-    way, and keeps the model.
+    (the share of links between neighbours that leave their cluster). Of embeddings it tries about
+    thirty numbers, and prints whether two halves of the rows give the same clusters. Images are
+    fitted twice with each number, and their bound gaps are compared. gedi fit without --clusters
+    chooses in the same way, and keeps the model.
 
     \b
     gedi choose points.csv

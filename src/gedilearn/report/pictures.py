@@ -390,21 +390,24 @@ def numbers(choice: NumberChoice) -> list[Picture]:
     figure = panels.new_figure(WIDTH, HEIGHT, "")
     tried = [number.n_clusters for number in choice.numbers]
     measures = {"stability": "stability", "groups": "separate groups", "cut": "cut"}
-    for axes, (name, title) in zip(figure.subplots(3, sharex=True), measures.items(), strict=True):
-        _quiet(axes, "number of clusters" if name == "cut" else "", title)
+    if choice.of_halves:
+        measures = {"stability": "stability"}
+    rows = figure.subplots(len(measures), sharex=True, squeeze=False)[:, 0]
+    for axes, (name, title) in zip(rows, measures.items(), strict=True):
+        _quiet(axes, "number of clusters" if axes is rows[-1] else "", title)
         values = [getattr(number, name) for number in choice.numbers]
         axes.plot(tried, values, color=panels.COLOURS[0], marker="o", ms=4, lw=1.5)
         axes.axvspan(choice.n_clusters - 0.3, choice.n_clusters + 0.3, color=FAINT, alpha=0.4)
         low = min(values) - 0.05 if name == "stability" else 0
-        axes.set(
-            xticks=tried,
-            xlim=(1.5, tried[-1] + 0.5),
-            ylim=(low, low + 1.15 * (max(*values, 1e-3) - low)),
-        )
+        axes.set(xlim=(1.5, tried[-1] + 0.5), ylim=(low, low + 1.15 * (max(*values, 1e-3) - low)))
+        if choice.of_halves:
+            axes.set(xscale="log")
+        else:
+            axes.set(xticks=tried)
         axes.yaxis.set_major_locator(MaxNLocator(3, integer=name == "groups"))
     alt = f"Evidence for {tried[0]} to {tried[-1]} clusters; {choice.n_clusters} are chosen"
     drawn = [Picture("numbers", "The number of clusters", alt, figure)]
-    return [*drawn, _splits(choice)] if len(tried) > 1 else drawn
+    return [*drawn, _splits(choice)] if len(tried) > 1 and not choice.of_halves else drawn
 
 
 def _splits(choice: NumberChoice) -> Picture:

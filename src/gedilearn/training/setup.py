@@ -209,7 +209,7 @@ class Setup:
             whole, data = data, averaged_down(data)
         seed, clusters = settings.training.seed, settings.n_clusters
         choice, start, nodes = chosen or (None, None, None)
-        most = clusters if choice is None else choice.tried + 1
+        most = clusters if choice is None else choice.numbers[-1].n_clusters
         begins = settings.training.start == "chosen" and view_function is None
         walks = settings.views.kind == "walk" and view_function is None and data.dim() == 2
         if nodes is None and (walks or begins):

@@ -240,7 +240,7 @@ def _words(diagnosis: Diagnosis, choice: NumberChoice | None) -> dict[str, Any]:
         words["k"] = int(diagnosis["clusters in use"].threshold)
         words["clusters"] = f"{words['k']} clusters"
     if choice is not None:
-        words["tried"] = f"2 to {len(choice.numbers) + 1}"
+        words["tried"] = f"2 to {choice.numbers[-1].n_clusters}"
     if evidence is not None:
         connected = evidence.smallest_dip < math.inf
         others = "other networks" if evidence.is_vote else "subsamples"
@@ -280,7 +280,7 @@ def _figures(
         yield "smallest density dip (nats)", dip if dip < math.inf else "disconnected"
         yield "initial labels kept", evidence.labels_kept
     if choice is not None:
-        yield "numbers compared", f"2 to {len(choice.numbers) + 1}"
+        yield "numbers compared", f"2 to {choice.numbers[-1].n_clusters}"
     if disputed is not None:
         yield "labels disputed", f"{disputed[0]} of {disputed[1]}"
     if not diagnosis.is_density_alone:
