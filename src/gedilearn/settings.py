@@ -421,7 +421,7 @@ VOTERS: dict[str, Any] = WALKS | {
 }
 # Iterations, and more for each cluster; passes over the data, if it is large; points in a batch,
 # which holds each cluster several times.
-FEWEST_ITERATIONS, ITERATIONS_EACH, MOST_ITERATIONS, PASSES = 150, 2, 2_000, 10
+FEWEST_ITERATIONS, ITERATIONS_EACH, PASSES, MOST_ITERATIONS = 150, 2, 10, 500
 EACH_IN_BATCH, LEAST_BATCH, MOST_BATCH = 10, 768, 4_096
 
 # The largest number of clusters that is compared, by metric.

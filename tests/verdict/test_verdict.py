@@ -11,6 +11,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
+from gedilearn.starts.choose import VOTE
 from gedilearn.verdict import monitor
 from gedilearn.verdict.evidence import Evidence
 from gedilearn.verdict.monitor import Diagnosis
@@ -66,6 +67,7 @@ CASES: list[tuple[str, str, Diagnosis, NumberChoice | None]] = [
     ),
     ("unstable", "doubtful", diagnosis(evidence=replace(EVIDENCE, stability=0.7)), None),
     ("weak", "doubtful", diagnosis(evidence=CONNECTED), None),
+    ("overlap", "doubtful", diagnosis(evidence=replace(CONNECTED, method=VOTE)), None),
     (
         "no structure",
         "no structure found",

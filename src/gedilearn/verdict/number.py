@@ -126,7 +126,7 @@ class NumberChoice:
     @property
     def of_halves(self) -> bool:
         """Whether two halves of the rows were compared."""
-        return self.numbers[-1].method == HALVES
+        return any(number.method == HALVES for number in self.numbers)
 
     @property
     def stands_out(self) -> bool:
