@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
-from gedilearn.explanation import Row
+from gedilearn.explanation import Profile, Row
 from gedilearn.io import digits, write_text
 from gedilearn.report import pictures
 from gedilearn.report.pictures import Maps, Picture, Thumbnails, one_line, percent
@@ -58,7 +58,8 @@ class Page:
         self.preview, self.explanation, self.model = read.preview(), read.profile(), read.model()
         d, is_image = self.preview.points[0].size, self.preview.points.ndim == 4
         names = self.explanation.columns
-        self.columns = list(names) if len(names) == d else [f"column {j}" for j in range(d)]
+        numbered = [f"column {j}" for j in range(d)] if is_image else []
+        self.columns = list(names) if len(names) == d else numbered
         used = [k for k, size in enumerate(self.sizes) if size]
         self.shown = sorted(sorted(used, key=lambda k: -self.sizes[k])[:MOST_CARDS])
         self.thumbnails = Thumbnails(self.preview.points) if is_image else None
@@ -71,11 +72,13 @@ class Page:
         self.charts = _charts(self.preview)
         choice = self.summary.choice
         self.numbers = pictures.numbers(choice) if choice else []
+        merges, labels = self.explanation.hierarchy, map(self._label, self.explanation.clusters)
+        self.tree = pictures.hierarchy(merges, list(labels))
         self.training = pictures.training(read.curves(), self.summary.diagnosis.tol)
 
     @property
     def pictures(self) -> list[Picture]:
-        drawn = [self.data, self.network, self.samples, *self.charts.values()]
+        drawn = [self.data, self.network, self.samples, self.tree, *self.charts.values()]
         drawn += [*self.numbers, *self.training]
         return [picture for picture in drawn if picture is not None]
 
@@ -105,6 +108,12 @@ class Page:
             facts=_facts(self.read),
             tooltips=self._tooltips(),
         )
+
+    def _label(self, profile: Profile) -> str:
+        """The number, words and rows of a cluster on one line."""
+        names = dict(enumerate(self.summary.classes))
+        words = one_line(names.get(profile.cluster) or profile.short_words(3), 50)
+        return f"{profile.cluster}: {words} ({profile.size:,})"
 
     def _images(self, rows: Sequence[Row]) -> list[tuple[str, str]]:
         """Address and name of the images of rows."""
