@@ -258,6 +258,9 @@ def test_texts_can_be_given_for_vectors_of_any_origin(folder):
     assert [p.terms for p in with_texts.clusters] == frequent_words(texts, model.labels_, 3)
     assert not with_texts.columns and not any(p.words for p in without.clusters)
     for profile in without.clusters:
+        own = np.flatnonzero(model.labels_ == profile.cluster)
+        far = {k: np.linalg.norm(x[k] - x[own].mean(0)) for k in own.tolist()}
+        assert [row.row for row in profile.typical] == sorted(far, key=lambda k: far[k])[:5]
         assert profile.partners and not profile.typical[0].text
         assert profile.short_words(2).startswith(f"rows such as {profile.typical[0].row}, ")
         assert "column" not in str(profile)

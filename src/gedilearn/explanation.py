@@ -43,10 +43,8 @@ MOST_NEIGHBOURS = 3
 MOST_WORDS, MOST_LETTERS = 5, 200  # of a cluster; of the text of a row
 LEAST_MEAN = 0.001  # the mean probability from which another cluster is named as similar
 LEAST_SECOND = 0.005  # the probability from which a row's second cluster is named
-NO_DENSITY = (
-    "The density was not learnt, so no row is called unusual. Typical rows are those with the "
-    "highest probability of their cluster."
-)
+NO_DENSITY = "The density was not learnt, so no row is called unusual."
+MOST_PROBABLE = " Typical rows are those with the highest probability of their cluster."
 SINGLE_COLUMN = (
     "The column {} alone reproduces the clusters (AMI {:.2f}): a few thresholds on it give the "
     "same groups. Check that it is not a row number, a date or a known answer."
@@ -130,7 +128,8 @@ class Profile:
     probability: float  # the mean over its rows
     words: str  # 'higher income, lower age', or words of its text; empty for images
     differences: tuple[Difference, ...]  # the columns with the largest effects, the largest first
-    typical: tuple[Row, ...]  # highest log p(x) + log p(y|x): next to the mode of p(x|y)
+    # Highest log p(x) + log p(y|x), next to the mode of p(x|y); of embeddings next to the mean.
+    typical: tuple[Row, ...]
     uncertain: tuple[Row, ...]  # lowest p(y|x)
     outliers: tuple[Row, ...]  # lowest log p(x); none if it was not learnt
     # Other clusters with the mean probability that its rows give them, the most probable first.
@@ -247,12 +246,15 @@ def explain(
     labels, probabilities = outputs.labels, outputs.probabilities
     (n, c), columns = probabilities.shape, _columns(x, names)
     kinds = kinds or ["number"] * len(columns)
+    vectors = x
     if len(described := _described(columns)) < len(columns):
         x, columns = x[:, described], tuple(columns[j] for j in described)
         kinds = [kinds[j] for j in described]
     kinds = ["boolean" if k == "number" and _is_binary(x[:, j]) else k for j, k in enumerate(kinds)]
     differences: list[tuple[Difference, ...]] = [()] * c
-    warnings = [] if outputs.log_density is not None else [NO_DENSITY]
+    is_embedding = x.ndim == 2 and not columns
+    words = NO_DENSITY + MOST_PROBABLE * (not is_embedding)
+    warnings = [] if outputs.log_density is not None else [words]
     terms: list[tuple[str, ...]] = [()] * c
     if texts is not None:
         if len(texts) != n:
@@ -273,6 +275,9 @@ def explain(
     clusters = []
     for k in range(c):
         own, mean = rows[labels == k], means.loc[k]
+        if is_embedding and len(own):
+            distance = np.linalg.norm(vectors[labels == k] - vectors[labels == k].mean(0), axis=1)
+            own = own.assign(atypicality=distance)
         shown = [difference.column for difference in differences[k]]
         near = mean.drop(k).nlargest(MOST_NEIGHBOURS)
         words = ", ".join([*terms[k], *(difference.words for difference in differences[k])])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.cluster.hierarchy import cut_tree, is_valid_linkage, linkage
+from scipy.sparse import csr_array
 from scipy.spatial.distance import pdist, squareform
 
 from gedilearn.errors import InputError, Parameter
@@ -31,8 +32,9 @@ def hierarchy(x: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> n
     if c < 2:
         return np.zeros((0, 4))
     size = np.bincount(labels, minlength=c)
-    own = np.eye(c)[:, labels] / np.maximum(size, 1)[:, None]  # averages over rows
-    mean, confusion = own @ x.reshape(len(x), -1), own @ np.nan_to_num(probabilities)
+    share = (1 / size[labels]).astype(x.dtype)
+    average = csr_array((share, (labels, np.arange(len(x)))), shape=(c, len(x)))
+    mean, confusion = average @ x.reshape(len(x), -1), average @ np.nan_to_num(probabilities)
     sure = confusion.diagonal()
     with np.errstate(divide="ignore", invalid="ignore"):
         overlap = (confusion + confusion.T) / (sure + sure[:, None])
