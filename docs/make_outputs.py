@@ -14,7 +14,6 @@ import os
 import shlex
 import sys
 import tempfile
-from pathlib import Path
 
 from make_notebooks import SHELLS, TUTORIALS, blocks, commands
 from typer.testing import CliRunner

@@ -60,7 +60,6 @@ from gedilearn.training.loop import train
 from gedilearn.training.result import Result, Score
 from gedilearn.training.run import (
     DIRECTIONS,
-    MERGES,
     RunDirectory,
     open_model,
     read_config,
@@ -652,7 +651,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         path = Path(path)
         if path.exists() and not overwrite:
             raise InputError(f"{path} exists already: choose another path, or overwrite=True")
-        own = {"labels": self.labels_, "disputed": self.disputed_, MERGES: self.hierarchy_}
+        own = {"labels": self.labels_, "disputed": self.disputed_, "hierarchy": self.hierarchy_}
         if self.scaling_.directions is not None:
             own[DIRECTIONS] = self.scaling_.directions
         tensors = self.result_.tensors() | {k: torch.from_numpy(v) for k, v in own.items()}
@@ -691,7 +690,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             same = scaling.scale.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
             if not same or (columns and (columns.width,) != point):
                 raise ValueError("its scaling or columns are of other data")
-            tree = tensors[MERGES].numpy()
+            tree = tensors["hierarchy"].numpy()
             check(tree, settings.n_clusters)
         disputed = tensors["disputed"].numpy() if "disputed" in tensors else None
         labels, summary = tensors["labels"].numpy(), header.summary

@@ -44,7 +44,6 @@ MOST_WORDS, MOST_LETTERS = 5, 200  # of a cluster; of the text of a row
 LEAST_MEAN = 0.001  # the mean probability from which another cluster is named as similar
 LEAST_SECOND = 0.005  # the probability from which a row's second cluster is named
 NO_DENSITY = "The density was not learnt, so no row is called unusual."
-MOST_PROBABLE = " Typical rows are those with the highest probability of their cluster."
 SINGLE_COLUMN = (
     "The column {} alone reproduces the clusters (AMI {:.2f}): a few thresholds on it give the "
     "same groups. Check that it is not a row number, a date or a known answer."
@@ -126,7 +125,7 @@ class Profile:
     size: int
     share: float  # of all rows
     probability: float  # the mean over its rows
-    words: str  # 'higher income, lower age', or words of its text; empty for images
+    words: str  # 'higher income, lower age', and words of its texts; empty for images
     differences: tuple[Difference, ...]  # the columns with the largest effects, the largest first
     # Highest log p(x) + log p(y|x), next to the mode of p(x|y); of embeddings next to the mean.
     typical: tuple[Row, ...]
@@ -138,8 +137,8 @@ class Profile:
     partners: tuple[int, ...] = ()  # the clusters of the group that it merges with first
 
     def short_words(self, most: int) -> str:
-        """At most so many words of its text and columns that differ; else its typical rows."""
-        words = [*self.terms, *(difference.words for difference in self.differences)][:most]
+        """At most so many columns that differ and words of its texts; else its typical rows."""
+        words = [*(difference.words for difference in self.differences), *self.terms][:most]
         rows = f"rows such as {listing([r.row for r in self.typical[:most]])}"
         return ", ".join(words) or self.words or rows * bool(self.typical)
 
@@ -252,9 +251,7 @@ def explain(
         kinds = [kinds[j] for j in described]
     kinds = ["boolean" if k == "number" and _is_binary(x[:, j]) else k for j, k in enumerate(kinds)]
     differences: list[tuple[Difference, ...]] = [()] * c
-    is_embedding = x.ndim == 2 and not columns
-    words = NO_DENSITY + MOST_PROBABLE * (not is_embedding)
-    warnings = [] if outputs.log_density is not None else [words]
+    warnings = [] if outputs.log_density is not None else [NO_DENSITY]
     terms: list[tuple[str, ...]] = [()] * c
     if texts is not None:
         if len(texts) != n:
@@ -275,12 +272,12 @@ def explain(
     clusters = []
     for k in range(c):
         own, mean = rows[labels == k], means.loc[k]
-        if is_embedding and len(own):
+        if vectors.ndim == 2 and not columns and len(own):
             distance = np.linalg.norm(vectors[labels == k] - vectors[labels == k].mean(0), axis=1)
             own = own.assign(atypicality=distance)
         shown = [difference.column for difference in differences[k]]
         near = mean.drop(k).nlargest(MOST_NEIGHBOURS)
-        words = ", ".join([*terms[k], *(difference.words for difference in differences[k])])
+        words = ", ".join([*(difference.words for difference in differences[k]), *terms[k]])
         if not words and len(own) and columns and c > 1:
             words = "no single column differs much from the rest"
         typical, uncertain, outliers = (
@@ -397,9 +394,7 @@ def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: np.ndarray) -> 
     return {j: agreement[j] for j in best if agreement[j] >= SUFFICIENT_AMI}
 
 
-def frequent_words(
-    texts: Sequence[str], labels: np.ndarray, n_clusters: int
-) -> list[tuple[str, ...]]:
+def frequent_words(texts: Sequence[str], labels: np.ndarray, c: int) -> list[tuple[str, ...]]:
     """For each cluster, words that its texts have more often than those of others.
 
     By TF-IDF of one document a cluster; stop words are those of English.
@@ -407,12 +402,12 @@ def frequent_words(
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
     rows = np.asarray(texts, dtype=object)
-    documents = [" ".join(map(str, rows[labels == k])) for k in range(n_clusters)]
+    documents = [" ".join(map(str, rows[labels == k])) for k in range(c)]
     counter = CountVectorizer(stop_words="english")
     try:
         weights = TfidfTransformer().fit_transform(counter.fit_transform(documents))
     except ValueError:  # no words but stop words
-        return [()] * n_clusters
+        return [()] * c
     names = counter.get_feature_names_out()
     best = (row.indices[np.argsort(-row.data, kind="stable")[:MOST_WORDS]] for row in weights)
     return [tuple(names[at].tolist()) for at in best]

@@ -223,9 +223,7 @@ def features(
 def embed(
     data: inputs.Data,
     column: Annotated[str, Option(metavar="NAME", help="The column with the texts.")],
-    model: Annotated[
-        Path, Option(metavar="FOLDER", help="A folder with weights and tokenizer of an encoder.")
-    ],
+    model: Annotated[Path, Option(metavar="FOLDER", help="Folder of a sentence encoder.")],
     out: OutFile = None,
     keep_columns: inputs.KeepColumns = False,
     *,

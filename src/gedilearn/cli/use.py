@@ -111,9 +111,7 @@ def sample(
 @app.command()
 def explain(
     run: inputs.RunFolder,
-    levels: Annotated[
-        bool, Option("--levels", help="Show how the clusters merge, as a tree.")
-    ] = False,
+    levels: Annotated[bool, Option("--levels", help="Show how clusters merge.")] = False,
     *,
     screen: Screen,
 ) -> None:

@@ -30,7 +30,7 @@ OTHERS = "(other)"  # the category for all rare values
 FEWEST = 20  # numbers that an ID needs to be recognised
 ID_NAMES = ("id", "_no", "_nr", "_number", "_key")  # how the names of IDs end
 WORDS = 3  # of a cell on average: fewer are no text
-DESCRIBES = "text, which describes the clusters"
+REASONS = {"text": "text, which describes the clusters"}  # of kinds that are not used
 DAYS = -719_162, 2_932_896  # since 1970: the years 1 to 9999
 
 # --- cells --------------------------------------------------------------------------------------
@@ -107,10 +107,6 @@ class Cells:
         return called or bool(values[-1] - values[0] == len(values) - 1)
 
     @property
-    def _is_text(self) -> bool:
-        return bool(self.counts.index.str.count(r"\S+").to_numpy().mean() >= WORDS)
-
-    @property
     def is_plain(self) -> bool:
         """Whether these are numbers without gaps, and no ID."""
         return self.has_numbers and len(self.present) == len(self.values) and not self.is_id
@@ -129,8 +125,9 @@ class Cells:
         if n < 2:
             return "drop", "constant" if n else "empty"
         if self.kind == "category":
-            if is_guess and n > filled / 2 and self._is_text:
-                return "text", DESCRIBES
+            words = self.counts.index.str.count(r"\S+").to_numpy().mean()
+            if is_guess and n > filled / 2 and words >= WORDS:
+                return "text", REASONS["text"]
             if is_guess and n == filled:
                 return "id", "no two values alike: taken for an ID"
             if is_guess and n > filled / 2:
@@ -393,10 +390,8 @@ class Columns:
         cells = {n: Cells.read(frame[n], where, asked[n]) for n in names if n not in out}
         if options == Options() and not out and all(each.is_plain for each in cells.values()):
             return None
-        columns = {
-            n: Column(name=n, kind=kind, reason=DESCRIBES if kind == "text" else "as asked for")
-            for n, kind in out.items()
-        }
+        reasons = {n: REASONS.get(kind, "as asked for") for n, kind in out.items()}
+        columns = {n: Column(name=n, kind=out[n], reason=reasons[n]) for n in out}
         seen: dict[bytes, str] = {}
         for name, each in cells.items():
             kind, reason = each.use(asked[name] is None, name in chosen)

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.errors import InputError
-from gedilearn.explanation import Profile, Row
+from gedilearn.explanation import Row
 from gedilearn.io import digits, write_text
 from gedilearn.report import pictures
 from gedilearn.report.pictures import Maps, Picture, Thumbnails, one_line, percent
@@ -72,8 +72,9 @@ class Page:
         self.charts = _charts(self.preview)
         choice = self.summary.choice
         self.numbers = pictures.numbers(choice) if choice else []
-        merges, labels = self.explanation.hierarchy, map(self._label, self.explanation.clusters)
-        self.tree = pictures.hierarchy(merges, list(labels))
+        clusters = self.explanation.clusters
+        leaves = [f"{p.cluster}: {one_line(p.short_words(3), 50)} ({p.size:,})" for p in clusters]
+        self.tree = pictures.hierarchy(self.explanation.hierarchy, leaves)
         self.training = pictures.training(read.curves(), self.summary.diagnosis.tol)
 
     @property
@@ -108,12 +109,6 @@ class Page:
             facts=_facts(self.read),
             tooltips=self._tooltips(),
         )
-
-    def _label(self, profile: Profile) -> str:
-        """The number, words and rows of a cluster on one line."""
-        names = dict(enumerate(self.summary.classes))
-        words = one_line(names.get(profile.cluster) or profile.short_words(3), 50)
-        return f"{profile.cluster}: {words} ({profile.size:,})"
 
     def _images(self, rows: Sequence[Row]) -> list[tuple[str, str]]:
         """Address and name of the images of rows."""

@@ -396,16 +396,10 @@ def hierarchy(merges: np.ndarray, names: Sequence[str]) -> Picture | None:
     leaves = min(len(names), MOST_LEAVES)
     parts = dict(enumerate(merges[:, 3].astype(int), start=len(names)))
     figure, axes = _chart(0.9 + 0.17 * leaves, "distance")
-    dendrogram(
-        merges,
-        leaves,
-        "lastp",
-        orientation="left",
-        link_color_func=lambda _: panels.COLOURS[0],
-        leaf_label_func=lambda k: names[k] if k < len(names) else f"{parts[k]} clusters",
-        leaf_font_size=8,
-        ax=axes,
-    )
+    look: dict[str, Any] = {"orientation": "left", "leaf_font_size": 8, "ax": axes}
+    look["link_color_func"] = lambda _: panels.COLOURS[0]
+    look["leaf_label_func"] = lambda k: names[k] if k < len(names) else f"{parts[k]} clusters"
+    dendrogram(merges, leaves, "lastp", **look)
     for label in axes.get_yticklabels():
         label.set(color=QUIET, parse_math=False)
     alt = f"A tree of {len(names)} clusters: those that are joined further left are less similar"

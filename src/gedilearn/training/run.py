@@ -292,7 +292,6 @@ KEY = "gedi-learn"
 MODEL = "model."  # prefix of the network's tensors
 DENSITY = "density."  # prefix of the tensors of a density on a base
 DIRECTIONS = "scaling.directions"  # of embeddings
-MERGES = "hierarchy"  # how the clusters merge
 USED = f"{DENSITY}coordinates.used"  # the numbers of its columns or pixels
 
 

@@ -47,10 +47,9 @@ def hierarchy(x: np.ndarray, labels: np.ndarray, probabilities: np.ndarray) -> n
 def check(merges: np.ndarray, n_clusters: int) -> None:
     """Refuse what is not a tree of so many clusters."""
     joined = sorted(merges[:, :2].ravel().tolist()) == list(range(2 * n_clusters - 2))
-    if merges.shape != (n_clusters - 1, 4) or not joined or not np.isfinite(merges).all():
+    is_tree = joined and np.isfinite(merges).all() and merges.shape == (n_clusters - 1, 4)
+    if not is_tree or (len(merges) and not is_valid_linkage(merges)):
         raise ValueError("hierarchy: not a tree of the clusters")
-    if len(merges):
-        is_valid_linkage(merges, throw=True)
 
 
 def groups_at(merges: np.ndarray, k: int, sizes: np.ndarray) -> np.ndarray:
