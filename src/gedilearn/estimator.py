@@ -624,6 +624,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         described by the words of `texts`, one of each row, or of the text in a table. `str` gives
         it in words, `to_json` in plain values.
         """
+        check_is_fitted(self)
         names = self.encoded_names() if names is None else names
         frame = as_frame(X) if texts is None and self.columns_ else None
         if frame is not None and self.columns_:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster, is_valid_linkage
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_mutual_info_score as ami
 
 from gedilearn import GEDI
@@ -47,9 +48,12 @@ def test_groups_of_clusters_are_found_also_where_clusters_overlap(d, spread, lea
             assert (np.histogram2d(labels, model.labels_at(k - 1), 12)[0] > 0).sum() == k
         cut = fcluster(model.hierarchy_, k, "maxclust")[model.labels_]
         assert ami(cut, labels) == pytest.approx(1)
-    for k in (0, 13):
+    for k in (0, 13, 2.5):
         with pytest.raises(InputError, match=rf"k={k}: give 1 to 12"):
             model.labels_at(k)
+    for call in (lambda: GEDI(12).labels_at(2), lambda: GEDI(12).explain(x)):
+        with pytest.raises(NotFittedError):
+            call()
 
 
 def test_what_the_network_confuses_merges_before_what_is_as_far():

@@ -58,7 +58,7 @@ def groups_at(merges: np.ndarray, k: int, sizes: np.ndarray) -> np.ndarray:
     sizes: (clusters,), their rows; of groups of one size, the one with the first cluster is first
     """
     c = len(sizes)
-    if not 1 <= k <= c:
+    if k not in range(1, c + 1):
         raise InputError(Parameter("k", k), f": give 1 to {c}, the clusters of the fit")
     found = cut_tree(merges, n_clusters=k)[:, 0] if c > 1 else np.zeros(1, int)
     first = np.unique(found, return_index=True)[1]
