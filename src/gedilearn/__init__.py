@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gedilearn.estimator import GEDI
     from gedilearn.grading import Graded, grade
-    from gedilearn.pretrained import features
+    from gedilearn.pretrained import embed, features
     from gedilearn.selection import choose_n_clusters
     from gedilearn.verdict.number import NumberChoice
 
 __version__ = "0.1.0"
-__all__ = ["GEDI", "Graded", "NumberChoice", "choose_n_clusters", "features", "grade"]
+__all__ = ["GEDI", "Graded", "NumberChoice", "choose_n_clusters", "embed", "features", "grade"]
 
 
 _MODULES = {
@@ -24,6 +24,7 @@ _MODULES = {
     "Graded": "grading",
     "NumberChoice": "verdict.number",
     "choose_n_clusters": "selection",
+    "embed": "pretrained",
     "features": "pretrained",
     "grade": "grading",
 }

@@ -68,6 +68,7 @@ from gedilearn.training.run import (
     settings_in_file,
     settings_of,
 )
+from gedilearn.verdict.hierarchy import check, groups_at, hierarchy
 from gedilearn.verdict.monitor import Diagnosis
 from gedilearn.verdict.number import Chosen, NumberChoice, choose_number, compare_halves
 from gedilearn.verdict.outputs import Outputs
@@ -182,6 +183,9 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         The findings of the triad monitor behind the verdict.
     choice_ : NumberChoice or None
         With 'auto', the evidence for each number of clusters.
+    hierarchy_ : ndarray of shape (n_clusters - 1, 4)
+        How the clusters merge: a linkage matrix, as `scipy.cluster.hierarchy` takes it. `labels_at`
+        gives the labels at fewer clusters.
     names_, class_names_ : list of str
         Names of all clusters, known classes first; names of the known classes.
     disputed_ : ndarray of int
@@ -230,6 +234,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     result_: Result
     scaling_: Scaling
     labels_: np.ndarray
+    hierarchy_: np.ndarray
+    _texts: Sequence[str] | None  # those of a table that is being fitted
 
     def __init__(
         self,
@@ -429,16 +435,18 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             result = train(torch.from_numpy(x), settings, run=directory, progress=progress, **own)
             assert result.training is not None
             labels, names, disputed = result.training.labels, [], np.zeros(0, np.int64)
+            probabilities = result.training.probabilities
             if known is not None:
                 names, rows = known.names, known.rows
                 disputed = rows[labels[rows] != known.labels[rows]]
                 labels = known.labels if known.graded else labels
                 result = replace(result, disputed=(len(disputed), len(rows)))
-            self.adopt(result, scaling, labels, names, disputed)
+            tree = hierarchy(x, labels, probabilities)
+            self.adopt(result, scaling, labels, names, disputed, tree)
             if directory is not None and is_first_process():
                 progress.phase("writing the result")
                 self.save(directory.model, overwrite=True)
-                named = self.encoded_names(), self.encoded_kinds()
+                named = self.encoded_names(), self.encoded_kinds(), self._texts, tree
                 keep(directory, data, self.outputs(), self._features, *named)
                 directory.write_summary(self.summary())
         if self.stopped_ == "diverged":
@@ -452,6 +460,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         labels: np.ndarray,
         class_names: Sequence[str] = (),
         disputed: np.ndarray | None = None,
+        tree: np.ndarray | None = None,
     ) -> None:
         """Become the model that training gave."""
         self.result_ = result
@@ -459,6 +468,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.labels_ = labels
         self.class_names_ = list(class_names)
         self.disputed_ = np.zeros(0, np.int64) if disputed is None else disputed
+        self.hierarchy_ = np.zeros((0, 4)) if tree is None else tree
 
     # --- fitted attributes --------------------------------------------------------------------
 
@@ -520,6 +530,17 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             return labels
         least = self.result_.level(outliers)
         return np.where(self.result_.scores(x, "log_density") < least, -1, labels)
+
+    def labels_at(self, k: int, X: Any = None) -> np.ndarray:
+        """The labels with the clusters merged into k groups: (n_samples,).
+
+        Of the training rows, or of `X`. Group 0 has the most training rows. Groups at a larger k
+        are parts of those at a smaller one.
+        """
+        check_is_fitted(self)
+        sizes = np.bincount(self.labels_, minlength=self.n_clusters_)
+        groups = groups_at(self.hierarchy_, k, sizes)
+        return np.asarray(groups[self.labels_ if X is None else self.predict(X)])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """p(y|x): (n_samples, n_clusters)."""
@@ -594,14 +615,22 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         x = self.prepare(X)
         return self.result_.diagnose(x, self.objects().get("views"))
 
-    def explain(self, X: Any, names: Sequence[str] | None = None) -> Explanation:
+    def explain(
+        self, X: Any, names: Sequence[str] | None = None, texts: Sequence[str] | None = None
+    ) -> Explanation:
         """What defines each cluster, and its typical, uncertain and unusual rows.
 
-        Columns go by `names`, or by those seen in `fit`, or by their number. `str` gives it in
-        words, `to_json` in plain values.
+        Columns go by `names`, or by those seen in `fit`, or by their number. Clusters are also
+        described by the words of `texts`, one of each row, or of the text in a table. `str` gives
+        it in words, `to_json` in plain values.
         """
+        check_is_fitted(self)
         names = self.encoded_names() if names is None else names
-        return explain(self.validate(X), self.outputs(X), names, self.encoded_kinds())
+        frame = as_frame(X) if texts is None and self.columns_ else None
+        if frame is not None and self.columns_:
+            texts = self.columns_.texts(frame)
+        named = names, self.encoded_kinds(), texts, self.hierarchy_
+        return explain(self.validate(X), self.outputs(X), *named)
 
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""
@@ -623,7 +652,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         path = Path(path)
         if path.exists() and not overwrite:
             raise InputError(f"{path} exists already: choose another path, or overwrite=True")
-        own = {"labels": self.labels_, "disputed": self.disputed_}
+        own = {"labels": self.labels_, "disputed": self.disputed_, "hierarchy": self.hierarchy_}
         if self.scaling_.directions is not None:
             own[DIRECTIONS] = self.scaling_.directions
         tensors = self.result_.tensors() | {k: torch.from_numpy(v) for k, v in own.items()}
@@ -662,9 +691,11 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             same = scaling.scale.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
             if not same or (columns and (columns.width,) != point):
                 raise ValueError("its scaling or columns are of other data")
+            tree = tensors["hierarchy"].numpy()
+            check(tree, settings.n_clusters)
         disputed = tensors["disputed"].numpy() if "disputed" in tensors else None
         labels, summary = tensors["labels"].numpy(), header.summary
-        model.adopt(result, scaling, labels, summary.classes, disputed)
+        model.adopt(result, scaling, labels, summary.classes, disputed, tree)
         model.columns_ = columns or None
         model.n_features_in_ = width
         if names:
@@ -721,7 +752,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise InputError("X is a dict: make a data frame of it, as pandas.DataFrame(X)")
         frame = as_frame(X)
         if reset:
-            self.columns_ = columns
+            self.columns_, self._texts = columns, None
             if columns is None and frame is not None and len(frame):
                 self.columns_ = Columns.of(frame, checked(self._values()).table)
         if self.columns_ is not None:
@@ -782,6 +813,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             )
         if not len(frame):
             raise InputError(f"Found array with 0 sample(s) (shape={frame.shape})")
+        self._texts = columns.texts(frame) if reset else None
         return as_numbers(columns.transform(frame), "X")
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What defines each cluster: the columns in which it differs, its typical, uncertain, unusual rows.
+"""What defines each cluster: the columns in which it differs, its words, and rows to look at.
 
 `explain` makes an `Explanation` of a model's outputs for each row; a run keeps it in profile.json,
 with a preview of the rows in preview.safetensors.
@@ -7,6 +7,8 @@ with a preview of the rows in preview.safetensors.
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,12 +17,13 @@ import numpy as np
 import torch
 from pydantic import FiniteFloat, TypeAdapter
 
-from gedilearn.data.arrays import Scaling, evenly_spaced, listing
+from gedilearn.data.arrays import FEW_COLUMNS, Scaling, evenly_spaced, listing
 from gedilearn.errors import InputError
 from gedilearn.io import RESTORE, digits, read_json, reading, write_json, write_tensors
 from gedilearn.settings import Kind
 from gedilearn.starts.choose import adjusted_mutual_info
 from gedilearn.training.run import RunDirectory, read_config
+from gedilearn.verdict.hierarchy import check, groups_at, levels, partners
 from gedilearn.verdict.outputs import Outputs
 
 if TYPE_CHECKING:
@@ -37,12 +40,10 @@ ROUNDING = 1e-10
 MOST_ROWS = 5  # named of each kind, for each cluster; also values of a row
 MOST_OUTLIERS = 10  # of all rows
 MOST_NEIGHBOURS = 3
+MOST_WORDS, MOST_LETTERS = 5, 200  # of a cluster; of the text of a row
 LEAST_MEAN = 0.001  # the mean probability from which another cluster is named as similar
 LEAST_SECOND = 0.005  # the probability from which a row's second cluster is named
-NO_DENSITY = (
-    "The density was not learnt, so no row is called unusual. Typical rows are those with the "
-    "highest probability of their cluster."
-)
+NO_DENSITY = "The density was not learnt, so no row is called unusual."
 SINGLE_COLUMN = (
     "The column {} alone reproduces the clusters (AMI {:.2f}): a few thresholds on it give the "
     "same groups. Check that it is not a row number, a date or a known answer."
@@ -113,6 +114,7 @@ class Row:
     values: dict[str, FiniteFloat]  # of the columns that differ most in its cluster
     log_density: float | None = None  # None if it was not learnt
     trust: float | None = None  # of a row of the fit, where training had an initial clustering
+    text: str = ""  # its beginning, if the rows have text
 
 
 @dataclass(frozen=True)
@@ -123,18 +125,22 @@ class Profile:
     size: int
     share: float  # of all rows
     probability: float  # the mean over its rows
-    words: str  # 'higher income, lower age'; empty for images
+    words: str  # 'higher income, lower age', and words of its texts; empty for images
     differences: tuple[Difference, ...]  # the columns with the largest effects, the largest first
-    typical: tuple[Row, ...]  # highest log p(x) + log p(y|x): next to the mode of p(x|y)
+    # Highest log p(x) + log p(y|x), next to the mode of p(x|y); of embeddings next to the mean.
+    typical: tuple[Row, ...]
     uncertain: tuple[Row, ...]  # lowest p(y|x)
     outliers: tuple[Row, ...]  # lowest log p(x); none if it was not learnt
     # Other clusters with the mean probability that its rows give them, the most probable first.
     neighbours: dict[int, float]
+    terms: tuple[str, ...] = ()  # words that its text has more often than that of others
+    partners: tuple[int, ...] = ()  # the clusters of the group that it merges with first
 
     def short_words(self, most: int) -> str:
-        """The words of at most so many columns."""
-        words = [difference.words for difference in self.differences[:most]]
-        return ", ".join(words) or self.words
+        """At most so many columns that differ and words of its texts; else its typical rows."""
+        words = [*(difference.words for difference in self.differences), *self.terms][:most]
+        rows = f"rows such as {listing([r.row for r in self.typical[:most]])}"
+        return ", ".join(words) or self.words or rows * bool(self.typical)
 
     def __str__(self) -> str:
         lines = [f"cluster {self.cluster}: {self.size} rows ({self.share:.1%})"]
@@ -150,8 +156,10 @@ class Profile:
             ],
             "unusual rows": [str(r.row) for r in self.outliers],
             "most similar": [f"cluster {k} ({p:.3f})" for k, p in self.neighbours.items()],
+            "merges first with": [f"cluster {listing(self.partners, 8)}"] * bool(self.partners),
         }
         lines += [f"{name}: {', '.join(words)}" for name, words in parts.items() if words]
+        lines += [f'  "{row.text}"' for row in self.typical if row.text]
         return "\n  ".join(lines)
 
 
@@ -160,11 +168,32 @@ class Explanation:
     """What defines each cluster; `str` gives it in words."""
 
     n_samples: int
-    columns: tuple[str, ...]  # by name; empty for images
+    columns: tuple[str, ...]  # by name; empty for images and embeddings
     clusters: tuple[Profile, ...]
     outliers: tuple[Row, ...]  # of all rows
     warnings: tuple[str, ...]
     kinds: dict[str, Kind] = field(default_factory=dict)  # of columns that are not plain numbers
+    merges: tuple[tuple[float, ...], ...] = ()  # the hierarchy of the clusters, if it is known
+
+    @property
+    def hierarchy(self) -> np.ndarray:
+        """How the clusters merge, as `GEDI.hierarchy_`."""
+        return np.array(self.merges, dtype=np.float64).reshape(-1, 4)
+
+    def levels(self) -> dict[int, np.ndarray]:
+        """A tree of few levels: by their numbers of groups, the group of each cluster."""
+        sizes = np.array([profile.size for profile in self.clusters])
+        if len(self.merges) != len(sizes) - 1:
+            raise InputError("the hierarchy of these clusters was not kept: fit anew")
+        return {k: groups_at(self.hierarchy, k, sizes) for k in levels(self.hierarchy)}
+
+    @staticmethod
+    def words_of(group: Sequence[Profile]) -> str:
+        """Words for a cluster, or for several: those that most of them have."""
+        if len(group) == 1:
+            return group[0].short_words(MOST_WORDS)
+        counts = Counter(term for profile in group for term in profile.terms)
+        return ", ".join(term for term, _ in counts.most_common(MOST_WORDS))
 
     @property
     def rows(self) -> list[int]:
@@ -190,6 +219,8 @@ class Explanation:
         n = sum(profile.size for profile in read.clusters)
         if numbers != list(range(len(numbers))) or n != read.n_samples:
             raise ValueError("its clusters and rows do not belong together")
+        if read.merges:
+            check(read.hierarchy, len(numbers))
         return read
 
     def __str__(self) -> str:
@@ -198,17 +229,34 @@ class Explanation:
 
 
 def explain(
-    x: np.ndarray, outputs: Outputs, names: Names = None, kinds: Kinds = None
+    x: np.ndarray,
+    outputs: Outputs,
+    names: Names = None,
+    kinds: Kinds = None,
+    texts: Sequence[str] | None = None,
+    merges: np.ndarray | None = None,
 ) -> Explanation:
-    """What defines each cluster of x: (n, d) in the data's units, or images (n, c, h, w)."""
+    """What defines each cluster of x: (n, d) in the data's units, or images (n, c, h, w).
+
+    texts: (n,) of the rows, which describe the clusters too; merges: the hierarchy of the clusters
+    """
     import pandas as pd
 
     labels, probabilities = outputs.labels, outputs.probabilities
     (n, c), columns = probabilities.shape, _columns(x, names)
     kinds = kinds or ["number"] * len(columns)
+    vectors = x
+    if len(described := _described(columns)) < len(columns):
+        x, columns = x[:, described], tuple(columns[j] for j in described)
+        kinds = [kinds[j] for j in described]
     kinds = ["boolean" if k == "number" and _is_binary(x[:, j]) else k for j, k in enumerate(kinds)]
     differences: list[tuple[Difference, ...]] = [()] * c
     warnings = [] if outputs.log_density is not None else [NO_DENSITY]
+    terms: list[tuple[str, ...]] = [()] * c
+    if texts is not None:
+        if len(texts) != n:
+            raise InputError(f"{len(texts)} texts for {n} rows: give one for each")
+        terms = frequent_words(texts, labels, c)
     if columns and c > 1:
         scaling = Scaling.fit(x)
         compared = compare(x, scaling.scale, labels, c)
@@ -218,14 +266,18 @@ def explain(
         some = evenly_spaced(n, MOST_SEARCHED)
         alone = sufficient_columns(scaling.apply(x[some]), labels[some], largest)
         warnings += [SINGLE_COLUMN.format(columns[j], ami) for j, ami in alone.items()]
-    rows = _frame(outputs)
+    rows = _frame(outputs, texts)
+    first = [[]] * c if merges is None or c < 3 else partners(merges)
     means = pd.DataFrame(probabilities).groupby(labels).mean().reindex(range(c))
     clusters = []
     for k in range(c):
         own, mean = rows[labels == k], means.loc[k]
+        if vectors.ndim == 2 and not columns and len(own):
+            distance = np.linalg.norm(vectors[labels == k] - vectors[labels == k].mean(0), axis=1)
+            own = own.assign(atypicality=distance)
         shown = [difference.column for difference in differences[k]]
         near = mean.drop(k).nlargest(MOST_NEIGHBOURS)
-        words = ", ".join(difference.words for difference in differences[k])
+        words = ", ".join([*(difference.words for difference in differences[k]), *terms[k]])
         if not words and len(own) and columns and c > 1:
             words = "no single column differs much from the rest"
         typical, uncertain, outliers = (
@@ -244,6 +296,8 @@ def explain(
                 uncertain=uncertain,
                 outliers=outliers,
                 neighbours={int(j): float(p) for j, p in near.items() if p >= LEAST_MEAN},
+                terms=terms[k],
+                partners=tuple(first[k]),
             )
         )
     if empty := [profile.cluster for profile in clusters if not profile.size]:
@@ -255,6 +309,7 @@ def explain(
         outliers=_lowest(rows, "log_density", x, columns, most=MOST_OUTLIERS),
         warnings=tuple(warnings),
         kinds={name: kind for name, kind in zip(columns, kinds, strict=True) if kind != "number"},
+        merges=() if merges is None else tuple(map(tuple, merges.tolist())),
     )
 
 
@@ -269,6 +324,13 @@ def _columns(x: np.ndarray, names: Names) -> tuple[str, ...]:
     if len(columns) != x.shape[1]:
         raise InputError(f"{len(columns)} names for {x.shape[1]} columns: give one for each")
     return columns
+
+
+def _described(columns: Sequence[str]) -> list[int]:
+    """The columns whose names say something: not the many numbered ones of an embedding."""
+    stems = [re.sub(r"\d+", "", name, count=1) for name in columns]
+    counts = Counter(stems)
+    return [j for j, stem in enumerate(stems) if counts[stem] <= FEW_COLUMNS]
 
 
 def _is_binary(column: np.ndarray) -> bool:
@@ -332,10 +394,29 @@ def sufficient_columns(z: np.ndarray, labels: np.ndarray, tried: np.ndarray) -> 
     return {j: agreement[j] for j in best if agreement[j] >= SUFFICIENT_AMI}
 
 
+def frequent_words(texts: Sequence[str], labels: np.ndarray, c: int) -> list[tuple[str, ...]]:
+    """For each cluster, words that its texts have more often than those of others.
+
+    By TF-IDF of one document a cluster; stop words are those of English.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+
+    rows = np.asarray(texts, dtype=object)
+    documents = [" ".join(map(str, rows[labels == k])) for k in range(c)]
+    counter = CountVectorizer(stop_words="english")
+    try:
+        weights = TfidfTransformer().fit_transform(counter.fit_transform(documents))
+    except ValueError:  # no words but stop words
+        return [()] * c
+    names = counter.get_feature_names_out()
+    best = (row.indices[np.argsort(-row.data, kind="stable")[:MOST_WORDS]] for row in weights)
+    return [tuple(names[at].tolist()) for at in best]
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _frame(outputs: Outputs) -> pd.DataFrame:
+def _frame(outputs: Outputs, texts: Sequence[str] | None) -> pd.DataFrame:
     """The outputs of the model, row by row."""
     import pandas as pd
 
@@ -345,6 +426,8 @@ def _frame(outputs: Outputs) -> pd.DataFrame:
     second = np.where(others.max(1) >= LEAST_SECOND, others.argmax(1).astype(object), None)
     columns = {"row": at, "cluster": labels, "probability": own, "second": second}
     columns |= {"log_density": outputs.log_density, "trust": outputs.trust}
+    if texts is not None:
+        columns["text"] = [" ".join(str(text).split())[:MOST_LETTERS] for text in texts]
     frame = pd.DataFrame({name: each for name, each in columns.items() if each is not None})
     with np.errstate(divide="ignore"):
         log_p = np.log(frame["probability"].astype(np.float64))
@@ -386,13 +469,15 @@ def keep(
     features: Callable[[np.ndarray], np.ndarray],
     names: Names,
     kinds: Kinds,
+    texts: Sequence[str] | None = None,
+    merges: np.ndarray | None = None,
 ) -> None:
     """Write the profiles of the clusters, and a preview: rows of the data with their outputs.
 
     These rows are evenly spaced ones, and all that the profiles name. features: enc of rows of x
     """
     names = read_config(directory.path).data.columns if names is None else names
-    explanation = explain(x, outputs, names, kinds)
+    explanation = explain(x, outputs, names, kinds, texts, merges)
     write_json(directory.profile, explanation.to_json(), None)
 
     is_bytes, vectors = x.dtype == np.uint8, features(x[:1])

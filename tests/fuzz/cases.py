@@ -214,6 +214,7 @@ USES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("sample", RUN, "-n", "3", "--steps", "2", "--out", "o.csv"), ("o.csv",)),
     (("evaluate", RUN, "--samples", "4", "--steps", "1"), (f"{RUN}/evaluation",)),
     (("explain", RUN), ()),
+    (("explain", RUN, "--levels"), ()),
     (("report", RUN), (f"{RUN}/report.html", f"{RUN}/figures")),
 ]
 RESUMES = [("resume", RUN), ("resume", RUN, "--json"), ("resume", RUN, "--data", X)]
@@ -304,6 +305,7 @@ CALLS = [
     *(f"model.{name}({{x}})" for name in ("predict", "predict_proba", "transform", "fit")),
     *("model.diagnose({x})", "model.explain({x})", "model.score_samples({x}, 'gradient_norm')"),
     *("model.sample({small}, steps=2)", "model.sample(2, cluster={small})"),
+    "model.labels_at({small})",
     *("model.save({small})", "GEDI.load({small})", "GEDI.resume({small}, {x})"),
 ]
 

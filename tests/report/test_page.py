@@ -230,6 +230,14 @@ def test_a_setting_that_is_none_is_shown_as_it_is(run: Path, text: str) -> None:
     assert f"training.{name}" in page
 
 
+def test_the_page_shows_how_clusters_merge(run: Path) -> None:
+    html = write_report(run).read_text()
+    assert "<svg>hierarchy</svg>" in html
+    for profile in json.loads((run / "profile.json").read_text())["clusters"]:
+        listed = ", ".join(map(str, profile["partners"]))
+        assert listed and f"Merges first with cluster {listed}." in html
+
+
 def test_a_card_says_what_the_profile_says(run: Path) -> None:
     html = write_report(run).read_text()
     parsed, profile = Parsed(html), json.loads((run / "profile.json").read_text())

@@ -27,6 +27,7 @@ from gedilearn.report.pictures import (
     training,
 )
 from gedilearn.report.run import Curves, Preview
+from gedilearn.verdict.hierarchy import hierarchy
 from gedilearn.verdict.number import Number, NumberChoice
 
 
@@ -254,3 +255,22 @@ def test_bands_are_as_wide_as_the_shares_of_rows_that_they_join() -> None:
     ends = [(x, y) for line in axes.lines for x, y in zip(*line.get_data(), strict=True)]
     dots = {tuple(at) for dots in axes.collections for at in dots.get_offsets().tolist()}
     assert set(ends) == dots and len(dots) == 2 + 3 + 4
+
+
+def test_a_tree_has_a_line_for_each_cluster_and_of_many_the_last_merges() -> None:
+    def drawn(n: int) -> list[str]:
+        x = np.random.default_rng(0).normal(size=(n, 2))
+        picture = pictures.hierarchy(
+            hierarchy(x, np.arange(n), np.eye(n)), list(map(str, range(n)))
+        )
+        assert picture is not None
+        (axes,) = picture.figure.axes
+        picture.svg()
+        return [label.get_text() for label in axes.get_yticklabels()]
+
+    assert sorted(drawn(20), key=int) == list(map(str, range(20)))
+    shown = drawn(300)
+    counts = [int(name.split()[0]) for name in shown if name.endswith(" clusters")]
+    assert len(shown) == pictures.MOST_LEAVES
+    assert sum(counts) + len(shown) - len(counts) == 300
+    assert pictures.hierarchy(np.zeros((0, 4)), ["0"]) is None

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from rich.table import Table
+    from rich.tree import Tree
 
 # --- the app ------------------------------------------------------------------------------------
 
@@ -191,7 +192,7 @@ def gedi(
 ENDINGS = (".csv", ".parquet", ".npy")
 
 
-def _check_out(out: Path | None) -> Path | None:
+def check_out(out: Path | None) -> Path | None:
     """Refuse a file that cannot be written, before any work."""
     if out is None:
         return None
@@ -206,7 +207,7 @@ def _check_out(out: Path | None) -> Path | None:
 
 
 _OUT = "Write the result to this new file: .csv, .parquet or .npy."
-OutFile = Annotated[Path | None, Option(metavar="FILE", callback=_check_out, help=_OUT)]
+OutFile = Annotated[Path | None, Option(metavar="FILE", callback=check_out, help=_OUT)]
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ class Screen:
         """The display of the phases of the work; none for a program that reads JSON."""
         return shown(not self.json and not self.quiet and io.is_first_process())
 
-    def show(self, content: Any, *parts: str | Table) -> None:
+    def show(self, content: Any, *parts: str | Table | Tree) -> None:
         """Print a result: `content` with --json, otherwise tables and text."""
         if not io.is_first_process():
             return

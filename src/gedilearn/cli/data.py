@@ -229,6 +229,7 @@ def size_words(shape: tuple[int, ...], columns: Columns | None) -> str:
         return f"{n:,} rows, {len(columns.all) if columns else point[0]:,} columns"
     left_out = [each for each in columns.all if each not in columns.used]
     counts = {"ID": sum(each.kind == "id" for each in left_out)}
+    counts["text"] = sum(each.kind == "text" for each in left_out)
     counts["constant"] = sum(each.kind == "drop" and each.distinct == 1 for each in left_out)
     counts["other"] = len(left_out) - sum(counts.values())
     words = [f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items() if count]
@@ -237,7 +238,7 @@ def size_words(shape: tuple[int, ...], columns: Columns | None) -> str:
 
 
 def _text_columns(kinds: Mapping[str, str]) -> list[str]:
-    return [name for name, kind in kinds.items() if kind in ("category", "id")]
+    return [name for name, kind in kinds.items() if kind in ("category", "text", "id")]
 
 
 def describe(

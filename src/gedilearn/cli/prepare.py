@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from gedilearn.cli import data as inputs
-from gedilearn.cli.app import App, OutFile, Screen, app, cell, table
+from gedilearn.cli.app import App, OutFile, Screen, app, cell, check_out, table
 from gedilearn.errors import InputError
 
 # Columns of the table of `choose`: the evidence for each number, if it was measured.
@@ -124,7 +124,7 @@ app.add_typer(data_commands, name="data")
 
 @data_commands.callback()
 def data() -> None:
-    """Download published image sets, or turn images into vectors."""
+    """Download published image sets, or turn images or texts into vectors."""
 
 
 @data_commands.command("get")
@@ -217,3 +217,43 @@ def features(
         columns = {"path": np.array(dataset.paths, dtype=object)}
     columns |= {f"f{k + 1}": values for k, values in enumerate(vectors.T)}
     screen.give(columns, vectors, out)
+
+
+@data_commands.command("embed")
+def embed(
+    data: inputs.Data,
+    column: Annotated[str, Option(metavar="NAME", help="The column with the texts.")],
+    model: Annotated[Path, Option(metavar="FOLDER", help="Folder of a sentence encoder.")],
+    out: OutFile = None,
+    keep_columns: inputs.KeepColumns = False,
+    *,
+    reading: inputs.FileOptions,
+    screen: Screen,
+) -> None:
+    """Turn the texts in a column into vectors with a sentence encoder.
+
+    The result has the texts and their vectors. gedi fit clusters the vectors, and describes the
+    clusters by words of the texts. Without --out it is written to DATA with the ending .parquet.
+    A .npy file holds the vectors alone. FOLDER is a model as sentence-transformers saves it, for
+    instance all-MiniLM-L6-v2. Nothing is downloaded.
+
+    \b
+    gedi data embed questions.csv --column question --model all-MiniLM-L6-v2
+    gedi fit questions.parquet -k 20
+    """
+    from gedilearn.data.columns import vectors_of
+    from gedilearn.data.files import check_names
+
+    out = check_out(out or Path(data).with_suffix(".parquet"))
+    with screen.progress() as progress:
+        progress.phase(f"reading {data}")
+        frame = inputs.read(data, screen, text=[column], **reading.load_arguments()).frame
+        if frame is None:
+            raise InputError(f"{data}: texts are in a table, .csv, .tsv, .txt or .parquet")
+        check_names([column], frame.columns, data)
+        from gedilearn.pretrained import embed
+
+        vectors = embed(frame[column].fillna(""), model, progress=progress)
+    names = [f"{vectors_of(column)}[{j}]" for j in range(vectors.shape[1])]
+    kept = inputs.by_column(frame if keep_columns else frame[[column]], None)
+    screen.give(kept | inputs.by_column(vectors, names), vectors, out)

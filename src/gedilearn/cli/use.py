@@ -11,10 +11,14 @@ from typer import Option
 from gedilearn.cli import data as inputs
 from gedilearn.cli.app import OutFile, Screen, app, cell, table
 from gedilearn.errors import InputError
+from gedilearn.io import printable
 
 if TYPE_CHECKING:
+    from rich.tree import Tree
+
     from gedilearn.data.dataset import Dataset
     from gedilearn.estimator import GEDI
+    from gedilearn.explanation import Explanation
     from gedilearn.training.run import Config
 
 Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
@@ -107,17 +111,19 @@ def sample(
 @app.command()
 def explain(
     run: inputs.RunFolder,
+    levels: Annotated[bool, Option("--levels", help="Show how clusters merge.")] = False,
     *,
     screen: Screen,
 ) -> None:
     """Show what defines each cluster.
 
-    Lists the size of every cluster, the columns in which it differs from the others, the most
-    similar clusters, and the numbers of its typical, uncertain and unusual rows (counted from 0).
-    Warns if one column alone gives the same clusters.
+    Lists the size of every cluster, the columns in which it differs from the others or the words of
+    its texts, the most similar clusters, and the numbers of its typical, uncertain and unusual rows
+    (counted from 0). Warns if one column alone gives the same clusters.
 
     \b
     gedi explain gedi-runs/points-1
+    gedi explain gedi-runs/points-1 --levels
     gedi explain gedi-runs/points-1 --json
     """
     from gedilearn.explanation import read_profile
@@ -125,7 +131,35 @@ def explain(
 
     read_config(run)  # refuses other folders
     explanation = read_profile(RunDirectory(run))
+    if levels:
+        groups = {str(k): of.tolist() for k, of in explanation.levels().items()}
+        content = {"merges": explanation.merges, "groups": groups}
+        screen.show(content, _tree(explanation))
+        return
     screen.show(explanation.to_json(), str(explanation))
+
+
+def _tree(explanation: Explanation) -> Tree:
+    """The groups of each level, with their rows and words."""
+    from rich.tree import Tree
+
+    clusters = explanation.clusters
+    tree = Tree(f"{len(clusters)} clusters, {explanation.n_samples:,} rows")
+    above, nodes = [0] * len(clusters), {0: tree}
+    for groups in explanation.levels().values():
+        added: dict[int, Tree] = {}
+        for group in range(max(groups) + 1):
+            own = [profile for profile in clusters if groups[profile.cluster] == group]
+            parent = above[own[0].cluster]
+            if above.count(parent) == len(own) < len(clusters):  # as on the level above
+                added[group] = nodes[parent]
+                continue
+            name = f"cluster {own[0].cluster}" if len(own) == 1 else f"{len(own)} clusters"
+            words = explanation.words_of(own)
+            line = f"{name}, {sum(profile.size for profile in own):,} rows"
+            added[group] = nodes[parent].add(printable(f"{line}: {words}" if words else line))
+        above, nodes = groups.tolist(), added
+    return tree
 
 
 @app.command()

@@ -29,6 +29,8 @@ RARE = 0.01  # share of the rows: less frequent categories are rare
 OTHERS = "(other)"  # the category for all rare values
 FEWEST = 20  # numbers that an ID needs to be recognised
 ID_NAMES = ("id", "_no", "_nr", "_number", "_key")  # how the names of IDs end
+WORDS = 3  # of a cell on average: fewer are no text
+REASONS = {"text": "text, which describes the clusters"}  # of kinds that are not used
 DAYS = -719_162, 2_932_896  # since 1970: the years 1 to 9999
 
 # --- cells --------------------------------------------------------------------------------------
@@ -123,6 +125,9 @@ class Cells:
         if n < 2:
             return "drop", "constant" if n else "empty"
         if self.kind == "category":
+            words = self.counts.index.str.count(r"\S+").to_numpy().mean()
+            if is_guess and n > filled / 2 and words >= WORDS:
+                return "text", REASONS["text"]
             if is_guess and n == filled:
                 return "id", "no two values alike: taken for an ID"
             if is_guess and n > filled / 2:
@@ -376,14 +381,17 @@ class Columns:
         given = {*(options.columns or ()), *options.kinds}
         check_names(given, {*names, *map(_vector, names)}, where)
         asked = {n: options.kinds.get(n, options.kinds.get(_vector(n))) for n in names}
+        vectors = {_vector(n) for n in names} - set(names)
+        asked |= {n: "text" for n in names if not asked[n] and vectors_of(n) in vectors}
         chosen = [n for n in names if not {n, _vector(n)}.isdisjoint(options.columns or ())]
         if options.columns is not None:
             asked |= {n: "drop" for n in names if not asked[n] and n not in chosen}
-        out = {n: kind for n, kind in asked.items() if kind in ("drop", "id")}
+        out = {n: kind for n, kind in asked.items() if kind in ("drop", "id", "text")}
         cells = {n: Cells.read(frame[n], where, asked[n]) for n in names if n not in out}
-        if options == Options() and all(each.is_plain for each in cells.values()):
+        if options == Options() and not out and all(each.is_plain for each in cells.values()):
             return None
-        columns = {n: Column(name=n, kind=out[n], reason="as asked for") for n in out}
+        reasons = {n: REASONS.get(kind, "as asked for") for n, kind in out.items()}
+        columns = {n: Column(name=n, kind=out[n], reason=reasons[n]) for n in out}
         seen: dict[bytes, str] = {}
         for name, each in cells.items():
             kind, reason = each.use(asked[name] is None, name in chosen)
@@ -429,13 +437,20 @@ class Columns:
 
     @property
     def ids(self) -> list[str]:
-        """Names of the columns that identify rows."""
-        return [each.name for each in self.all if each.kind == "id"]
+        """Names of the columns that are written beside the clusters: IDs and text."""
+        return [each.name for each in self.all if each.kind in ("id", "text")]
+
+    def texts(self, frame: pd.DataFrame) -> list[str] | None:
+        """The cells of the first column of text, '' where missing; None if there is none."""
+        for each in self.all:
+            if each.kind == "text" and each.name in frame:
+                return list(as_text(frame[each.name]).fillna(""))
+        return None
 
     @property
     def text(self) -> list[str]:
         """Names of the columns that must be read as text."""
-        return [each.name for each in self.all if each.kind in ("id", "category")]
+        return [each.name for each in self.all if each.kind in ("id", "text", "category")]
 
     @property
     def width(self) -> int:
@@ -503,3 +518,8 @@ class Columns:
 def _vector(name: str) -> str:
     """The name of the column of vectors that a column like e[0] is from."""
     return name.rpartition("[")[0] or name
+
+
+def vectors_of(text: str) -> str:
+    """The name of the column of vectors that `gedi data embed` makes of a column of text."""
+    return f"{text} vector"

@@ -58,7 +58,8 @@ class Page:
         self.preview, self.explanation, self.model = read.preview(), read.profile(), read.model()
         d, is_image = self.preview.points[0].size, self.preview.points.ndim == 4
         names = self.explanation.columns
-        self.columns = list(names) if len(names) == d else [f"column {j}" for j in range(d)]
+        numbered = [f"column {j}" for j in range(d)] if is_image else []
+        self.columns = list(names) if len(names) == d else numbered
         used = [k for k, size in enumerate(self.sizes) if size]
         self.shown = sorted(sorted(used, key=lambda k: -self.sizes[k])[:MOST_CARDS])
         self.thumbnails = Thumbnails(self.preview.points) if is_image else None
@@ -71,11 +72,14 @@ class Page:
         self.charts = _charts(self.preview)
         choice = self.summary.choice
         self.numbers = pictures.numbers(choice) if choice else []
+        clusters = self.explanation.clusters
+        leaves = [f"{p.cluster}: {one_line(p.short_words(3), 50)} ({p.size:,})" for p in clusters]
+        self.tree = pictures.hierarchy(self.explanation.hierarchy, leaves)
         self.training = pictures.training(read.curves(), self.summary.diagnosis.tol)
 
     @property
     def pictures(self) -> list[Picture]:
-        drawn = [self.data, self.network, self.samples, *self.charts.values()]
+        drawn = [self.data, self.network, self.samples, self.tree, *self.charts.values()]
         drawn += [*self.numbers, *self.training]
         return [picture for picture in drawn if picture is not None]
 

@@ -48,6 +48,7 @@ TERMS = {
     "prior": "PRIOR (proportions)",
     "energy": "energy scale",
 }
+MOST_LEAVES = 60  # of a tree
 WIDEST = 60.0  # points: the band of all rows
 BINS = 30
 FAR = 6.0  # interquartile ranges below the median
@@ -378,6 +379,31 @@ def _curve(name: str, title: str, curves: Curves, values: np.ndarray, unit: str)
     axes.plot(x, np.delete(values, curves.best, axis=1), color=FAINT, lw=1, marker=marker, ms=2)
     axes.plot(x, best, color=panels.COLOURS[0], lw=2, marker=marker, ms=3.5)
     return Picture(name, title, f"{title} over {int(x.max()):,} iterations", figure)
+
+
+# --- the hierarchy --------------------------------------------------------------------------------
+
+
+def hierarchy(merges: np.ndarray, names: Sequence[str]) -> Picture | None:
+    """How clusters merge, from the left to the right; of many clusters the last merges.
+
+    merges: (clusters - 1, 4); names: of the clusters
+    """
+    from scipy.cluster.hierarchy import dendrogram
+
+    if len(merges) < 2:
+        return None
+    leaves = min(len(names), MOST_LEAVES)
+    parts = dict(enumerate(merges[:, 3].astype(int), start=len(names)))
+    figure, axes = _chart(0.9 + 0.17 * leaves, "distance")
+    look: dict[str, Any] = {"orientation": "left", "leaf_font_size": 8, "ax": axes}
+    look["link_color_func"] = lambda _: panels.COLOURS[0]
+    look["leaf_label_func"] = lambda k: names[k] if k < len(names) else f"{parts[k]} clusters"
+    dendrogram(merges, leaves, "lastp", **look)
+    for label in axes.get_yticklabels():
+        label.set(color=QUIET, parse_math=False)
+    alt = f"A tree of {len(names)} clusters: those that are joined further left are less similar"
+    return Picture("hierarchy", "How the clusters merge", alt, figure)
 
 
 # --- the number of clusters -----------------------------------------------------------------------
