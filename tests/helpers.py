@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from typer.testing import CliRunner
 
@@ -32,3 +33,15 @@ def run_command(*arguments: Any, code: int = 0) -> Any:
     result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
     assert result.exit_code == code, result.output
     return result
+
+
+def embeddings(
+    clusters: int = 4, n: int = 400, columns: int = 96, spread: float = 1.2, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors around directions in many columns, and their clusters."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(clusters, columns))
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    y = rng.integers(clusters, size=n)
+    noise = rng.normal(size=(n, columns)) * spread / columns**0.5
+    return (centres[y] + noise + 0.3 / columns**0.5).astype(np.float32), y

@@ -247,3 +247,20 @@ def test_a_small_group_is_linked_to_its_nearest_large_one() -> None:
     assert (tables.n_neighbors, tables.n_components) == (5, 2)
     ends = draw(tables, torch.arange(120, 126).repeat(200), tables.longest, SEEDED).numpy()
     assert (ends < 60).any() and not ((ends >= 60) & (ends < 120)).any()
+
+
+@pytest.mark.parametrize("n", [30, 700])
+def test_neighbours_from_products_are_those_of_all_pairwise_distances(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gedilearn.graph.neighbours.BLOCK", 100 * n)  # several blocks
+    x = np.random.default_rng(0).normal(size=(n, 96)).astype(np.float32)
+    x[1] = x[0]  # duplicates are neighbours of each other
+    found = nearest_neighbours(x, 8)
+    apart = pairwise_distances(x.astype(np.float64))
+    np.fill_diagonal(apart, np.inf)
+    nearest = np.sort(apart, axis=1)[:, : found.distance.shape[1]]
+    assert found.distance == pytest.approx(nearest, abs=1e-4)
+    own = np.take_along_axis(apart, found.neighbour, axis=1)
+    assert own == pytest.approx(nearest, abs=1e-4)
+    assert found.neighbour[0, 0] == 1 and found.neighbour[1, 0] == 0

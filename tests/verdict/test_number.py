@@ -27,7 +27,16 @@ from gedilearn.training.environment import launch
 from gedilearn.training.run import Config
 from gedilearn.training.setup import Setup
 from gedilearn.verdict.dips import separation
-from gedilearn.verdict.number import Chosen, Number, NumberChoice, best_of, choose_number
+from gedilearn.verdict.number import (
+    Chosen,
+    Number,
+    NumberChoice,
+    best_of,
+    choose_number,
+    compare_halves,
+    of_vectors,
+)
+from helpers import embeddings
 
 CORNERS = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0], [6.0, 6.0]])
 BLOBS = make_blobs(240, centers=CORNERS, cluster_std=0.5, random_state=0)[0]
@@ -244,3 +253,26 @@ def test_a_resumed_run_finds_the_same_initial_clustering_by_itself(
     np.testing.assert_array_equal(first.labels, again.labels)
     np.testing.assert_array_equal(first.subsamples, again.subsamples)
     assert torch.equal(made[0].views.tables.ends, made[1].views.tables.ends)
+
+
+def test_two_halves_reproduce_the_clusters_that_embeddings_have() -> None:
+    x, _ = embeddings(clusters=12, n=1200)
+    choice = compare_halves(Scaling.of_embeddings(x).apply(x), 60, 0)
+    assert 11 <= choice.n_clusters <= 14 and choice.stands_out
+    tried = [number.n_clusters for number in choice.numbers]
+    assert tried == sorted(set(tried)) and tried[0] == 2 and tried[-1] == 60
+    assert f"reproduce {choice.n_clusters} best" in choice.words
+    assert of_vectors(choice) is choice
+    noise = np.random.default_rng(0).normal(size=(1200, 96))
+    found = compare_halves(Scaling.of_embeddings(noise).apply(noise), 60, 0)
+    assert not found.stands_out and found.words.startswith("no number stands out")
+
+
+def test_the_number_of_clusters_of_embeddings_is_looked_up_to_300(tmp_path: Path) -> None:
+    x, _ = embeddings(clusters=12, n=1200)
+    short = {"training.max_iter": 40, "training.n_init": 2}
+    model = GEDI("auto", random_state=0, w_gen=0.0, settings=short, run_dir=tmp_path).fit(x)
+    assert model.choice_.numbers[-1].n_clusters == 240  # 5 rows a cluster
+    assert model.settings_.training.max_clusters == 300
+    assert model.verdict_.figures["numbers compared"] == "2 to 240"
+    assert write_report(tmp_path).exists()

@@ -159,9 +159,10 @@ def _by_products(x: Floats, k: int) -> Neighbours:
         apart = torch.addmm(squares[None], block, rows.T, alpha=-2)
         own = torch.arange(len(block))
         apart[own, begin + own] = torch.inf
-        nearest = apart.topk(k, largest=False)
-        near = nearest.values + squares[begin : begin + step, None]
-        parts.append((near.clamp_min(0).sqrt().double(), nearest.indices))
+        nearest = apart.topk(k, largest=False).indices
+        near = (rows[nearest] - block[:, None]).norm(dim=2)  # exactly 0 for equal rows
+        order = near.argsort(dim=1, stable=True)
+        parts.append((near.gather(1, order).double(), nearest.gather(1, order)))
     distance, neighbour = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
     return Neighbours(distance, neighbour)
 
