@@ -1,6 +1,7 @@
 """Clusters of embeddings: GEDI compared with k-means, spectral clustering, UMAP, HDBSCAN and EVoC.
 
     python benchmarks/embeddings.py questions.npz images.npz --seeds 5
+    python benchmarks/embeddings.py --noise     grades on data without structure
 
 A file holds vectors `x` (n, d) and classes `y` (n,); without files, embeddings are made up. UMAP,
 with HDBSCAN after it, and EVoC are in the extra `yardsticks`. The number of clusters is given, but
@@ -19,6 +20,7 @@ to HDBSCAN and EVoC. Printed are means over the seeds:
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 import warnings
 from collections import defaultdict
@@ -155,6 +157,23 @@ def held_out_classes(x: Array, y: Array, k: int, seed: int) -> Row:
     return {f"AUROC, {name}": float(roc_auc_score(truth, own)) for name, own in scores.items()}
 
 
+def without_structure(seeds: range) -> Table:
+    """Grades and stability on Gaussian data: the deviation of direction j is j to a power."""
+    table = Table("power", "rows", "clusters", "stability, most", "no structure found")
+    for power, n, k in itertools.product((0.2, 0.5, 1.0, 1.5), (1_000, 5_000), (5, 20, 77)):
+        found = []
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            turned = np.linalg.qr(rng.normal(size=(384, 384)))[0]
+            x = rng.normal(size=(n, 384)) * np.arange(1, 385) ** -power @ turned
+            settings = {"metric": "cosine"}
+            found.append(GEDI(k, random_state=seed, w_gen=0.0, settings=settings).fit(x))
+        none = sum(model.grade_ == "no structure found" for model in found)
+        most = max(model.stability_ or 0.0 for model in found)
+        table.add_row(f"-{power}", f"{n:,}", str(k), f"{most:.2f}", f"{none}/{len(found)}")
+    return table
+
+
 def compare(x: Array, y: Array, seeds: range, methods: list[str]) -> dict[str, list[Row]]:
     k, rows = len(np.unique(y)), defaultdict[str, list[Row]](list)
     for seed in seeds:
@@ -181,7 +200,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, metavar="N")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first seed")
     parser.add_argument("--methods", default=",".join(METHODS), metavar="A,B")
+    parser.add_argument("--noise", action="store_true", help="data without structure instead")
     options = parser.parse_args()
+    if options.noise:
+        seeds = range(options.first, options.first + options.seeds)
+        Console().print(without_structure(seeds))
+        return
     methods = [name for name in options.methods.split(",") if name]
     seeds = range(options.first, options.first + options.seeds)
     sets = {path.stem: np.load(path, allow_pickle=False) for path in options.files}
