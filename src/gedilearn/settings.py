@@ -493,8 +493,7 @@ def resolve(values: dict[str, Any], shape: tuple[int, ...]) -> Settings:
 
     # Training, and the method.
     _settle(final, "training.early_stopping", method.has_bound)
-    if not images and final["training.start"] != "vote":
-        _settle(final, "device.threads", 1)
+    _settle(final, "device.threads", None if images else 1)
     n_batches = math.ceil(shape[0] / final["optimizer.batch_size"])
     own = method.settled(clusters, n_batches).model_dump()
     final |= {f"{given.method}.{name}": value for name, value in own.items()}

@@ -252,12 +252,19 @@ class Setup:
         return self.start_labels if stage.name == "clusters" else None
 
     def prior(self, stage: Stage, voted: Tensor | None = None) -> Prior:
-        """The prior of the members of a stage, before anything is trained."""
+        """The prior of the members of a stage, before anything is trained.
+
+        Networks that will vote are trained under the uniform prior: each is more accurate so. The
+        network that learns the vote has the proportions of its clusters.
+        """
         labels, clusters, found = self.learnt_labels(stage, voted), self.settings.n_clusters, None
+        kind = self.settings.prior
+        if kind == "auto" and self.settings.training.start == "vote" and stage.name == "clusters":
+            kind = "uniform"
         if labels is not None:
             found = torch.bincount(labels, minlength=clusters) / len(labels)
             found = found.expand(n_members(self.settings, stage), -1)
-        return make_prior(self.settings.prior, found)
+        return make_prior(kind, found)
 
     @property
     def aim(self) -> float:
