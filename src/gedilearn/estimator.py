@@ -34,6 +34,7 @@ from gedilearn.data.arrays import (
 from gedilearn.data.columns import Columns, numeric_frame
 from gedilearn.data.dataset import fingerprint
 from gedilearn.data.files import as_frame, frame_of_rows
+from gedilearn.data.rules import Rules
 from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError, Parameter
 from gedilearn.explanation import Explanation, explain, keep
@@ -42,6 +43,7 @@ from gedilearn.io import RESTORE, is_first_process, reading
 from gedilearn.models.energy import EnergyModel
 from gedilearn.presets import preset as preset_values
 from gedilearn.progress import SILENT, Progress, shown
+from gedilearn.rows import Rows
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import (
     AUTO,
@@ -51,6 +53,7 @@ from gedilearn.settings import (
     assign,
     checked,
     flat,
+    has_base_in_columns,
     is_images,
     resolve,
 )
@@ -210,6 +213,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Shape of a point: (columns,), or (channels, height, width).
     columns_ : Columns or None
         How the columns of a table are encoded; None if all are numbers.
+    rules_ : Rules or None
+        What all training rows keep, and drawn rows too. None for images and many columns.
     scaling_ : Scaling
         The map between the data's units and the network's.
     settings_ : Settings
@@ -232,10 +237,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     columns_: Columns | None
     feature_names_in_: np.ndarray
     result_: Result
+    rules_: Rules | None
     scaling_: Scaling
     labels_: np.ndarray
     hierarchy_: np.ndarray
     _texts: Sequence[str] | None  # those of a table that is being fitted
+    _cells: np.ndarray | None  # the values of its columns, see `Columns.values`
 
     def __init__(
         self,
@@ -442,7 +449,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 labels = known.labels if known.graded else labels
                 result = replace(result, disputed=(len(disputed), len(rows)))
             tree = hierarchy(x, labels, probabilities)
-            self.adopt(result, scaling, labels, names, disputed, tree)
+            rules = self._rules(data, settings) if result.density is not None else None
+            self.adopt(result, scaling, labels, names, disputed, tree, rules)
             if directory is not None and is_first_process():
                 progress.phase("writing the result")
                 self.save(directory.model, overwrite=True)
@@ -453,6 +461,14 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             warnings.warn(str(self.verdict_), RuntimeWarning, stacklevel=4)
         return self
 
+    def _rules(self, data: np.ndarray, settings: Settings) -> Rules | None:
+        """What all training rows keep; None for images and for many columns."""
+        if not has_base_in_columns(data.shape) or settings.metric == "cosine":
+            return None
+        if self.columns_ is not None and self._cells is not None:
+            return self.columns_.rules(self._cells)
+        return Rules.of(data.astype(np.float64), ["number"] * data.shape[1], {})
+
     def adopt(
         self,
         result: Result,
@@ -461,9 +477,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         class_names: Sequence[str] = (),
         disputed: np.ndarray | None = None,
         tree: np.ndarray | None = None,
+        rules: Rules | None = None,
     ) -> None:
         """Become the model that training gave."""
-        self.result_ = result
+        self.result_, self.rules_, self._cells = result, rules, None
         self.scaling_ = scaling
         self.labels_ = labels
         self.class_names_ = list(class_names)
@@ -605,10 +622,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         there are chains of `steps` (500) steps from uniform points in the box of the data.
         """
         check_is_fitted(self)
-        position = self.result_.sample(n_samples, steps, seed_of(random_state), cluster)
-        points = self.scaling_.undo(position.numpy())
-        rows = points if self.columns_ is None else self.columns_.inverse(points)
-        return rows, self.result_.labels(position)
+        rows = self._rows().sample(n_samples, steps, seed_of(random_state), cluster)
+        return rows, self.predict(rows)
+
+    def _rows(self) -> Rows:
+        """What draws rows."""
+        return Rows(self.result_, self.scaling_, self.columns_, self.rules_)
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
@@ -661,6 +680,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             "objects": list(self.objects()),
             "scaling": self.scaling_.to_json(),
             "columns": self.columns_ and self.columns_.to_json(),
+            "rules": self.rules_ and self.rules_.model_dump_json(),
             "feature_names_in": self.feature_names() or [],
             "summary": self.summary(),
         }
@@ -686,16 +706,19 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             directions = tensors[DIRECTIONS].numpy() if DIRECTIONS in tensors else None
             scaling = Scaling.from_json(header.scaling, directions)
             columns = header.columns and Columns.from_json(header.columns)
+            rules = Rules.from_json(header.rules) if header.rules else None
             point = shape[1:] if directions is None else scaling.offset.shape
             names, width = header.feature_names_in, len(columns.all) if columns else point[0]
             same = scaling.scale.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
             if not same or (columns and (columns.width,) != point):
                 raise ValueError("its scaling or columns are of other data")
+            if rules and len(rules.columns) != (len(columns.used) if columns else point[0]):
+                raise ValueError("its rules are of other columns")
             tree = tensors["hierarchy"].numpy()
             check(tree, settings.n_clusters)
         disputed = tensors["disputed"].numpy() if "disputed" in tensors else None
         labels, summary = tensors["labels"].numpy(), header.summary
-        model.adopt(result, scaling, labels, summary.classes, disputed, tree)
+        model.adopt(result, scaling, labels, summary.classes, disputed, tree, rules)
         model.columns_ = columns or None
         model.n_features_in_ = width
         if names:
@@ -752,7 +775,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise InputError("X is a dict: make a data frame of it, as pandas.DataFrame(X)")
         frame = as_frame(X)
         if reset:
-            self.columns_, self._texts = columns, None
+            self.columns_, self._texts, self._cells = columns, None, None
             if columns is None and frame is not None and len(frame):
                 self.columns_ = Columns.of(frame, checked(self._values()).table)
         if self.columns_ is not None:
@@ -766,7 +789,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if self.columns_ is None:
             return self
         model = copy.copy(self)
-        model.columns_ = None
+        model.columns_ = model.rules_ = None
         model.n_features_in_ = self.columns_.width
         model.feature_names_in_ = np.array(self.columns_.names, dtype=object)
         return model
@@ -813,8 +836,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             )
         if not len(frame):
             raise InputError(f"Found array with 0 sample(s) (shape={frame.shape})")
-        self._texts = columns.texts(frame) if reset else None
-        return as_numbers(columns.transform(frame), "X")
+        values = columns.values(frame)
+        if reset:
+            self._texts, self._cells = columns.texts(frame), values
+        return as_numbers(columns.encode(values), "X")
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         """By scikit-learn's rules."""

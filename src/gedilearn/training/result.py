@@ -50,6 +50,7 @@ from gedilearn.verdict.verdict import Verdict, compose
 
 Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
 CHAIN_STEPS = 500  # of a sample where there is no base
+POOL = 8_000
 MOST_TRIES = 1_000  # draws of a whole sample, until it has enough points of a cluster
 
 
@@ -153,6 +154,11 @@ class Result:
         if kind == "log_density" and self.density is not None:
             return self.density.log_density(x, self.network).numpy()
         return log_density(logits_of(self.model, x)).numpy()
+
+    @cached_property
+    def pool(self) -> Tensor:
+        """Points of p(x), whose distribution is compared with that of the training rows."""
+        return self.sample(POOL, 0, 0)
 
     def sample(self, n: int, steps: int | None, seed: int, cluster: int | None = None) -> Tensor:
         """Points of p(x), or of p(x|y) for a cluster y: (n, ...).

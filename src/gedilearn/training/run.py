@@ -322,6 +322,7 @@ class Header(Fit):
 
     scaling: str
     columns: str | None = None  # how the columns of a table are encoded
+    rules: str | None = None  # what all training rows keep
     feature_names_in: list[str]
     summary: Summary
 
