@@ -91,6 +91,7 @@ NAMED = {
     "n_init": "training.n_init",
     "device": "device.accelerator",
 }
+NO_RULES = "the model has no density in all columns; this needs vectors of up to 64 columns"
 LEAST_EACH = 5  # points of a cluster, on average, in the largest number that is compared
 Self = TypeVar("Self", bound="GEDI")
 
@@ -611,23 +612,62 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         n_samples: int = 1,
         *,
         cluster: int | None = None,
+        given: Mapping[Any, Any] | None = None,
         steps: int | None = None,
         random_state: Any = None,
     ) -> tuple[Any, np.ndarray]:
         """New points, in the data's units, and their clusters; all of `cluster`, if it is given.
 
-        For a table with other columns than numbers, the points are a data frame of its rows.
+        For a table with other columns than numbers, the points are a data frame of its rows. They
+        keep what all training rows keep (docs/tables.md). `given` has values or (low, high) of some
+        columns, by name or number: ``{'species': 'Adelie', 'mass': (4000, 5000)}``.
         Vectors are drawn by importance weights and moved by `steps` (20) Langevin steps with
         Metropolis correction. Images are short runs from the base, as in training. Without a base
         there are chains of `steps` (500) steps from uniform points in the box of the data.
         """
         check_is_fitted(self)
-        rows = self._rows().sample(n_samples, steps, seed_of(random_state), cluster)
-        return rows, self.predict(rows)
+        seed = seed_of(random_state)
+        if self.rules_ is not None:
+            rows = self._rows(self.rules_)
+            values = rows.sample(n_samples, steps, seed, cluster, given or {})
+            made = values if self.columns_ is None else rows.columns.frame(values)
+            return made, self.predict(made)
+        if given:
+            raise InputError("given: ", NO_RULES)
+        positions = self.result_.sample(n_samples, steps, seed, cluster)
+        points = self.scaling_.undo(positions.numpy())
+        if self.columns_ is not None:
+            points = self.columns_.frame(self.columns_.nearest(points))
+        return points, self.result_.labels(positions)
 
-    def _rows(self) -> Rows:
+    def impute(self, X: Any, random_state: Any = 0) -> Any:
+        """`X` with its missing cells filled: a data frame, or an array.
+
+        For each row, draws given its other cells: a number is their median, a category the most
+        frequent of them. Without a call of this method, `predict` and others fill cells as the fit.
+        """
+        check_is_fitted(self)
+        if self.rules_ is None:
+            raise InputError("impute: ", NO_RULES)
+        X = of_tensor(X, "X") if isinstance(X, Tensor) else X
+        rows, frame = self._rows(self.rules_), as_frame(X)
+        names = self.columns_.inputs if self.columns_ else rows.columns.inputs
+        table = frame_of_rows(X, names) if frame is None else frame
+        if table is None:
+            raise InputError(f"X has not the {len(names)} columns of the fit")
+        values = rows.columns.values(table)
+        filled = rows.impute(values, seed_of(random_state))
+        cells = rows.columns.frame(filled)
+        for name, missing in zip(cells, np.isnan(values).T, strict=True):
+            own = table[name].astype(object).mask(missing, cells[name].astype(object))
+            table[name] = own.infer_objects() if missing.any() else table[name]
+        table.index = getattr(X, "index", table.index)
+        return table if frame is not None else table.to_numpy()
+
+    def _rows(self, rules: Rules) -> Rows:
         """What draws rows."""
-        return Rows(self.result_, self.scaling_, self.columns_, self.rules_)
+        names = self.feature_names() or [f"x{k + 1}" for k in range(self.n_features_in_)]
+        return Rows(self.result_, self.scaling_, self.columns_ or Columns.plain(names), rules)
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""

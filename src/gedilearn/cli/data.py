@@ -158,6 +158,14 @@ def changes(given: Sequence[str] | None) -> dict[str, Any]:
     return values
 
 
+def conditions(given: Sequence[str] | None) -> dict[str, str]:
+    """The columns and values of `--given COLUMN=VALUE`."""
+    pairs = {text: text.partition("=") for text in given or []}
+    if wrong := [text for text, (_, equals, value) in pairs.items() if not (equals and value)]:
+        raise InputError(f"--given {wrong[0]}: write it as COLUMN=VALUE")
+    return {column: value for column, _, value in pairs.values()}
+
+
 def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict[str, Dataset]:
     """The data sets of `--ood [NAME=]DATA`, by name."""
     sets: dict[str, Dataset] = {}

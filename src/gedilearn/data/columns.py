@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter, model_vali
 from gedilearn.data.arrays import TWO_VALUED, Scaling, listing, row_listing
 from gedilearn.data.files import as_text, check_names, is_number, is_text, source_of
 from gedilearn.data.rules import Rules
-from gedilearn.errors import InputError, Parameter
+from gedilearn.errors import InputError, Parameter, suggestion
 from gedilearn.settings import Kind
 from gedilearn.settings import TableOptions as Options
 
@@ -322,6 +323,17 @@ class Column(BaseModel):
         unknown = codes.isna() & cells.notna() & bool(self.rare)
         return np.where(unknown, len(names), codes)
 
+    def value(self, cell: Any) -> float:
+        """One cell as a number, or one line that says why it is none."""
+        import pandas as pd
+
+        read = Cells.read(pd.Series([cell], name=self.name), "given", self.kind, self.days_first)
+        value, names = self.values(read.values)[0], [*self.categories, *(n for n, _ in self.rare)]
+        if np.isnan(value) or (self.kind == "category" and value >= len(names)):
+            hint = suggestion(str(cell), names) if names else ""
+            raise InputError(f"given: column {self.name!r} has no value {cell!r}{hint}")
+        return float(value)
+
     def encode(self, values: np.ndarray) -> np.ndarray:
         """The points (n, width) of values (n,); NaN becomes the fill."""
         if self.kind == "category":
@@ -427,6 +439,11 @@ class Columns:
                 Parameter("table.kinds", {names[-1]: "number"}),
             )
         return made
+
+    @classmethod
+    def plain(cls, names: Sequence[str]) -> Columns:
+        """Columns of numbers, which are points already."""
+        return cls(tuple(Column(name=name, kind="number", fill=(0.0,)) for name in names))
 
     def to_json(self) -> str:
         """All measured values, as text."""

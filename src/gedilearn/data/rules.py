@@ -200,13 +200,17 @@ class Rules(BaseModel):
             if facts.quantiles:
                 own = facts.mapped(rest[:, k], knots[:, k])
                 own = own + sum(rows[:, j] * factor for j, factor in facts.parts)
+                for j, whole in enumerate(self.columns):
+                    if len(whole.parts) == 1 and whole.parts[0][0] == k:
+                        less = fixed[:, j] - whole.mapped(rest[:, j], knots[:, j])
+                        own = np.where(np.isnan(less), own, less / whole.parts[0][1])
                 rows[free, k] = facts.rounded(own)[free]
-        codes = np.stack([f.codes(own) for f, own in zip(self.columns, rows.T, strict=True)])
+        codes = self._codes(rows)
         for k, facts in enumerate(self.columns):
             if facts.rare and (at := np.flatnonzero(np.isnan(rows[:, k]))).size:
                 codes[k, at] = self._rare_levels(k, codes[:, at], rng)
                 rows[at, k] = np.where(codes[k, at] < 0, np.nan, codes[k, at])
-        return rows, ~np.isnan(rows).any(1) & ~self.broken(rows, codes)
+        return rows, ~np.isnan(rows).any(1) & ~self.broken(rows, np.isnan(fixed))
 
     def _rare_levels(self, k: int, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Codes of rare levels of column k, -1 where a row allows none: (q, n) -> (n,)."""
@@ -222,19 +226,25 @@ class Rules(BaseModel):
         chosen = (rng.random((len(total), 1)) * total[:, -1:] >= total).sum(1)
         return np.where(total[:, -1] > 0, first + chosen.clip(max=len(counts) - 1), -1)
 
-    def broken(self, rows: np.ndarray, codes: np.ndarray | None = None) -> np.ndarray:
-        """Whether rows break a rule: (n, q) -> (n,); missing cells break none."""
-        if codes is None:
-            codes = np.stack([f.codes(own) for f, own in zip(self.columns, rows.T, strict=True)])
-        found = np.zeros(len(rows), dtype=bool)
-        for facts, own in zip(self.columns, rows.T, strict=True):
+    def _codes(self, rows: np.ndarray) -> np.ndarray:
+        """Levels by their codes: (n, q) -> (q, n)."""
+        return np.stack([f.codes(own) for f, own in zip(self.columns, rows.T, strict=True)])
+
+    def broken(self, rows: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
+        """Whether rows break a rule: (n, q) -> (n,); missing cells break none.
+
+        free: (n, q), the cells that matter: a rule of other cells alone does not count
+        """
+        free = np.ones(rows.shape, dtype=bool) if free is None else free
+        codes, found = self._codes(rows), np.zeros(len(rows), dtype=bool)
+        for k, facts in enumerate(self.columns):
             if facts.quantiles:
-                found |= (own < facts.low) | (own > facts.high)
+                found |= ((rows[:, k] < facts.low) | (rows[:, k] > facts.high)) & free[:, k]
         for a, b in self.orders:
-            found |= rows[:, a] > rows[:, b]
+            found |= (rows[:, a] > rows[:, b]) & (free[:, a] | free[:, b])
         for each in self.never:
             a, b = each.columns
-            found |= each.broken(codes[a], codes[b])
+            found |= each.broken(codes[a], codes[b]) & (free[:, a] | free[:, b])
         return found
 
 
@@ -247,9 +257,10 @@ def _grid(values: np.ndarray, kind: Kind) -> int:
     grids: tuple[int, ...] = GRIDS.get(kind, DECIMALS)
     for grid in grids:
         steps = values * grid
-        if np.abs(steps).max() > MOST_STEPS:
+        largest = np.abs(steps).max()
+        if largest > MOST_STEPS:
             break
-        if np.abs(steps - np.round(steps)).max() < 1e-4:
+        if np.abs(steps - np.round(steps)).max() <= min(1e-4, 1e-6 * largest):
             return grid
     return 0
 
