@@ -720,7 +720,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             "objects": list(self.objects()),
             "scaling": self.scaling_.to_json(),
             "columns": self.columns_ and self.columns_.to_json(),
-            "rules": self.rules_ and self.rules_.model_dump_json(),
+            "rules": self.rules_ and self.rules_.model_dump(mode="json", exclude_defaults=True),
             "feature_names_in": self.feature_names() or [],
             "summary": self.summary(),
         }
@@ -746,12 +746,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             directions = tensors[DIRECTIONS].numpy() if DIRECTIONS in tensors else None
             scaling = Scaling.from_json(header.scaling, directions)
             columns = header.columns and Columns.from_json(header.columns)
-            rules = Rules.from_json(header.rules) if header.rules else None
             point = shape[1:] if directions is None else scaling.offset.shape
             names, width = header.feature_names_in, len(columns.all) if columns else point[0]
             same = scaling.scale.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
             if not same or (columns and (columns.width,) != point):
                 raise ValueError("its scaling or columns are of other data")
+            rules = header.rules
             if rules and len(rules.columns) != (len(columns.used) if columns else point[0]):
                 raise ValueError("its rules are of other columns")
             tree = tensors["hierarchy"].numpy()

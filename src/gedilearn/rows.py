@@ -59,12 +59,6 @@ class Rows:
         known = np.repeat(~np.isnan(values[0]), widths)
         return torch.from_numpy(points), torch.from_numpy(known)
 
-    def _applied(
-        self, positions: Tensor, fixed: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Points as values that keep the rules, and whether they do: (n, d) -> (n, q), (n,)."""
-        return self.rules.applied(self._values(positions), self.knots, fixed, rng)
-
     def sample(
         self,
         n: int,
@@ -92,7 +86,8 @@ class Rows:
             own_seed = int(stream.generate_state(1)[0]) if k else seed
             positions = self.result.sample(more, steps, own_seed, cluster, own)
             same = np.repeat(fixed[None], more, axis=0)
-            rows, possible = self._applied(positions, same, np.random.default_rng(stream))
+            drawn_values, rng = self._values(positions), np.random.default_rng(stream)
+            rows, possible = self.rules.applied(drawn_values, self.knots, same, rng)
             if stream is streams[-1] and not given:
                 possible = ~np.isnan(rows).any(1)
             possible &= ~((rows < low) | (rows > high)).any(1)
@@ -149,7 +144,8 @@ class Rows:
                 x, known = self._points(values[own])
                 y, ratios, _ = density.propose_given(x, known, FILLS, network, generator)
                 fixed = np.repeat(values[own], FILLS, axis=0)
-                drawn, possible = self._applied(density.points_of(y.flatten(0, 1)), fixed, rng)
+                drawn = self._values(density.points_of(y.flatten(0, 1)))
+                drawn, possible = self.rules.applied(drawn, self.knots, fixed, rng)
                 chances = (ratios - ratios.amax(-1, keepdim=True)).exp().numpy()
                 chances *= possible.reshape(chances.shape) + 1e-9
                 drawn = drawn.reshape(len(own), FILLS, -1)
