@@ -100,9 +100,9 @@ def test_rows(seed: int, files: list[Path]) -> Iterator[Row]:
     for name, training, test in tables(seed, files):
         model = GEDI(2, random_state=seed).fit(training)
         n = 4 * len(test)
-        drawn = {"GEDI": (points_of(model, n, seed), points_of(model, 8_000, seed + 1))}
+        drawn = {"GEDI": (points_of(model, n, seed), points_of(model, 4_000, seed + 1))}
         for method, draw in others(model, training, seed).items():
-            drawn[method] = draw(n, seed), draw(8_000, seed + 1)
+            drawn[method] = draw(n, seed), draw(4_000, seed + 1)
         row = {"data": name}
         for method, (points, more) in drawn.items():
             row[f"{method}, plain"] = auroc(test, plain(model, points), model)

@@ -113,7 +113,7 @@ def test_rare_levels_dates_and_open_ranges_can_be_given(model):
 @pytest.mark.parametrize(
     "given, words",
     [
-        ({"borough": "odd", "zone": "z0"}, "too rare .effective sample size 0 of 8,000 draws"),
+        ({"borough": "odd", "zone": "z0"}, "too rare .effective sample size 0 of 4,000 draws"),
         ({"fare": 1e6}, "too rare"),
         ({"fare": (50, 40)}, "too rare"),
         ({"borough": "add"}, "column 'borough' has no value 'add' .did you mean 'odd'"),

@@ -99,7 +99,7 @@ class Rows:
             raise InputError(Parameter("given", dict(given)), f": too rare ({words}, {least})")
         if share < MANY and not given:
             words = f"{drawn - len(found):,} of {drawn:,} drawn rows were refused"
-            warnings.warn(f"{words}: no row of the fit is like them", Refused, stacklevel=4)
+            warnings.warn(f"{words}: no row of the fit is like them", Refused, stacklevel=3)
         return found[:n]
 
     def _conditions(self, given: Mapping[Any, Any]) -> np.ndarray:

@@ -188,13 +188,19 @@ def read(data: str, screen: Screen, **options: Any) -> Dataset:
     """`load`; prints the names of images that were left out."""
     from gedilearn.data.load import SkippedImages, load
 
+    with printed(SkippedImages, screen):
+        return load(data, **options)
+
+
+@contextmanager
+def printed(category: type[Warning], screen: Screen) -> Iterator[None]:
+    """Print warnings of this category, and no others."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
-        warnings.simplefilter("always", SkippedImages)
-        dataset = load(data, **options)
+        warnings.simplefilter("always", category)
+        yield
     for warning in caught:
         screen.message(" ".join(str(warning.message).split()))
-    return dataset
 
 
 def read_for_fit(

@@ -106,12 +106,15 @@ def sample(
     gedi sample gedi-runs/points-1 -n 10 --cluster 2
     gedi sample gedi-runs/penguins-1 --given species=Adelie --given body_mass_g=4000:5000
     """
+    from gedilearn.rows import Refused
+
     fitted = Fitted.open(run, screen)
     is_image = len(fitted.model.point_shape_) > 1
     if is_image and (out is None or out.suffix.lower() != ".npy"):
         raise InputError("samples of images need a file: --out FILE.npy")
     options: dict[str, Any] = {"cluster": cluster, "steps": steps, "random_state": seed}
-    points, labels = fitted.model.sample(number, given=inputs.conditions(given), **options)
+    with inputs.printed(Refused, screen):
+        points, labels = fitted.model.sample(number, given=inputs.conditions(given), **options)
     columns = {} if is_image else inputs.by_column(points, fitted.columns) | {"cluster": labels}
     array = points if fitted.model.columns_ is None else fitted.model.validate(points)
     screen.give(columns, array, out)

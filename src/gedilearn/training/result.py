@@ -51,7 +51,7 @@ from gedilearn.verdict.verdict import Verdict, compose
 
 Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
 CHAIN_STEPS = 500  # of a sample where there is no base
-POOL, AT_ONCE = 8_000, 1_000
+POOL, AT_ONCE = 4_000, 1_000
 MOST_TRIES = 1_000  # draws of a whole sample, until it has enough points of a cluster
 
 
