@@ -13,7 +13,8 @@ test: the AUROC of gradient boosting that tells real held-out rows from drawn on
 missing: the mean absolute error of `impute` on held-out cells, in standard deviations of a column,
     compared with scikit-learn's IterativeImputer and with medians.
 
-Files with an array `x` (.npz) can be given besides the tables. Seeds from 1000 on are for reports.
+Files with an array `x` (.npz) can be given in the place of these tables. Seeds from 1000 on are for
+reports.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ Row = dict[str, Any]
 
 def tables(seed: int, files: list[Path]) -> Iterator[tuple[str, Any, Any]]:
     """Name, training rows and held-out rows, split by the seed."""
-    made: dict[str, Any] = {name: draw(n, seed) for name, (draw, n) in TABLES.items()}
-    made |= {name: load().data for name, load in LOADERS.items()}
-    made |= {file.stem: np.load(file)["x"] for file in files}
+    made: dict[str, Any] = {file.stem: np.load(file)["x"] for file in files}
+    if not files:
+        made = {name: draw(n, seed) for name, (draw, n) in TABLES.items()}
+        made |= {name: load().data for name, load in LOADERS.items()}
     for name, table in made.items():
         order = np.random.default_rng(seed).permutation(len(table))[:MOST_ROWS]
         cut = round(TRAINED_ON * len(order))
