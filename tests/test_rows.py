@@ -128,6 +128,13 @@ def test_conditions_that_cannot_be_met_are_one_line(model, given, words):
         model.sample(10, given=given, random_state=0)
 
 
+def test_no_rows_are_refused_also_with_a_condition(model):
+    with pytest.raises(InputError, match="n_samples=0: at least 1"):
+        model.sample(0, given={"toll": 0})
+    with pytest.raises(InputError, match="given=3: give a mapping"):
+        model.sample(1, given=3)
+
+
 def test_without_a_density_in_all_columns_there_are_no_conditions():
     model = GEDI(2, w_gen=0, **QUICK).fit(np.random.default_rng(0).normal(size=(60, 2)))
     with pytest.raises(InputError, match="given: the model has no density"):

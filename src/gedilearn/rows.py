@@ -81,8 +81,8 @@ class Rows:
         for k, stream in enumerate(streams):
             if (given and effective * share < LEAST_EFFECTIVE) or (k and len(found) >= n):
                 break
-            more = math.ceil(1.2 * (n - len(found)) / max(share, 0.05)) if k else n
-            more = max(more, FEWEST) if given else more
+            more = math.ceil(1.2 * (n - len(found)) / max(share, 0.02)) if k else n
+            more = max(more, FEWEST) if given and n > 0 else more
             own_seed = int(stream.generate_state(1)[0]) if k else seed
             positions = self.result.sample(more, steps, own_seed, cluster, own)
             same = np.repeat(fixed[None], more, axis=0)
