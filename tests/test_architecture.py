@@ -30,6 +30,7 @@ ROOMS = [
     "estimator",
     "presets",
     "explanation",
+    "rows",
     "training",
     "verdict",
     "starts",

@@ -34,6 +34,7 @@ from gedilearn.data.arrays import (
 from gedilearn.data.columns import Columns, numeric_frame
 from gedilearn.data.dataset import fingerprint
 from gedilearn.data.files import as_frame, frame_of_rows
+from gedilearn.data.rules import Rules
 from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError, Parameter
 from gedilearn.explanation import Explanation, explain, keep
@@ -42,6 +43,7 @@ from gedilearn.io import RESTORE, is_first_process, reading
 from gedilearn.models.energy import EnergyModel
 from gedilearn.presets import preset as preset_values
 from gedilearn.progress import SILENT, Progress, shown
+from gedilearn.rows import Rows
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import (
     AUTO,
@@ -51,6 +53,7 @@ from gedilearn.settings import (
     assign,
     checked,
     flat,
+    has_base_in_columns,
     is_images,
     resolve,
 )
@@ -88,6 +91,7 @@ NAMED = {
     "n_init": "training.n_init",
     "device": "device.accelerator",
 }
+NO_RULES = "the model has no density in all columns; this needs vectors of up to 64 columns"
 LEAST_EACH = 5  # points of a cluster, on average, in the largest number that is compared
 Self = TypeVar("Self", bound="GEDI")
 
@@ -210,6 +214,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Shape of a point: (columns,), or (channels, height, width).
     columns_ : Columns or None
         How the columns of a table are encoded; None if all are numbers.
+    rules_ : Rules or None
+        What all training rows keep, and drawn rows too. None for images and many columns.
     scaling_ : Scaling
         The map between the data's units and the network's.
     settings_ : Settings
@@ -232,10 +238,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     columns_: Columns | None
     feature_names_in_: np.ndarray
     result_: Result
+    rules_: Rules | None
     scaling_: Scaling
     labels_: np.ndarray
     hierarchy_: np.ndarray
     _texts: Sequence[str] | None  # those of a table that is being fitted
+    _cells: np.ndarray | None  # the values of its columns, see `Columns.values`
 
     def __init__(
         self,
@@ -442,7 +450,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 labels = known.labels if known.graded else labels
                 result = replace(result, disputed=(len(disputed), len(rows)))
             tree = hierarchy(x, labels, probabilities)
-            self.adopt(result, scaling, labels, names, disputed, tree)
+            rules = self._rules(data, settings) if result.density is not None else None
+            self.adopt(result, scaling, labels, names, disputed, tree, rules)
             if directory is not None and is_first_process():
                 progress.phase("writing the result")
                 self.save(directory.model, overwrite=True)
@@ -453,6 +462,14 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             warnings.warn(str(self.verdict_), RuntimeWarning, stacklevel=4)
         return self
 
+    def _rules(self, data: np.ndarray, settings: Settings) -> Rules | None:
+        """What all training rows keep; None for images and for many columns."""
+        if not has_base_in_columns(data.shape) or settings.metric == "cosine":
+            return None
+        if self.columns_ is not None and self._cells is not None:
+            return self.columns_.rules(self._cells)
+        return Rules.of(data.astype(np.float64), ["number"] * data.shape[1], {})
+
     def adopt(
         self,
         result: Result,
@@ -461,9 +478,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         class_names: Sequence[str] = (),
         disputed: np.ndarray | None = None,
         tree: np.ndarray | None = None,
+        rules: Rules | None = None,
     ) -> None:
         """Become the model that training gave."""
-        self.result_ = result
+        self.result_, self.rules_, self._cells = result, rules, None
         self.scaling_ = scaling
         self.labels_ = labels
         self.class_names_ = list(class_names)
@@ -594,21 +612,62 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         n_samples: int = 1,
         *,
         cluster: int | None = None,
+        given: Mapping[Any, Any] | None = None,
         steps: int | None = None,
         random_state: Any = None,
     ) -> tuple[Any, np.ndarray]:
         """New points, in the data's units, and their clusters; all of `cluster`, if it is given.
 
-        For a table with other columns than numbers, the points are a data frame of its rows.
+        For a table with other columns than numbers, the points are a data frame of its rows. They
+        keep what all training rows keep (docs/tables.md). `given` has values or (low, high) of some
+        columns, by name or number: ``{'species': 'Adelie', 'mass': (4000, 5000)}``.
         Vectors are drawn by importance weights and moved by `steps` (20) Langevin steps with
         Metropolis correction. Images are short runs from the base, as in training. Without a base
         there are chains of `steps` (500) steps from uniform points in the box of the data.
         """
         check_is_fitted(self)
-        position = self.result_.sample(n_samples, steps, seed_of(random_state), cluster)
-        points = self.scaling_.undo(position.numpy())
-        rows = points if self.columns_ is None else self.columns_.inverse(points)
-        return rows, self.result_.labels(position)
+        seed = seed_of(random_state)
+        if self.rules_ is not None:
+            rows = self._rows(self.rules_)
+            values = rows.sample(n_samples, steps, seed, cluster, given or {})
+            made = values if self.columns_ is None else rows.columns.frame(values)
+            return made, self.predict(made)
+        if given:
+            raise InputError("given: ", NO_RULES)
+        positions = self.result_.sample(n_samples, steps, seed, cluster)
+        points = self.scaling_.undo(positions.numpy())
+        if self.columns_ is not None:
+            points = self.columns_.frame(self.columns_.nearest(points))
+        return points, self.result_.labels(positions)
+
+    def impute(self, X: Any, random_state: Any = 0) -> Any:
+        """`X` with its missing cells filled: a data frame, or an array.
+
+        For each row, draws given its other cells: a number is their median, a category the most
+        frequent of them. Without a call of this method, `predict` and others fill cells as the fit.
+        """
+        check_is_fitted(self)
+        if self.rules_ is None:
+            raise InputError("impute: ", NO_RULES)
+        X = of_tensor(X, "X") if isinstance(X, Tensor) else X
+        rows, frame = self._rows(self.rules_), as_frame(X)
+        names = self.columns_.inputs if self.columns_ else rows.columns.inputs
+        table = frame_of_rows(X, names) if frame is None else frame
+        if table is None:
+            raise InputError(f"X has not the {len(names)} columns of the fit")
+        values = rows.columns.values(table)
+        filled = rows.impute(values, seed_of(random_state))
+        cells = rows.columns.frame(filled)
+        for name, missing in zip(cells, np.isnan(values).T, strict=True):
+            own = table[name].astype(object).mask(missing, cells[name].astype(object))
+            table[name] = own.infer_objects() if missing.any() else table[name]
+        table.index = getattr(X, "index", table.index)
+        return table if frame is not None else table.to_numpy()
+
+    def _rows(self, rules: Rules) -> Rows:
+        """What draws rows."""
+        names = self.feature_names() or [f"x{k + 1}" for k in range(self.n_features_in_)]
+        return Rows(self.result_, self.scaling_, self.columns_ or Columns.plain(names), rules)
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
@@ -661,6 +720,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             "objects": list(self.objects()),
             "scaling": self.scaling_.to_json(),
             "columns": self.columns_ and self.columns_.to_json(),
+            "rules": self.rules_ and self.rules_.model_dump(mode="json", exclude_defaults=True),
             "feature_names_in": self.feature_names() or [],
             "summary": self.summary(),
         }
@@ -691,11 +751,14 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             same = scaling.scale.shape == Scaling.shape(shape[1:]) and len(names) in (0, width)
             if not same or (columns and (columns.width,) != point):
                 raise ValueError("its scaling or columns are of other data")
+            rules = header.rules
+            if rules and len(rules.columns) != (len(columns.used) if columns else point[0]):
+                raise ValueError("its rules are of other columns")
             tree = tensors["hierarchy"].numpy()
             check(tree, settings.n_clusters)
         disputed = tensors["disputed"].numpy() if "disputed" in tensors else None
         labels, summary = tensors["labels"].numpy(), header.summary
-        model.adopt(result, scaling, labels, summary.classes, disputed, tree)
+        model.adopt(result, scaling, labels, summary.classes, disputed, tree, rules)
         model.columns_ = columns or None
         model.n_features_in_ = width
         if names:
@@ -752,7 +815,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise InputError("X is a dict: make a data frame of it, as pandas.DataFrame(X)")
         frame = as_frame(X)
         if reset:
-            self.columns_, self._texts = columns, None
+            self.columns_, self._texts, self._cells = columns, None, None
             if columns is None and frame is not None and len(frame):
                 self.columns_ = Columns.of(frame, checked(self._values()).table)
         if self.columns_ is not None:
@@ -766,7 +829,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if self.columns_ is None:
             return self
         model = copy.copy(self)
-        model.columns_ = None
+        model.columns_ = model.rules_ = None
         model.n_features_in_ = self.columns_.width
         model.feature_names_in_ = np.array(self.columns_.names, dtype=object)
         return model
@@ -813,8 +876,10 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             )
         if not len(frame):
             raise InputError(f"Found array with 0 sample(s) (shape={frame.shape})")
-        self._texts = columns.texts(frame) if reset else None
-        return as_numbers(columns.transform(frame), "X")
+        values = columns.values(frame)
+        if reset:
+            self._texts, self._cells = columns.texts(frame), values
+        return as_numbers(columns.encode(values), "X")
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
         """By scikit-learn's rules."""

@@ -315,6 +315,26 @@ def test_sample_follows_the_seed_and_names_the_columns(run, model, here):
     assert other != text
 
 
+def test_many_refused_rows_of_a_sample_are_printed(run, monkeypatch):
+    few = lambda self, rows, free=None: np.arange(len(rows)) % 4 > 0  # noqa: E731
+    monkeypatch.setattr("gedilearn.data.rules.Rules.broken", few)
+    assert "drawn rows were refused" in gedi("sample", run, "-n", 20).stderr
+
+
+def test_given_columns_of_a_sample_are_as_asked(run, model, here):
+    low, high = (model.result_.pool[:, 0].quantile(q).item() for q in (0.3, 0.6))
+    low, high = model.scaling_.undo(np.array([[low] * 3, [high] * 3]))[:, 0]
+    arguments = ["sample", run, "-n", 5, "--given", f"{NAMES[0]}={low}:{high}"]
+    rows = rows_of(gedi(*arguments).stdout)
+    assert len(rows) == 5 and all(low <= float(row[NAMES[0]]) <= high for row in rows)
+    for wrong, words in (
+        ("width", "--given width: write it as COLUMN=VALUE"),
+        ("wide=3", "no column 'wide'"),
+        ("width=1e9", "too rare (effective sample size 0"),
+    ):
+        assert words in gedi(*arguments[:-1], wrong, code=2).stderr
+
+
 def test_images_are_fitted_from_a_folder_and_sampled_to_npy_only(here):
     rng = np.random.default_rng(0)
     for k in range(12):

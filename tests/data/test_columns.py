@@ -365,7 +365,7 @@ def test_points_become_rows_again_and_json_gives_the_same_points():
     frame = frame.dropna().reset_index(drop=True)
     columns = fitted(frame)
     points = columns.transform(frame)
-    back = columns.inverse(points)
+    back = columns.frame(columns.nearest(points))
     np.testing.assert_array_equal(columns.transform(as_frame(back)), points)
     for name in ("age", "since", "ok", "city", "said"):
         assert back[name].tolist() == frame[name].tolist()
@@ -384,7 +384,7 @@ def test_damaged_json_is_refused():
         {"categories": ["a", "a"]},
         {"kind": "what"},
         {"fill": [float("nan"), 1.0]},
-        {"others": True},
+        {"rare": [["c", 1]]},
         {"unknown": 1},
     ):
         with pytest.raises(InputError, match="columns: "):
@@ -400,7 +400,9 @@ def test_times_of_day_are_hours_and_come_back_as_times():
     columns = Columns.from_json(fitted(made).to_json())
     points = columns.transform(made)
     assert points[:, 0] == pytest.approx(np.arange(0, 24 * 60, 7) / 60)
-    assert [f"{t.hour}:{t.minute:02}" for t in columns.inverse(points)["at"]] == words
+    assert [
+        f"{t.hour}:{t.minute:02}" for t in columns.frame(columns.nearest(points))["at"]
+    ] == words
     assert columns.transform(table(at=["5:30 PM"], plan=["a"]))[0, 0] == 17.5
 
 

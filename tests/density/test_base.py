@@ -66,6 +66,22 @@ def test_a_quadratic_network_makes_the_gaussian_of_the_closed_form(
     np.testing.assert_allclose(np.cov(drawn.T), true.cov, atol=0.06)
 
 
+@pytest.mark.parametrize("moves", [0, None])
+def test_samples_with_a_known_column_follow_the_closed_form_of_the_others(moves) -> None:
+    """A network that ties two columns: m e^f is a Gaussian with the precision I + 2 v v^T."""
+    density, v = made(1.0), torch.tensor([1.0, -1.0]).double()
+
+    def tied(x: torch.Tensor) -> torch.Tensor:
+        return -(x.double() @ v).square()
+
+    density.normalise(20_000, tied, 1.0, seeded())
+    x, known = torch.tensor([1.5, 0.0]).double(), torch.tensor([True, False])
+    drawn = density.sample_given(6_000, x, known, moves, tied, seeded(1)).numpy()
+    assert (drawn[:, 0] == 1.5).all()
+    assert drawn[:, 1].mean() == pytest.approx(2 * 1.5 / 3, abs=0.04)
+    assert drawn[:, 1].var() == pytest.approx(1 / 3, abs=0.03)
+
+
 def test_without_weight_it_is_the_mixture_and_short_runs_draw_if_there_were_any() -> None:
     density, x = made(1.0), torch.randn(30, 2, generator=seeded(), dtype=torch.float64)
     assert torch.equal(density.log_density(x, quadratic), density.mixture.log_density(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
@@ -49,3 +50,36 @@ def test_a_frame_leaves_the_standard_normal_density_to_other_directions() -> Non
     drawn = base.sample(40_000, seeded()).numpy()
     np.testing.assert_allclose(drawn.mean(0), mean @ turn, atol=0.05)
     np.testing.assert_allclose(np.cov(drawn.T), true.cov, atol=0.06)
+
+
+def test_points_with_known_columns_have_the_conditional_density_and_its_normaliser() -> None:
+    """One Gaussian and three kernels, against weights and conditionals by numpy and scipy."""
+    one = gaussian_mixture(X, 1, 0)
+    near = Gaussians.round(torch.from_numpy(X[:3]), torch.tensor([0.5, 0.8, 1.0]).double())
+    mixed = Gaussians.mixed([one, near], torch.tensor([0.4, 0.6], dtype=torch.float64).log())
+    known, y = torch.tensor([False, True, True]), np.array([[9.0, 0.3, 0.2], [9.0, 4.0, 3.0]])
+    drawn, level = mixed.given(torch.from_numpy(y), known, 40_000, seeded())
+    assert torch.equal(drawn[:, 0, 1:], torch.from_numpy(y[:, 1:])) and drawn.shape[:2] == (
+        2,
+        40_000,
+    )
+    covariance = np.cov(X.T, bias=True) + 1e-6 * np.eye(3)
+    parts = [(0.4, X.mean(0), covariance)]
+    widths = zip(X[:3], near.round_widths.numpy(), strict=True)
+    parts += [(0.2, mean, width**2 * np.eye(3)) for mean, width in widths]
+    for row, found, log_marginal in zip(y, drawn[:, :, 0].numpy(), level, strict=True):
+        weights, means = [], []
+        for weight, mean, cov in parts:
+            weights.append(weight * multivariate_normal(mean[1:], cov[1:, 1:]).pdf(row[1:]))
+            slope = np.linalg.solve(cov[1:, 1:], cov[1:, 0])
+            means.append(mean[0] + (row[1:] - mean[1:]) @ slope)
+        assert float(log_marginal) == pytest.approx(np.log(np.sum(weights)), abs=1e-6)
+        assert found.mean() == pytest.approx(np.average(means, weights=weights), abs=0.02)
+
+
+def test_with_no_known_columns_points_are_those_of_the_mixture() -> None:
+    mixed = gaussian_mixture(X, 2, 0)
+    unknown = torch.zeros(3, dtype=torch.bool)
+    drawn, level = mixed.given(torch.zeros(1, 3).double(), unknown, 20_000, seeded())
+    assert float(level[0]) == pytest.approx(0, abs=1e-9)
+    np.testing.assert_allclose(drawn[0].mean(0), X.mean(0), atol=0.06)

@@ -305,7 +305,8 @@ CALLS = [
     *(f"model.{name}({{x}})" for name in ("predict", "predict_proba", "transform", "fit")),
     *("model.diagnose({x})", "model.explain({x})", "model.score_samples({x}, 'gradient_norm')"),
     *("model.sample({small}, steps=2)", "model.sample(2, cluster={small})"),
-    "model.labels_at({small})",
+    *("model.sample(2, given={{0: {small}}})", "model.sample(2, given={small})"),
+    *("model.labels_at({small})", "model.impute({x})"),
     *("model.save({small})", "GEDI.load({small})", "GEDI.resume({small}, {x})"),
 ]
 

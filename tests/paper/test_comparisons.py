@@ -20,6 +20,7 @@ if not BENCHMARKS.exists():
 sys.path.insert(0, str(BENCHMARKS))
 
 import density  # noqa: E402
+import mixed_tables  # noqa: E402
 import plane_sets as plane  # noqa: E402
 import shapes  # noqa: E402
 from shape_sets import NOT_SCORED, SHAPES  # noqa: E402
@@ -151,3 +152,17 @@ def test_the_density_near_a_curve_integrates_to_one_and_is_that_of_the_points(dr
         entropy = -(density[:, k] * np.log(density[:, k] + 1e-300)).sum() * noise**2
         found = plane.log_density_near(points, curves(), noise)[:, k].mean()
         assert found == pytest.approx(-entropy, abs=0.05)
+
+
+@pytest.mark.parametrize("name", mixed_tables.TABLES)
+def test_rows_of_a_mixed_table_keep_its_rules_and_shuffled_columns_do_not(name):
+    draw, n = mixed_tables.TABLES[name]
+    real = draw(n, 0)
+    assert not any(each.any() for each in mixed_tables.broken(name, real, real).values())
+    rng = np.random.default_rng(0)
+    shuffled = real.apply(lambda column: rng.permutation(column.to_numpy()))
+    found = mixed_tables.broken(name, real, shuffled)
+    assert all(found[kind].mean() > 0.1 for kind in {"pairs", "order", "sums"} & set(found))
+    numbers = real.select_dtypes("number").columns
+    moved = mixed_tables.broken(name, real, real.assign(**{k: real[k] - 1e3 for k in numbers}))
+    assert moved["range"].mean() > 0.9

@@ -158,6 +158,14 @@ def changes(given: Sequence[str] | None) -> dict[str, Any]:
     return values
 
 
+def conditions(given: Sequence[str] | None) -> dict[str, str]:
+    """The columns and values of `--given COLUMN=VALUE`."""
+    pairs = {text: text.partition("=") for text in given or []}
+    if wrong := [text for text, (_, equals, value) in pairs.items() if not (equals and value)]:
+        raise InputError(f"--given {wrong[0]}: write it as COLUMN=VALUE")
+    return {column: value for column, _, value in pairs.values()}
+
+
 def outside(given: Sequence[str] | None, read: Callable[[str], Dataset]) -> dict[str, Dataset]:
     """The data sets of `--ood [NAME=]DATA`, by name."""
     sets: dict[str, Dataset] = {}
@@ -180,13 +188,19 @@ def read(data: str, screen: Screen, **options: Any) -> Dataset:
     """`load`; prints the names of images that were left out."""
     from gedilearn.data.load import SkippedImages, load
 
+    with printed(SkippedImages, screen):
+        return load(data, **options)
+
+
+@contextmanager
+def printed(category: type[Warning], screen: Screen) -> Iterator[None]:
+    """Print warnings of this category, and no others."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
-        warnings.simplefilter("always", SkippedImages)
-        dataset = load(data, **options)
+        warnings.simplefilter("always", category)
+        yield
     for warning in caught:
         screen.message(" ".join(str(warning.message).split()))
-    return dataset
 
 
 def read_for_fit(

@@ -83,6 +83,10 @@ def sample(
     run: inputs.Run,
     number: Annotated[int, Option("--number", "-n", metavar="N", help="Number of points.")] = 64,
     cluster: Annotated[int | None, Option(metavar="K", help="Only points of this cluster.")] = None,
+    given: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN=VALUE", help="Only rows like this, see above; may be repeated."),
+    ] = None,
     steps: inputs.Steps = None,
     seed: inputs.Seed = 0,
     out: OutFile = None,
@@ -94,15 +98,23 @@ def sample(
     Each point has its cluster. Points of a model of a table are rows of such a table. A .npy file
     holds the points as numbers, without their clusters. Images need a .npy file.
 
+    --given asks for rows with a value of a column, or with a number from LOW:HIGH, or with a date
+    or time from LOW..HIGH. Columns without names are x1, x2 and so on.
+
     \b
     gedi sample gedi-runs/points-1 -n 1000 --out new.csv
     gedi sample gedi-runs/points-1 -n 10 --cluster 2
+    gedi sample gedi-runs/penguins-1 --given species=Adelie --given body_mass_g=4000:5000
     """
+    from gedilearn.rows import Refused
+
     fitted = Fitted.open(run, screen)
     is_image = len(fitted.model.point_shape_) > 1
     if is_image and (out is None or out.suffix.lower() != ".npy"):
         raise InputError("samples of images need a file: --out FILE.npy")
-    points, labels = fitted.model.sample(number, cluster=cluster, steps=steps, random_state=seed)
+    options: dict[str, Any] = {"cluster": cluster, "steps": steps, "random_state": seed}
+    with inputs.printed(Refused, screen):
+        points, labels = fitted.model.sample(number, given=inputs.conditions(given), **options)
     columns = {} if is_image else inputs.by_column(points, fitted.columns) | {"cluster": labels}
     array = points if fitted.model.columns_ is None else fitted.model.validate(points)
     screen.give(columns, array, out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -16,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter, model_vali
 
 from gedilearn.data.arrays import TWO_VALUED, Scaling, listing, row_listing
 from gedilearn.data.files import as_text, check_names, is_number, is_text, source_of
-from gedilearn.errors import InputError, Parameter
+from gedilearn.data.rules import Rules
+from gedilearn.errors import InputError, Parameter, suggestion
 from gedilearn.settings import Kind
 from gedilearn.settings import TableOptions as Options
 
@@ -27,6 +29,7 @@ USED = ("number", "boolean", "date", "time", "category")
 MOST_CATEGORIES = 20  # of a column, with the one for all rare values
 RARE = 0.01  # share of the rows: less frequent categories are rare
 OTHERS = "(other)"  # the category for all rare values
+MOST_RARE = 300  # rare values that are kept
 FEWEST = 20  # numbers that an ID needs to be recognised
 ID_NAMES = ("id", "_no", "_nr", "_number", "_key")  # how the names of IDs end
 WORDS = 3  # of a cell on average: fewer are no text
@@ -233,7 +236,8 @@ class Column(BaseModel):
     """What a fit keeps of a column.
 
     fill: the value of a missing cell, for each encoded column
-    categories: those with an encoded column; others: whether there is one more for rare values
+    categories: those with an encoded column
+    rare: the most frequent of all others, which share one encoded column, and their numbers of rows
     whole: whether all numbers were whole, all dates without a time of day, all times whole minutes
     days_first: whether 3/1/2024 was read as a day of January; None without dates of this form
     reason: why the column is left out
@@ -246,7 +250,7 @@ class Column(BaseModel):
     kind: Kind
     fill: tuple[FiniteFloat, ...] = ()
     categories: tuple[str, ...] = ()
-    others: bool = False
+    rare: tuple[tuple[str, int], ...] = ()
     whole: bool = False
     days_first: bool | None = None
     reason: str = ""
@@ -275,7 +279,7 @@ class Column(BaseModel):
     @property
     def levels(self) -> list[str]:
         """The categories, and `OTHERS` if there is one for rare values."""
-        return [*self.categories, *([OTHERS] if self.others else [])]
+        return [*self.categories, *([OTHERS] if self.rare else [])]
 
     @property
     def names(self) -> list[str]:
@@ -307,23 +311,49 @@ class Column(BaseModel):
         notes += [f"{self.missing} missing"] if self.missing and self.distinct else []
         return f"{self.name} ({', '.join(notes)})" if notes else self.name
 
-    def encode(self, values: pd.Series) -> np.ndarray:
-        """(n, width); a missing cell, or an unknown category without `others`, becomes the fill.
+    def values(self, cells: pd.Series) -> np.ndarray:
+        """Cells as numbers (n,): categories as codes of the levels, then of the rare ones.
 
-        values: `Cells.values`, read as this kind
+        NaN where a cell is missing, or of an unknown category without rare ones.
         """
-        if self.kind == "category":
-            codes = values.map({name: k for k, name in enumerate(self.categories)})
-            codes = codes.astype("float64").fillna(-1).to_numpy(dtype=int, copy=True)
-            codes[(codes < 0) & values.notna() & self.others] = len(self.categories)
-            return np.asarray(np.vstack([np.eye(self.width), self.fill])[codes])
-        return np.asarray(values.fillna(self.fill[0]))[:, None]
+        if self.kind != "category":
+            return np.asarray(cells, dtype=np.float64)
+        names = [*self.categories, *(name for name, _ in self.rare)]
+        codes = cells.map({name: k for k, name in enumerate(names)}).astype("float64")
+        unknown = codes.isna() & cells.notna() & bool(self.rare)
+        return np.where(unknown, len(names), codes)
 
-    def decode(self, block: np.ndarray) -> Any:
-        """The cells nearest to points (n, width)."""
+    def value(self, cell: Any) -> float:
+        """One cell as a number, or one line that says why it is none."""
+        import pandas as pd
+
+        read = Cells.read(pd.Series([cell], name=self.name), "given", self.kind, self.days_first)
+        value, names = self.values(read.values)[0], [*self.categories, *(n for n, _ in self.rare)]
+        if np.isnan(value) or (self.kind == "category" and value >= len(names)):
+            hint = suggestion(str(cell), names) if names else ""
+            raise InputError(f"given: column {self.name!r} has no value {cell!r}{hint}")
+        return float(value)
+
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """The points (n, width) of values (n,); NaN becomes the fill."""
         if self.kind == "category":
-            return np.array(self.levels, dtype=object)[block.argmax(axis=1)]
-        values = block[:, 0]
+            codes = np.where(np.isnan(values), self.width, np.minimum(values, self.width - 1))
+            return np.asarray(np.vstack([np.eye(self.width), self.fill])[codes.astype(int)])
+        return np.where(np.isnan(values), self.fill[0], values)[:, None]
+
+    def nearest(self, block: np.ndarray) -> np.ndarray:
+        """The values (n,) nearest to points (n, width); NaN for a rare category."""
+        if self.kind != "category":
+            return block[:, 0]
+        codes = block.argmax(axis=1)
+        return np.where(codes < len(self.categories), codes, np.nan)
+
+    def cells(self, values: np.ndarray) -> Any:
+        """The cells of values (n,) without missing ones; NaN is `OTHERS`."""
+        if self.kind == "category":
+            names = [*self.categories, *(name for name, _ in self.rare), OTHERS]
+            codes = np.nan_to_num(values, nan=len(names) - 1).astype(int)
+            return np.array(names, dtype=object)[codes]
         if self.kind == "boolean":
             return values >= 0.5
         if self.kind == "time":
@@ -333,7 +363,7 @@ class Column(BaseModel):
         values = np.round(values) if self.whole else values
         if self.kind == "date":
             days = np.clip(values, *DAYS) * 86_400_000_000
-            return np.datetime64(0, "us") + days.astype("m8[us]")
+            return np.datetime64(0, "us") + np.round(days).astype("m8[us]")
         return values.astype(np.int64) if self.whole and np.abs(values).max() < 2**53 else values
 
 
@@ -353,11 +383,12 @@ def _measured_category(cells: Cells, impute: str) -> dict[str, Any]:
     kept = counts[counts >= math.ceil(RARE * len(cells.values))]
     if len(kept) >= MOST_CATEGORIES:
         kept = kept.sort_values(kind="stable").iloc[1 - MOST_CATEGORIES :].sort_index()
-    others = len(kept) < len(counts)
+    rare = counts.drop(kept.index).sort_values(ascending=False, kind="stable")
     n = len(cells.present)
-    shares = np.array([*kept, *([n - kept.sum()] if others else [])]) / n
+    shares = np.array([*kept, *([rare.sum()] if len(rare) else [])]) / n
     fill = np.eye(len(shares))[shares.argmax()] if impute == "most_frequent" else shares
-    return {"categories": tuple(kept.index), "others": others, "fill": tuple(fill.tolist())}
+    named = tuple((str(name), int(count)) for name, count in rare.iloc[:MOST_RARE].items())
+    return {"categories": tuple(kept.index), "rare": named, "fill": tuple(fill.tolist())}
 
 
 # --- all columns --------------------------------------------------------------------------------
@@ -408,6 +439,11 @@ class Columns:
                 Parameter("table.kinds", {names[-1]: "number"}),
             )
         return made
+
+    @classmethod
+    def plain(cls, names: Sequence[str]) -> Columns:
+        """Columns of numbers, which are points already."""
+        return cls(tuple(Column(name=name, kind="number", fill=(0.0,)) for name in names))
 
     def to_json(self) -> str:
         """All measured values, as text."""
@@ -479,24 +515,46 @@ class Columns:
         found = [f"{kind}: {', '.join(those)}" for kind, those in by_kind.items() if those]
         return [*found, self.left_out] if self.left_out else found
 
-    def transform(self, frame: pd.DataFrame) -> np.ndarray:
-        """The points of a frame with at least the used columns: (n, width), float64."""
+    def values(self, frame: pd.DataFrame) -> np.ndarray:
+        """The used columns of a frame as numbers: (n, q), see `Column.values`."""
         where = source_of(frame)
         check_names([each.name for each in self.used], frame.columns, where)
-        blocks = (
-            each.encode(Cells.read(frame[each.name], where, each.kind, each.days_first).values)
-            for each in self.used
+        read = (
+            Cells.read(frame[each.name], where, each.kind, each.days_first) for each in self.used
         )
-        return np.hstack(list(blocks))
+        pairs = zip(self.used, read, strict=True)
+        return np.stack([each.values(cells.values) for each, cells in pairs], axis=1)
 
-    def inverse(self, points: np.ndarray) -> pd.DataFrame:
-        """The rows nearest to points (n, width), with the used columns."""
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """The points of values: (n, q) -> (n, width), float64."""
+        pairs = zip(self.used, values.T, strict=True)
+        return np.hstack([each.encode(own) for each, own in pairs])
+
+    def transform(self, frame: pd.DataFrame) -> np.ndarray:
+        """The points of a frame with at least the used columns: (n, width), float64."""
+        return self.encode(self.values(frame))
+
+    def nearest(self, points: np.ndarray) -> np.ndarray:
+        """The values nearest to points: (n, width) -> (n, q)."""
+        ends = np.cumsum([each.width for each in self.used])
+        pairs = zip(self.used, np.split(points, ends[:-1], axis=1), strict=True)
+        return np.stack([each.nearest(block) for each, block in pairs], axis=1)
+
+    def frame(self, values: np.ndarray) -> pd.DataFrame:
+        """The rows of values (n, q) without missing ones, with the used columns."""
         import pandas as pd
 
-        ends = np.cumsum([each.width for each in self.used])
-        blocks = np.split(points, ends[:-1], axis=1)
-        pairs = zip(self.used, blocks, strict=True)
-        return pd.DataFrame({each.name: each.decode(block) for each, block in pairs})
+        pairs = zip(self.used, values.T, strict=True)
+        return pd.DataFrame({each.name: each.cells(own) for each, own in pairs})
+
+    def rules(self, values: np.ndarray) -> Rules:
+        """What all rows of values (n, q) keep."""
+        levels = {
+            k: (len(each.categories), tuple(count for _, count in each.rare))
+            for k, each in enumerate(self.used)
+            if each.kind == "category"
+        }
+        return Rules.of(values, [each.kind for each in self.used], levels)
 
     def scaling(self, points: np.ndarray, kind: str) -> Scaling:
         """Between the units of the points and the network's.

@@ -118,6 +118,51 @@ class Density(nn.Module):
         ]
         return y, torch.cat(parts)
 
+    @torch.no_grad()
+    def propose_given(
+        self, x: Tensor, known: Tensor, n: int, network: LogDensity, generator: Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Points of q with the `known` columns of vectors x, and their log importance weights.
+
+        With log q of the known columns of x.  (m, d), (d,) -> (m, n, d), (m, n), (m,).
+        """
+        assert isinstance(self.q, Gaussians)
+        y = self.coordinates(self.coordinates.values_of(x))[0]
+        drawn, level = self.q.given(y, known[self.coordinates.used], n, generator)
+        weight = float(self.weight)
+        ratios = [
+            self.tilted(part, network, weight) - self.q.log_density(part)
+            for part in torch.split(drawn.flatten(0, 1), self.at_once)
+        ]
+        return drawn, torch.cat(ratios).view(len(x), n), level
+
+    @torch.no_grad()
+    def sample_given(
+        self,
+        n: int,
+        x: Tensor,
+        known: Tensor,
+        moves: int | None,
+        network: LogDensity,
+        generator: Generator,
+    ) -> Tensor:
+        """New points with the `known` columns of a vector x: (d,), (d,) -> (n, d).
+
+        Proposals are resampled by their importance weights, then moved in all other columns.
+        """
+        drawn, ratios, _ = self.propose_given(x[None], known, LEAST_MORE * n, network, generator)
+        y = drawn[0, resampled(ratios[0], n, generator)]
+        free = (~known[self.coordinates.used]).nonzero()[:, 0]
+
+        def tilted(part: Tensor) -> Tensor:
+            whole = y[:1].expand(len(part), -1).index_copy(1, free, part)
+            return self.tilted(whole, network, float(self.weight))
+
+        spread = float(y[:, free].std(0).mean()) if n > 1 and len(free) else 1.0
+        first = FIRST_LENGTH * spread
+        moved = move(tilted, y[:, free], MOVES if moves is None else moves, first, generator)[0]
+        return self.points_of(y.index_copy(1, free, moved))
+
     def normalise(self, n: int, network: LogDensity, weight: float, generator: Generator) -> None:
         """Give the network this weight, and measure log Gamma with n proposals."""
         ratios = self.propose(n, network, weight, generator)[1]

@@ -101,6 +101,39 @@ class Gaussians(nn.Module):
         points[own] = self.round_means[which] + self.round_widths[which, None] * points[own]
         return points
 
+    def given(
+        self, values: Tensor, known: Tensor, n: int, generator: Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Points with the `known` columns of values, and the log-density of these columns.
+
+        (m, d), (d,) -> (m, n, d), (m,).
+        """
+        order, g = torch.argsort(known.int(), descending=True, stable=True), int(known.sum())
+        own, free = order[:g], order[g:]
+        spread = (self.full_factors @ self.full_factors.mT)[:, order][:, :, order]
+        factors = torch.linalg.cholesky(spread)
+        away = (values[:, own] - self.full_means[:, None, own]).mT  # (k, g, m)
+        solved = torch.linalg.solve_triangular(factors[:, :g, :g], away, upper=False)
+        volumes = factors.diagonal(dim1=1, dim2=2)[:, :g].log().sum(-1)
+        full = self.full_weights - volumes - solved.square().sum(1).T / 2
+        widths, near = self.round_widths, self.round_means[:, own]
+        squares = torch.cdist(values[:, own], near).square() if g else values.new_zeros(1, 1)
+        kernels = self.round_weights - g * widths.log() - squares / widths.square() / 2
+        logs = torch.cat([full, kernels.expand(len(values), -1)], -1)
+        chosen = torch.multinomial(logs.softmax(-1), n, True, generator=generator)
+        noise = values.new_empty(len(values), n, len(free)).normal_(generator=generator)
+        which = (chosen - len(factors)).clamp_min(0)
+        drawn = noise
+        if len(widths):
+            drawn = self.round_means[which][..., free] + widths[which][..., None] * noise
+        for k, factor in enumerate(factors):
+            row, column = (chosen == k).nonzero(as_tuple=True)
+            means = self.full_means[k, free] + solved[k].T[row] @ factor[g:, :g].T
+            drawn[row, column] = means + noise[row, column] @ factor[g:, g:].T
+        points = values[:, None].repeat(1, n, 1)
+        points[..., free] = drawn
+        return points, torch.logsumexp(logs, -1) - g / 2 * math.log(2 * math.pi)
+
 
 class Framed(nn.Module):
     """A mixture along some directions, times the standard normal density along all others."""

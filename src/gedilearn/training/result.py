@@ -29,6 +29,7 @@ from gedilearn.models.energy import (
     outputs,
 )
 from gedilearn.sampling.langevin import Box, Kernel, LogDensity, run
+from gedilearn.sampling.weights import effective_share
 from gedilearn.settings import Settings
 from gedilearn.starts.choose import Start, recurrence
 from gedilearn.training.environment import check_memory, check_steps, drawing
@@ -50,6 +51,7 @@ from gedilearn.verdict.verdict import Verdict, compose
 
 Score = Literal["log_density", "gradient_norm", "confidence", "energy"]
 CHAIN_STEPS = 500  # of a sample where there is no base
+POOL, AT_ONCE = 4_000, 1_000
 MOST_TRIES = 1_000  # draws of a whole sample, until it has enough points of a cluster
 
 
@@ -154,8 +156,34 @@ class Result:
             return self.density.log_density(x, self.network).numpy()
         return log_density(logits_of(self.model, x)).numpy()
 
-    def sample(self, n: int, steps: int | None, seed: int, cluster: int | None = None) -> Tensor:
+    @cached_property
+    def pool(self) -> Tensor:
+        """Points of p(x), whose distribution is compared with that of the training rows."""
+        return self.sample(POOL, 0, 0)
+
+    def effective(self, x: Tensor, known: Tensor) -> float:
+        """How many of the pool have `known` columns as rare as those of x: (*point), (*point).
+
+        Multiplied by the effective share of the proposals with these columns.
+        """
+        assert self.density is not None
+        generator, propose = Generator().manual_seed(0), self.density.propose_given
+        _, ratios, level = propose(x[None], known, POOL, self.network, generator)
+        parts = torch.split(self.pool, AT_ONCE)
+        levels = torch.cat([propose(part, known, 1, self.network, generator)[2] for part in parts])
+        return float((levels <= level).sum() * effective_share(ratios[0]))
+
+    def sample(
+        self,
+        n: int,
+        steps: int | None,
+        seed: int,
+        cluster: int | None = None,
+        given: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         """Points of p(x), or of p(x|y) for a cluster y: (n, ...).
+
+        given: a point, and which of its columns all points have: (*point), (*point)
 
         A point of p(x) is one of p(x|y) if it is kept with the chance p(y|x), which is that of
         `probabilities`.
@@ -174,10 +202,10 @@ class Result:
         model = copy.deepcopy(self.model)
         with drawing(seed, has_foreign_encoder(model)) as generator:
             if cluster is None:
-                return self._draw(model, n, steps, generator)
+                return self._draw(model, n, steps, generator, given)
             kept: list[Tensor] = []
             for _ in range(MOST_TRIES):
-                points = self._draw(model, n, steps, generator)
+                points = self._draw(model, n, steps, generator, given)
                 chance = torch.from_numpy(self.outputs(points).probabilities[:, cluster])
                 kept.append(points[torch.rand(n, generator=generator) < chance])
                 if sum(map(len, kept)) >= n:
@@ -188,8 +216,18 @@ class Result:
             f"{sum(map(len, kept))} of {MOST_TRIES * n}",
         )
 
-    def _draw(self, model: EnergyModel, n: int, steps: int | None, generator: Generator) -> Tensor:
-        """Points of p(x): (n, ...)."""
+    def _draw(
+        self,
+        model: EnergyModel,
+        n: int,
+        steps: int | None,
+        generator: Generator,
+        given: tuple[Tensor, Tensor] | None,
+    ) -> Tensor:
+        """Points of p(x), or of p(x) with given columns: (n, ...)."""
+        if self.density is not None and given is not None:
+            drawn = self.density.sample_given(n, *given, steps, self.network, generator)
+            return drawn.to(self.box.low.dtype)
         if self.density is not None:
             return self.density.sample(n, steps, self.network, generator).to(self.box.low.dtype)
         kernel = Kernel.of(self.settings.sampler, self.box)

@@ -45,6 +45,7 @@ from pydantic import (
 from torch import Tensor, nn
 
 from gedilearn import __version__
+from gedilearn.data.rules import Rules
 from gedilearn.density.density import LEVELS, Density
 from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError
@@ -322,6 +323,7 @@ class Header(Fit):
 
     scaling: str
     columns: str | None = None  # how the columns of a table are encoded
+    rules: Rules | None = None  # what all training rows keep
     feature_names_in: list[str]
     summary: Summary
 
