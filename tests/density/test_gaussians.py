@@ -7,8 +7,9 @@ import torch
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
-from gedilearn.density.base import gaussian_mixture, kernels, mixing_weights
+from gedilearn.density.candidates import gaussian_mixture, kernels
 from gedilearn.density.gaussians import Framed, Gaussians
+from gedilearn.density.parts import mixing_weights
 from helpers import seeded
 
 RNG = np.random.default_rng(0)
