@@ -17,6 +17,7 @@ from gedilearn.density.parts import Fit, Rows
 from gedilearn.ranks import fitting
 
 COMPONENTS = (1, 2, 3, 4, 6, 9, 13, 19, 32)
+STARTS, FEW_COLUMNS = 3, 4  # fits of a mixture, whose mean is smoother; in more columns one
 FEW_ROWS, MANY_ROWS = 3, 80  # the least number for each component, of up to 19 and of more
 PATIENCE = 3  # numbers of components in a row that are no better than fewer
 WIDTHS = (0.15, 0.25, 0.4, 0.6, 0.9, 1.3, 2.0)  # of kernels
@@ -57,12 +58,13 @@ class Mixture(Gaussians):
             means = np.array([x[own == k].mean(0) for k in np.unique(own)])
             begun = partial(mixture, n_components=len(means), means_init=means)
             yield "a mixture that begins with the clusters", begun
+        several = partial(mixture, starts=STARTS if rows.x.shape[1] <= FEW_COLUMNS else 1)
         best, worse = -math.inf, 0
         fitted_to = len(rows.numbers) - len(rows.folds[0])
         for c in COMPONENTS:
             if c > 1 and c * (FEW_ROWS if c < 20 else MANY_ROWS) > fitted_to:
                 return
-            fit = partial(mixture, n_components=c)
+            fit = partial(several, n_components=c)
             yield f"a mixture of {c}", fit
             level = float(rows.held_out(fit).mean())
             best, worse = (level, 0) if level > best else (best, worse + 1)
@@ -83,26 +85,32 @@ def gaussian_mixture(
     seed: int,
     floor: float = FLOOR,
     rounds: int = 100,
+    starts: int = 1,
     **start: np.ndarray,
 ) -> Gaussians:
     """Fitted by scikit-learn's expectation maximisation, with covariances of any shape.
 
     It starts from points of the data, far from each other, or from the values of `start`; `floor`
-    is added to variances.
+    is added to variances. With several starts it is the mean of that many mixtures.
     """
-    mixture = GaussianMixture(
-        n_components,
-        reg_covar=floor,
-        max_iter=rounds,
-        tol=RISE,
-        random_state=seed,
-        init_params="k-means++",
-        **start,
-    )
-    with fitting():
-        mixture.fit(x[evenly_spaced(len(x), MOST_ROWS)])
-    parts = (mixture.weights_, mixture.means_, np.linalg.cholesky(mixture.covariances_))
-    return Gaussians.full(*(torch.from_numpy(part.astype(np.float64)) for part in parts))
+    rows = x[evenly_spaced(len(x), MOST_ROWS)]
+    fits = []
+    for k in range(min(starts, n_components)):
+        mixture = GaussianMixture(
+            n_components,
+            reg_covar=floor,
+            max_iter=rounds,
+            tol=RISE,
+            random_state=seed + k,
+            init_params="k-means++",
+            **start,
+        )
+        with fitting():
+            mixture.fit(rows)
+        parts = (mixture.weights_, mixture.means_, np.linalg.cholesky(mixture.covariances_))
+        fits.append(Gaussians.full(*(torch.from_numpy(own.astype(np.float64)) for own in parts)))
+    equal = torch.full((len(fits),), -math.log(len(fits)), dtype=torch.float64)
+    return Gaussians.mixed(fits, equal)
 
 
 def kernels(x: np.ndarray, width: float, most: int = MOST_KERNELS) -> Gaussians:
