@@ -11,6 +11,7 @@ rows are for training, and the methods choose their settings on a tenth of them.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,6 @@ from sklearn import datasets
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
 
-from comparison import timed
 from density import BANDWIDTHS, Reference
 from gedilearn.estimator import GEDI
 from gedilearn.paper import table
@@ -117,6 +117,13 @@ def without_flow(x: np.ndarray, seed: int) -> GEDI:
         PARTS.register("flow", flow)
 
 
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of processor, on one thread."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 def measure(name: str, x: np.ndarray, seed: int) -> Row:
     """The mean log-likelihood of the test rows by each method, and what GEN adds to the base."""
     train, test = drawn(x, seed)
@@ -174,7 +181,8 @@ def main() -> None:
     for name, x in sources.items():
         for seed in range(options.first, options.first + options.seeds):
             rows.append(measure(name, x, seed))
-            print({k: v if isinstance(v, int | str) else round(v, 3) for k, v in rows[-1].items()})
+            shown = {k: v if isinstance(v, int | str) else round(v, 3) for k, v in rows[-1].items()}
+            print(shown, flush=True)
     groups = table.grouped(rows, data=sources)
     for columns in (LIKELIHOOD, DETAILS):
         print("\n" + table.make("", columns, groups).markdown())
