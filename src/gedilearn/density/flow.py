@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from gedilearn.data.arrays import evenly_spaced
-from gedilearn.density.candidates import WIDER, one_gaussian
+from gedilearn.density.candidates import FLOOR, WIDER, one_gaussian
 from gedilearn.density.parts import Fit, Rows
 from gedilearn.models.adam import Adam
 
@@ -114,12 +114,13 @@ class Flow(nn.Module):
             yield "a spline flow", fit
 
     @classmethod
+    @torch.enable_grad()
     def fit(cls, x: np.ndarray, validation: np.ndarray, seed: int) -> Flow:
         """Trained on x (n, d) as long as validation rows (v, d) become likelier."""
         x = x[evenly_spaced(len(x), MOST_VALUES // x.shape[1])]
         n, d = x.shape
         generator = Generator().manual_seed(seed)
-        centre, scale = (torch.from_numpy(own) for own in (x.mean(0), x.std(0)))
+        centre, scale = map(torch.from_numpy, (x.mean(0), x.std(0).clip(FLOOR**0.5)))
         rows, fresh = (((torch.from_numpy(z) - centre) / scale).float() for z in (x, validation))
         wide = one_gaussian(x, WIDER).log_density(torch.from_numpy(validation))
         least = (wide + scale.log().sum() + math.log(SAFE)).float()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -146,7 +146,7 @@ def weighted(rows: Rows) -> tuple[str, Callable[[np.ndarray], Sum]]:
             joined = torch.logsumexp(both + shares, -1)
             gain = joined - level
             if shares[1].exp() > LEAST_WEIGHT and gain.mean() > gain.std() / len(gain) ** 0.5:
-                chosen.append((kind, name, partial(_same, part)))
+                chosen.append((kind, name, lambda _, part=part: part))
                 weights, level = torch.cat([weights + shares[0], shares[1:]]), joined
     by_weight = sorted(zip(weights.exp().tolist(), chosen, strict=True), key=lambda own: -own[0])
     words = ", ".join(f"{name} ({share:.0%})" for share, (_, name, _) in by_weight)
@@ -162,11 +162,6 @@ def weighted(rows: Rows) -> tuple[str, Callable[[np.ndarray], Sum]]:
         return Sum(parts, log_weights)
 
     return words, fitted
-
-
-def _same(part: Any, points: np.ndarray) -> Any:
-    """A part that is not fitted again."""
-    return part
 
 
 def mixing_weights(log_densities: Tensor, prior: float = 0.0, rounds: int = 100) -> Tensor:
