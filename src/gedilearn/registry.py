@@ -92,6 +92,7 @@ SAMPLERS = Registry(
 PARTS = Registry(
     "part of the base",
     wide_gaussian="gedilearn.density.candidates:WideGaussian",
+    outliers="gedilearn.density.candidates:Outliers",
     kernels="gedilearn.density.candidates:Kernels",
     mixture="gedilearn.density.candidates:Mixture",
     flow="gedilearn.density.flow:Flow",

@@ -54,13 +54,13 @@ def test_weights_are_those_of_a_search_over_all(prior: float) -> None:
     both = np.log(np.array([share, 1 - share]))
     of_rows = np.logaddexp(*(levels[:, k, None].numpy() + both[k] for k in range(2))).sum(0)
     best = share[(of_rows + prior * both.sum(0)).argmax()]
-    found = mixing_weights(levels, prior, rounds=2_000).exp()
+    found = mixing_weights(levels, torch.tensor([prior, prior]), rounds=2_000).exp()
     np.testing.assert_allclose(found, [best, 1 - best], atol=2e-3)
 
 
 def test_a_part_that_no_row_needs_keeps_a_weight_if_rows_are_added_for_it() -> None:
     levels = torch.tensor([[0.0, -50.0]]).double().expand(98, 2)
-    np.testing.assert_allclose(mixing_weights(levels, 1.0).exp(), [0.99, 0.01], rtol=1e-6)
+    np.testing.assert_allclose(mixing_weights(levels, torch.ones(2)).exp(), [0.99, 0.01], rtol=1e-6)
 
 
 def test_a_bent_table_has_a_flow_that_makes_test_rows_likelier(
@@ -75,6 +75,14 @@ def test_a_bent_table_has_a_flow_that_makes_test_rows_likelier(
 
 def test_a_flow_that_adds_nothing_is_dropped() -> None:
     assert "a spline flow" not in base_of(RNG.normal(size=(700, 5))).name
+
+
+def test_single_far_rows_have_a_wide_gaussian_of_little_weight(base: Base) -> None:
+    row = torch.full((1, 5), 60.0, dtype=torch.float64)
+    level = float(base.density.mixture.log_density(row))
+    wide = float(one_gaussian(BENT, 6.0).log_density(row))
+    assert wide - np.log(len(BENT)) - 5 < level < wide
+    assert level > float(one_gaussian(BENT, 1.5).log_density(row)) + 1_000
 
 
 def test_test_rows_change_neither_the_flow_nor_any_weight(base: Base) -> None:

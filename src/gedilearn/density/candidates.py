@@ -27,6 +27,7 @@ MOST_KERNELS = 2_000  # of a candidate
 MOST_ROWS = 5_000  # that a mixture is fitted to
 RISE = 0.003  # of the mean log-density in a round, below which a mixture is fitted; in nats
 WIDER = 1.5  # the wide Gaussian's deviations, in units of the data's
+OUTSIDE = 6.0  # the same of the Gaussian for outliers
 
 
 class WideGaussian(Gaussians):
@@ -35,6 +36,17 @@ class WideGaussian(Gaussians):
     @classmethod
     def candidates(cls, rows: Rows) -> Iterator[tuple[str, Fit]]:
         yield "a wide Gaussian", partial(one_gaussian, wider=WIDER)
+
+
+class Outliers(Gaussians):
+    """One Gaussian, much wider than the data: single far rows must not decide a mean level."""
+
+    least_rows = 1.0
+
+    @classmethod
+    def candidates(cls, rows: Rows) -> Iterator[tuple[str, Fit]]:
+        if rows.x.shape[1] > FEW_COLUMNS:  # in fewer, the network's own base is wide
+            yield "outliers", partial(one_gaussian, wider=OUTSIDE)
 
 
 class Kernels(Gaussians):

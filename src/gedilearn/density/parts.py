@@ -7,7 +7,6 @@ trained once, on the training rows, and weighed on the validation rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +22,7 @@ FOLDS = 3  # of the rows; as many are held out in turn as give
 ENOUGH = 300  # rows that weights are chosen with
 MOST_IN_FOLD = 1_000
 LEAST_WEIGHT = 0.03
+SHOWN = 0.005  # a weight in words
 PRIOR_ROWS = 1.0  # for each of two parts: outliers that validation rows lack stay possible
 
 
@@ -31,7 +31,8 @@ class Part(Protocol):
 
     Those of its class are named in `registry.PARTS`. Its constructor gets the tensors of
     `state_dict` by name. If `once` is there and true, a candidate is fitted once, to the training
-    rows. If more than one of its candidates may be kept, it has `mixed`, as `Gaussians` has.
+    rows. If `least_rows` is there, its weight is that of so many rows at least. If more than one of
+    its candidates may be kept, it has `mixed`, as `Gaussians` has.
     """
 
     @classmethod
@@ -133,23 +134,26 @@ def weighted(rows: Rows) -> tuple[str, Callable[[np.ndarray], Sum]]:
     cheap = [kind for kind in PARTS if not getattr(PARTS[kind], "once", False)]
     chosen = [(kind, *own) for kind in cheap for own in PARTS[kind].candidates(rows)]
     levels = torch.stack([rows.held_out(fit) for _, _, fit in chosen], -1)
-    kept = (mixing_weights(levels).exp() > LEAST_WEIGHT).nonzero()[:, 0]
-    chosen, levels = [chosen[k] for k in kept], levels[:, kept]
-    weights = mixing_weights(levels)
+    least = torch.tensor([getattr(PARTS[kind], "least_rows", 0.0) for kind, _, _ in chosen])
+    large = mixing_weights(levels, least).exp() > LEAST_WEIGHT
+    kept = (large | (least > 0)).nonzero()[:, 0]
+    chosen, levels, least = [chosen[k] for k in kept], levels[:, kept], least[kept]
+    weights = mixing_weights(levels, least)
     fresh = torch.from_numpy(rows.x[rows.validation])
     level = torch.logsumexp(levels + weights, -1)[: len(fresh)]
     for kind in (kind for kind in PARTS if kind not in cheap):
         for name, fit in PARTS[kind].candidates(rows):
             part = fit(rows.x[rows.training])
             both = torch.stack([level, part.log_density(fresh)], -1)
-            shares = mixing_weights(both, PRIOR_ROWS)
+            shares = mixing_weights(both, torch.full((2,), PRIOR_ROWS))
             joined = torch.logsumexp(both + shares, -1)
             gain = joined - level
             if shares[1].exp() > LEAST_WEIGHT and gain.mean() > gain.std() / len(gain) ** 0.5:
                 chosen.append((kind, name, lambda _, part=part: part))
                 weights, level = torch.cat([weights + shares[0], shares[1:]]), joined
     by_weight = sorted(zip(weights.exp().tolist(), chosen, strict=True), key=lambda own: -own[0])
-    words = ", ".join(f"{name} ({share:.0%})" for share, (_, name, _) in by_weight)
+    shown = [(name, share) for share, (_, name, _) in by_weight if share >= SHOWN]
+    words = ", ".join(f"{name} ({share:.0%})" for name, share in shown)
 
     def fitted(points: np.ndarray) -> Sum:
         parts, log_weights = {}, {}
@@ -164,15 +168,16 @@ def weighted(rows: Rows) -> tuple[str, Callable[[np.ndarray], Sum]]:
     return words, fitted
 
 
-def mixing_weights(log_densities: Tensor, prior: float = 0.0, rounds: int = 100) -> Tensor:
+def mixing_weights(log_densities: Tensor, prior: Tensor | None = None, rounds: int = 100) -> Tensor:
     """The logarithms of the weights under which a sum of densities is likeliest.
 
-    Expectation maximisation, with `prior` more rows that each part has for itself: no weight
-    becomes 0.  (n, parts) -> (parts,).
+    Expectation maximisation, with `prior` more rows that a part has for itself: its weight does not
+    become 0.  (n, parts), (parts,) -> (parts,).
     """
-    n, parts = log_densities.shape
+    n = len(log_densities)
+    prior = torch.zeros_like(log_densities[0]) if prior is None else prior.to(log_densities)
     weights = torch.zeros_like(log_densities[0]).log_softmax(0)
     for _ in range(rounds):
         shares = (log_densities + weights).softmax(1).sum(0) + prior
-        weights = shares.log() - math.log(n + prior * parts)
+        weights = shares.log() - torch.log(n + prior.sum())
     return weights
