@@ -31,7 +31,7 @@ NEAR = 1.0  # width of the kernels among the proposals
 SHARE, SHARE_OF_FEW, FEW, MOST_HELD_OUT = 10, 5, 50, 1_000
 CONTINUOUS = 1e-3  # cells narrower than this need no spreading while GEN learns
 
-POOL, CHECKED = 6_000, 4_000  # proposals to learn from, and others to measure with
+POOL, CHECKED = 20_000, 4_000  # proposals to learn from, and others to measure with
 WEIGHTS = tuple(k / 10 for k in range(11))  # of the network, to choose from: the smallest
 TOLERATED = 0.5  # that is not worse than the likeliest by more than this many standard errors
 # The least effective sample size (ESS) of the proposals. The standard error of log Gamma is about
