@@ -14,16 +14,17 @@ import pytest
 import torch
 from pydantic import Field
 from sklearn.datasets import make_blobs
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from gedilearn import GEDI, settings
+from gedilearn.density.parts import Fit, Rows
 from gedilearn.errors import InputError
 from gedilearn.graph.views import CallableViews, Views
 from gedilearn.methods import terms
 from gedilearn.methods.method import Batch, Forward, Method, share
 from gedilearn.methods.settings import MethodSettings
 from gedilearn.models.energy import EnergyModel
-from gedilearn.registry import METHODS, SAMPLERS, VIEWS, Registry
+from gedilearn.registry import METHODS, PARTS, SAMPLERS, VIEWS, Registry
 from gedilearn.sampling.langevin import LogDensity, SampleBatch, SamplerContext
 from gedilearn.settings import known_paths
 from helpers import gedi
@@ -137,3 +138,49 @@ def test_a_sampler(added: list[Any], tmp_path: Path) -> None:
     assert np.isfinite(model.score_samples(X)).all()
     with pytest.raises(InputError, match="unknown sampler 'unifrom'"):
         gedi(**{"sampler.kind": "unifrom"}).fit(X)
+
+
+# --- a part of the base -----------------------------------------------------------------------
+
+
+class Laplace(nn.Module):
+    """Independent columns with the density of Laplace."""
+
+    def __init__(self, centre: Tensor, width: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("centre", centre)
+        self.register_buffer("width", width)
+
+    @classmethod
+    def candidates(cls, rows: Rows) -> Iterator[tuple[str, Fit]]:
+        yield "Laplace columns", cls.fit
+
+    @classmethod
+    def fit(cls, x: np.ndarray) -> Laplace:
+        centre = np.median(x, 0)
+        return cls(torch.from_numpy(centre), torch.from_numpy(np.abs(x - centre).mean(0)))
+
+    def log_density(self, x: Tensor) -> Tensor:
+        return -((x - self.centre).abs() / self.width + (2 * self.width).log()).sum(-1)
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        uniform = torch.empty(n, len(self.centre)).uniform_(-1, 1, generator=generator)
+        return self.centre - self.width * uniform.sign() * torch.log1p(-uniform.abs())
+
+
+def test_a_part_of_the_base(added: list[Any], tmp_path: Path) -> None:
+    PARTS.register("laplace", Laplace)
+    added.append((PARTS, "laplace"))
+    x = np.random.default_rng(0).laplace(size=(600, 6))
+    model = gedi(**SHORT, **{"sampler.kind": "none"}).fit(x)
+    assert model.density_.base.startswith("Laplace columns")
+    assert abs(model.score(x) + 6 * np.log(2 * np.e)) < 0.2  # the negative entropy
+    drawn, _ = model.sample(4_000, random_state=0)
+    np.testing.assert_allclose(np.abs(drawn).mean(0), 1, atol=0.1)
+    model.save(tmp_path / "model.safetensors")
+    loaded = GEDI.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.score_samples(x), model.score_samples(x))
+    PARTS.remove("laplace")
+    with pytest.raises(InputError, match="unknown part of the base 'laplace'"):
+        GEDI.load(tmp_path / "model.safetensors")
+    PARTS.register("laplace", Laplace)

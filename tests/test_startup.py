@@ -104,7 +104,7 @@ def test_the_estimator_is_imported_on_first_use_without_fabric_and_kornia():
 
 def test_a_fit_of_one_process_loads_no_fabric_no_compiler_and_nothing_for_pictures(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n" + "".join(f"{k % 2},{k % 7}\n" for k in range(40)))
-    unused = ["lightning_fabric", "torch._dynamo", "sympy", "kornia", "matplotlib"]
+    unused = ["lightning_fabric", "torch._dynamo", "sympy", "zuko", "kornia", "matplotlib"]
     code = f"""
 from typer.testing import CliRunner
 from gedilearn.cli import app

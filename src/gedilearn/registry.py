@@ -1,5 +1,5 @@
-"""What can be added from outside: methods, views, samplers, data sets, presets and
-experiments, by name.
+"""What can be added from outside: methods, views, samplers, parts of a base, data sets, presets
+and experiments, by name.
 
 Each registry knows its built-in entries as "module:attribute" and imports one when it is asked for,
 so that names can be listed and checked without importing torch. `register` adds an entry of your
@@ -87,6 +87,15 @@ SAMPLERS = Registry(
     langevin="gedilearn.sampling.langevin:replay_buffer",
     importance="gedilearn.density.samplers:Proposals",
     chains="gedilearn.density.samplers:BaseChains",
+)
+# Classes of `density.parts.Part`, of which the base of a density is a weighted sum.
+PARTS = Registry(
+    "part of the base",
+    wide_gaussian="gedilearn.density.candidates:WideGaussian",
+    outliers="gedilearn.density.candidates:Outliers",
+    kernels="gedilearn.density.candidates:Kernels",
+    mixture="gedilearn.density.candidates:Mixture",
+    flow="gedilearn.density.flow:Flow",
 )
 # Functions () -> `data.dataset.Dataset`. One with `splits`, as those of the published sets, also
 # takes the name of a split: NAME:test.

@@ -195,10 +195,10 @@ class Density(Section):
     """The density p(x), which GEN learns."""
 
     base: Literal["auto", "gaussian", "mixture", "none"] = "auto"
-    """The density that the network corrects: 'gaussian', a wide Gaussian; 'mixture', mixtures of
-    Gaussians and kernels at the points; 'auto', the first in up to 4 columns. Images and vectors of
-    more than 64 columns have a mixture in principal directions. 'none': no base, as in the
-    paper."""
+    """The density that the network corrects: 'gaussian', a wide Gaussian; 'mixture', a weighted sum
+    of mixtures, kernels at the points and a spline flow; 'auto', the first in up to 4 columns.
+    Images and vectors of more than 64 columns have a mixture in principal directions. 'none': no
+    base, as in the paper."""
     iterations: Count | None = None
     """Most iterations of GEN after the clusters, for the best initialisation, while INV and PRIOR
     go on; 0 trains all three terms together from the start, as in the paper. None: 0 with

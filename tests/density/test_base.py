@@ -12,11 +12,13 @@ from scipy.stats import multivariate_normal
 from torch import Tensor
 
 from gedilearn.density import base as base_module
-from gedilearn.density.base import CHECKED, WEIGHTS, Base, kernels, split
+from gedilearn.density.base import CHECKED, WEIGHTS, Base, split
+from gedilearn.density.candidates import kernels
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.density import Density, bits_per_dimension
 from gedilearn.density.fit import conclude, fit_base
 from gedilearn.density.gaussians import Gaussians
+from gedilearn.density.parts import Rows
 from gedilearn.settings import resolve
 from helpers import seeded
 
@@ -38,7 +40,8 @@ def made(deviation: float) -> Density:
         Gaussians.round(torch.zeros(1, 2).double(), torch.tensor([width]).double())
         for width in (1.0, deviation, 1.5)
     )
-    return Density(plain, m, None if deviation == 1 else b, q)
+    # Half of the proposals are of m.
+    return Density(plain, m, None if deviation == 1 else b, q, explored=torch.tensor(0.5).double())
 
 
 @pytest.mark.parametrize("deviation", [1.0, 2.0])
@@ -125,8 +128,8 @@ def test_gen_draws_no_validation_row_and_no_test_row() -> None:
 def test_mixtures_of_held_out_rows_are_fitted_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def narrow(x: np.ndarray, *_: Any) -> Any:
-        seen.append(x)
+    def narrow(rows: Rows) -> Any:
+        seen.append(rows.x)
         return "kernels", lambda points: kernels(points, 0.3)
 
     monkeypatch.setattr(base_module, "weighted", narrow)

@@ -8,18 +8,41 @@ import torch
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
-from gedilearn.density.base import gaussian_mixture, kernels, mixing_weights
+from gedilearn.density import candidates
+from gedilearn.density.candidates import gaussian_mixture, kernels
 from gedilearn.density.gaussians import Framed, Gaussians
+from gedilearn.density.parts import Rows, mixing_weights
 from helpers import seeded
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(0, 1, (150, 3)), RNG.normal(4, 0.5, (100, 3))])
+POINTS = torch.from_numpy(X)
 
 
 def test_a_mixture_has_the_density_that_scikit_learn_gives_it() -> None:
     theirs = GaussianMixture(2, reg_covar=1e-6, random_state=0, init_params="k-means++").fit(X)
     ours = gaussian_mixture(X, 2, 0).log_density(torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(ours, theirs.score_samples(X), rtol=1e-9)
+
+
+def test_a_mixture_of_several_starts_is_the_mean_of_their_densities() -> None:
+    whole = gaussian_mixture(X, 4, 0, starts=3)
+    apart = torch.stack([gaussian_mixture(X, 4, seed).log_density(POINTS) for seed in range(3)])
+    np.testing.assert_allclose(whole.log_density(POINTS).exp(), apart.exp().mean(0), rtol=1e-9)
+    assert (apart.std(0) > 1e-3).any()
+
+
+@pytest.mark.parametrize(("n", "d", "most"), [(30, 2, 6), (900, 2, 19), (4_000, 2, 32)])
+def test_mixtures_have_more_components_where_there_are_more_rows(
+    n: int, d: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "PATIENCE", 99)
+    numbers, tried = np.arange(n), []
+    rows = Rows(RNG.normal(size=(n, d)), None, numbers[: n // 10], numbers[n // 5 :], 0)
+    monkeypatch.setattr(Rows, "held_out", lambda rows, fit: torch.zeros(3))
+    for _, fit in candidates.Mixture.candidates(rows):
+        tried.append(fit.keywords["n_components"])
+    assert tried[0] == 1 and tried[-1] == most
 
 
 def test_a_weighted_sum_of_a_gaussian_and_kernels_has_their_densities_and_shares() -> None:

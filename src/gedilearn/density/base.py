@@ -6,55 +6,38 @@ the weight of the network. As many are test rows. GEN learns from all others.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from sklearn.mixture import GaussianMixture
-from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 from torch import Generator, Tensor
 
-from gedilearn.data.arrays import evenly_spaced
+from gedilearn.density.candidates import FLOOR, WIDER, kernels, one_gaussian
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Gaussians
-from gedilearn.ranks import ONE_AT_A_TIME, fitting
+from gedilearn.density.parts import Rows, weighted
+from gedilearn.ranks import ONE_AT_A_TIME
 from gedilearn.sampling.weights import effective_share, log_mean_exp
 
-COMPONENTS = (1, 2, 3, 4, 6, 9, 13, 19)
-PATIENCE = 3  # numbers of components in a row that are no better than fewer
-WIDTHS = (0.15, 0.25, 0.4, 0.6, 0.9, 1.3, 2.0)  # of kernels
-FLOOR = 1e-6  # added to variances, in the network's units
-NEIGHBOUR = 7  # the distance to it is the unit of a kernel's width
-MOST_KERNELS, MOST_NEAR = 2_000, 500  # of a candidate, and among the proposals
-MOST_ROWS = 5_000  # that a mixture is fitted to
-RISE = 0.003  # of the mean log-density in a round, below which a mixture is fitted; in nats
-WIDER = 1.5  # the wide Gaussian's deviations, in units of the data's
-LEAST_WEIGHT = 0.03
-
-FOLDS = 3  # of the rows; as many are held out in turn as give
-ENOUGH = 300  # rows that weights are chosen with
-MOST_IN_FOLD = 1_000
+MOST_NEAR = 500  # kernels among the proposals
 MOST_FOR_WIDE = 4  # columns; in more, no proposals cover what a wide Gaussian leaves to the network
 NEAR = 1.0  # width of the kernels among the proposals
 # Validation rows, and as many test rows: a tenth, of few rows a fifth up to 50.
 SHARE, SHARE_OF_FEW, FEW, MOST_HELD_OUT = 10, 5, 50, 1_000
 CONTINUOUS = 1e-3  # cells narrower than this need no spreading while GEN learns
 
-POOL, CHECKED = 6_000, 4_000  # proposals to learn from, and others to measure with
+POOL, CHECKED = 20_000, 4_000  # proposals to learn from, and others to measure with
 WEIGHTS = tuple(k / 10 for k in range(11))  # of the network, to choose from: the smallest
 TOLERATED = 0.5  # that is not worse than the likeliest by more than this many standard errors
 # The least effective sample size (ESS) of the proposals. The standard error of log Gamma is about
 # one over its root: 0.14 nats at 50. Below, single proposals decide about the gradient, and the
 # error itself is not known.
 HEALTHY = 50
-
-Fit = Callable[[np.ndarray], Gaussians]  # of points (m, d)
 
 
 class HeldOut(NamedTuple):
@@ -162,66 +145,7 @@ def split(n: int, seed: int) -> tuple[np.ndarray, int]:
     return np.random.default_rng(seed).permutation(n), held
 
 
-# --- candidates ----------------------------------------------------------------------------------
-
-
-def one_gaussian(x: np.ndarray, wider: float = 1.0) -> Gaussians:
-    """With the mean of the data, and deviations `wider` times as large."""
-    spread = np.atleast_2d(np.cov(x.T, bias=True)) * wider**2 + FLOOR * np.eye(x.shape[1])
-    factor = torch.from_numpy(np.linalg.cholesky(spread))
-    return Gaussians.full(torch.ones(1).double(), torch.from_numpy(x.mean(0))[None], factor[None])
-
-
-def gaussian_mixture(
-    x: np.ndarray,
-    n_components: int,
-    seed: int,
-    floor: float = FLOOR,
-    rounds: int = 100,
-    **start: np.ndarray,
-) -> Gaussians:
-    """Fitted by scikit-learn's expectation maximisation, with covariances of any shape.
-
-    It starts from points of the data, far from each other, or from the values of `start`; `floor`
-    is added to variances.
-    """
-    mixture = GaussianMixture(
-        n_components,
-        reg_covar=floor,
-        max_iter=rounds,
-        tol=RISE,
-        random_state=seed,
-        init_params="k-means++",
-        **start,
-    )
-    with fitting():
-        mixture.fit(x[evenly_spaced(len(x), MOST_ROWS)])
-    parts = (mixture.weights_, mixture.means_, np.linalg.cholesky(mixture.covariances_))
-    return Gaussians.full(*(torch.from_numpy(part.astype(np.float64)) for part in parts))
-
-
-def kernels(x: np.ndarray, width: float, most: int = MOST_KERNELS) -> Gaussians:
-    """A round Gaussian at each point, or at evenly spaced ones, in units of its neighbourhood."""
-    points = x[evenly_spaced(len(x), most)]
-    k = min(NEIGHBOUR, len(points) - 1)
-    away = NearestNeighbors(n_neighbors=k + 1).fit(points).kneighbors(points)[0][:, -1]
-    widths = torch.from_numpy(width * away / np.sqrt(x.shape[1])).clamp_min(FLOOR**0.5)
-    return Gaussians.round(torch.from_numpy(points), widths)
-
-
-def mixing_weights(log_densities: Tensor, rounds: int = 100) -> Tensor:
-    """The logarithms of the weights under which a sum of densities is likeliest.
-
-    Expectation maximisation.  (n, parts) -> (parts,).
-    """
-    weights = torch.zeros_like(log_densities[0]).log_softmax(0)
-    for _ in range(rounds):
-        shares = (log_densities + weights).log_softmax(1)
-        weights = shares.logsumexp(0) - np.log(len(shares))
-    return weights
-
-
-# --- vectors with few columns: mixtures and kernels in all of them -------------------------------
+# --- vectors with few columns ---------------------------------------------------------------------
 
 
 def base_in_columns(
@@ -246,68 +170,24 @@ def base_in_columns(
     training = order[2 * held :]
     # More threads than one only wait for each other here; the limit is the whole process's.
     with ONE_AT_A_TIME, threadpool_limits(1):
-        name, fit = weighted(x, labels, np.r_[order[:held], training], seed)
+        name, fit = weighted(Rows(x, labels, order[:held], training, seed))
         mixture, without = fit(x), fit(x[training])
         few = x.shape[1] <= MOST_FOR_WIDE
         wide = one_gaussian(x[training], WIDER)
         base = wide if kind == "gaussian" or (kind == "auto" and few) else None
-        # Where to look for the model's mass: near the data and beyond, or at the mixture. In many
-        # columns near the data is no place of its own any more.
-        parts, shares = [mixture, wide], [0.9, 0.1]
+        # Where to look for the model's mass besides the mixture: beyond the data and near them. In
+        # many columns near the data is no place of its own any more.
+        elsewhere, share = wide, 0.1
         if few:
-            parts, shares = [mixture, wide, kernels(x, NEAR, MOST_NEAR)], [0.4, 0.2, 0.4]
-    q = Gaussians.mixed(parts, torch.tensor(shares, dtype=torch.float64).log())
+            both = torch.tensor([1 / 3, 2 / 3], dtype=torch.float64).log()
+            elsewhere, share = Gaussians.mixed([wide, kernels(x, NEAR, MOST_NEAR)], both), 0.6
     held_out = []
     for rows in (values[order[:held]], values[order[held : 2 * held]]):
         level = without.log_density(rows)
         held_out.append(HeldOut(rows, level, level if base is None else base.log_density(rows)))
-    density = Density(coordinates, mixture, base, q)
+    explored = torch.tensor(share, dtype=torch.float64)
+    density = Density(coordinates, mixture, base, elsewhere, explored=explored)
     return Base(name, density, points, torch.from_numpy(training), seed, *held_out)
-
-
-def weighted(
-    x: np.ndarray, labels: np.ndarray | None, rows: np.ndarray, seed: int
-) -> tuple[str, Fit]:
-    """Mixtures of several sizes, kernels of several widths and the wide Gaussian, all at once.
-
-    One mixture begins with the means of the clusters; `labels`, (n,), are those of the rows. The
-    weight of each candidate is the one under which rows are likeliest that it was not fitted to.
-    Candidates of little weight are dropped. `rows` are the numbers of all rows that take part.
-    Gives its name, and the function that fits it to points (m, d).
-    """
-    each = max(1, min(len(rows) // FOLDS, MOST_IN_FOLD))
-    folds = [rows[k * each : (k + 1) * each] for k in range(min(FOLDS, -(-ENOUGH // each)))]
-    fits: dict[str, Fit] = {"a wide Gaussian": partial(one_gaussian, wider=WIDER)}
-    fits |= {f"kernels {w:g} wide": partial(kernels, width=w) for w in WIDTHS}
-    mixture = partial(gaussian_mixture, seed=seed)
-    if labels is not None:
-        own = labels[rows]
-        means = np.array([x[rows][own == k].mean(0) for k in np.unique(own)])
-        begun = partial(mixture, n_components=len(means), means_init=means)
-        fits["a mixture that begins with the clusters"] = begun
-
-    def held_out(fit: Fit) -> Tensor:
-        """Log densities of rows that it was not fitted to: (rows,)."""
-        found = (fit(x[np.setdiff1d(rows, own)]) for own in folds)
-        both = zip(found, folds, strict=True)
-        return torch.cat([one.log_density(torch.from_numpy(x[own])) for one, own in both])
-
-    levels = {name: held_out(fit) for name, fit in fits.items()}
-    best, worse = -math.inf, 0
-    for c in (c for c in COMPONENTS if c <= max(1, (len(rows) - each) // 3)):
-        name = f"a mixture of {c}"
-        fits[name] = partial(mixture, n_components=c)
-        levels[name] = held_out(fits[name])
-        level = float(levels[name].mean())
-        best, worse = (level, 0) if level > best else (best, worse + 1)
-        if worse == PATIENCE:
-            break
-    weights = mixing_weights(torch.stack(list(levels.values()), -1)).exp()
-    kept = [name for name, weight in zip(levels, weights, strict=True) if weight > LEAST_WEIGHT]
-    weights = mixing_weights(torch.stack([levels[name] for name in kept], -1))
-    shares = sorted(zip(weights.exp().tolist(), kept, strict=True), reverse=True)
-    words = ", ".join(f"{name} ({share:.0%})" for share, name in shares)
-    return words, lambda points: Gaussians.mixed([fits[name](points) for name in kept], weights)
 
 
 def _cells(x: np.ndarray) -> Tensor:

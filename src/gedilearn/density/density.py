@@ -10,7 +10,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gedilearn.density.coordinates import Coordinates
-from gedilearn.density.gaussians import Framed, Gaussians, Mixture
+from gedilearn.density.gaussians import Framed, Gaussians
+from gedilearn.density.parts import Sum
 from gedilearn.sampling.langevin import LogDensity, look, move
 from gedilearn.sampling.weights import effective_share, log_mean_exp, resampled
 
@@ -21,23 +22,26 @@ MOVES = 20  # at the end of a sample of vectors
 SETTLING, SETTLED = 10, 0.25
 FIRST_LENGTH = 0.1  # of moves, in units of the points' spread
 LEAST_MORE, MOST_MORE = 4, 40  # proposals for each point of a sample
+Mixture = Sum | Gaussians | Framed
 LEVELS, MOST_LEVELS = 1_001, 2_000  # of log p(x) that a model keeps, and the points they are of
 
 
 class Density(nn.Module):
     """log p(y) = (1 - w) log m(y) + w (log b(y) + logsumexp f) - log Gamma, in coordinates y.
 
-    m is an exact mixture, b the base that the network f was trained on (m itself, or a wide
-    Gaussian), and w the weight of the network; Gamma is 1 for w = 0. Points are proposed by q:
-    another mixture, or m. `network` is logsumexp f as a function of points (n, *point), with
-    gradients. Points have all columns. Constant columns have no density and keep their value in
-    samples. Vectors with few columns are in double precision, others in single.
+    m is an exact sum of densities, b the base that the network f was trained on (m itself, or a
+    wide Gaussian), and w the weight of the network; Gamma is 1 for w = 0. Points are proposed by q:
+    by m, and a share of `explored` by Gaussians that look elsewhere. `network` is logsumexp f as a
+    function of points (n, *point), with gradients. Points have all columns. Constant columns have
+    no density and keep their value in samples. Vectors with few columns are in double precision,
+    others in single.
     """
 
     weight: Tensor  # w
     log_normaliser: Tensor  # log Gamma
     error: Tensor  # its standard error
     effective: Tensor  # the effective sample size of its proposals, as a share of them
+    explored: Tensor  # the share of proposals by the Gaussians that look elsewhere
     run: Tensor  # (2,): number and length of the steps of short runs in the training
 
     def __init__(
@@ -45,13 +49,13 @@ class Density(nn.Module):
         coordinates: Coordinates,
         mixture: Mixture,
         base: Gaussians | None = None,
-        proposal: Gaussians | None = None,
+        elsewhere: Gaussians | None = None,
         **numbers: Tensor,
     ) -> None:
         super().__init__()
         self.coordinates, self.mixture = coordinates, mixture
-        self.base, self.proposal = base, proposal
-        for name in ("weight", "log_normaliser", "error", "effective"):
+        self.base, self.elsewhere = base, elsewhere
+        for name in ("weight", "log_normaliser", "error", "effective", "explored"):
             self.register_buffer(name, numbers.get(name, coordinates.centre.new_zeros(())))
         self.register_buffer("run", numbers.get("run", coordinates.centre.new_zeros(2)))
         self.is_of_images = coordinates.template.dim() > 1
@@ -65,15 +69,15 @@ class Density(nn.Module):
             own = ((k.removeprefix(prefix), t) for k, t in tensors.items() if k.startswith(prefix))
             return dict(own)
 
-        def mixture(prefix: str) -> Mixture | None:
+        def gaussians(prefix: str) -> Gaussians | None:
             own = part(prefix)
-            if "frame" in own:
-                return Framed(own["frame"], Gaussians(**part(f"{prefix}mixture.")))
             return Gaussians(**own) if own else None
 
         numbers = {name: tensor for name, tensor in tensors.items() if "." not in name}
-        parts = [mixture(f"{name}.") for name in ("mixture", "base", "proposal")]
-        return cls(Coordinates(**part("coordinates.")), *parts, **numbers)  # type: ignore[arg-type]
+        own = part("mixture.")
+        mixture: Mixture = Sum.read(own) if "frame" not in own else Framed.read(own)
+        parts = gaussians("base."), gaussians("elsewhere.")
+        return cls(Coordinates(**part("coordinates.")), mixture, *parts, **numbers)  # type: ignore[arg-type]
 
     # --- in coordinates y, (n, d) ------------------------------------------------------------
 
@@ -94,7 +98,21 @@ class Density(nn.Module):
     @property
     def q(self) -> Mixture:
         """The density that proposes points."""
-        return self.mixture if self.proposal is None else self.proposal
+        if self.elsewhere is None:
+            return self.mixture
+        shares = {"mixture": torch.log1p(-self.explored), "elsewhere": self.explored.log()}
+        return Sum({"mixture": self.mixture, "elsewhere": self.elsewhere}, shares)
+
+    @property
+    def gaussians(self) -> Gaussians:
+        """The Gaussians among the parts of q."""
+        assert isinstance(self.mixture, Sum)
+        parts = dict(zip(self.mixture, self.mixture.log_weights, strict=True))
+        own = {part: weight for part, weight in parts.items() if isinstance(part, Gaussians)}
+        if self.elsewhere is not None:
+            own[self.elsewhere] = self.explored.log()
+        weights = torch.stack(list(own.values())).log_softmax(0)
+        return Gaussians.mixed(list(own), weights)
 
     def of_coordinates(self, y: Tensor, network: LogDensity) -> Tensor:
         """log p(y): (n, d) -> (n,), with gradients."""
@@ -122,16 +140,15 @@ class Density(nn.Module):
     def propose_given(
         self, x: Tensor, known: Tensor, n: int, network: LogDensity, generator: Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Points of q with the `known` columns of vectors x, and their log importance weights.
+        """Points of `gaussians` with the `known` columns of vectors x, and log importance weights.
 
-        With log q of the known columns of x.  (m, d), (d,) -> (m, n, d), (m, n), (m,).
+        With their log density of the known columns.  (m, d), (d,) -> (m, n, d), (m, n), (m,).
         """
-        assert isinstance(self.q, Gaussians)
+        gaussians, weight = self.gaussians, float(self.weight)
         y = self.coordinates(self.coordinates.values_of(x))[0]
-        drawn, level = self.q.given(y, known[self.coordinates.used], n, generator)
-        weight = float(self.weight)
+        drawn, level = gaussians.given(y, known[self.coordinates.used], n, generator)
         ratios = [
-            self.tilted(part, network, weight) - self.q.log_density(part)
+            self.tilted(part, network, weight) - gaussians.log_density(part)
             for part in torch.split(drawn.flatten(0, 1), self.at_once)
         ]
         return drawn, torch.cat(ratios).view(len(x), n), level

@@ -101,7 +101,7 @@ def conclude(
     density = copy.deepcopy(base.density)
     generator = Generator(density.coordinates.centre.device).manual_seed(seed)
     density.run = torch.tensor(run).to(density.run)
-    if density.proposal is not None and estimator != "none" and ess_at_stop is None:
+    if density.elsewhere is not None and estimator != "none" and ess_at_stop is None:
         found = base.evaluate(lambda x: network(x)[None])
         weight, share = float(found.weight), found.ess_share[0]
         if weight and CHECKED * float(share) > HEALTHY:

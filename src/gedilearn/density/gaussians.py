@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Generator, Tensor, nn
@@ -145,6 +146,12 @@ class Framed(nn.Module):
         self.mixture = mixture
         self.register_buffer("frame", frame)
 
+    @classmethod
+    def read(cls, tensors: Mapping[str, Tensor]) -> Framed:
+        """From the state of another."""
+        own = {k.removeprefix("mixture."): t for k, t in tensors.items() if k != "frame"}
+        return cls(tensors["frame"], Gaussians(**own))
+
     def log_density(self, x: Tensor) -> Tensor:
         """(n, d) -> (n,), with gradients."""
         m, d = self.frame.shape
@@ -157,6 +164,3 @@ class Framed(nn.Module):
         """Independent points: (n, d)."""
         x = self.frame.new_empty(n, self.frame.shape[1]).normal_(generator=generator)
         return x + (self.mixture.sample(n, generator) - x @ self.frame.T) @ self.frame
-
-
-Mixture = Gaussians | Framed

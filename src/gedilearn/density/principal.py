@@ -12,7 +12,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unus
 from torch import Generator, Tensor
 
 from gedilearn.data.arrays import evenly_spaced
-from gedilearn.density.base import FLOOR, Base, HeldOut, gaussian_mixture, one_gaussian, split
+from gedilearn.density.base import Base, HeldOut, split
+from gedilearn.density.candidates import FLOOR, gaussian_mixture, one_gaussian
 from gedilearn.density.coordinates import Coordinates, Stretch, dequantise
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Framed, Gaussians

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from inspect import unwrap
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -117,15 +116,6 @@ def _ranks(device: Device) -> tuple[int | str, int]:
         return device.devices, 1
     here = int(os.environ["LOCAL_WORLD_SIZE"])
     return here, int(os.environ["WORLD_SIZE"]) // here
-
-
-class Adam(torch.optim.Adam):
-    """torch's Adam without its wrappers for torch's compiler, whose import takes a second."""
-
-    add_param_group = unwrap(torch.optim.Adam.add_param_group)
-    state_dict = unwrap(torch.optim.Adam.state_dict)
-    load_state_dict = unwrap(torch.optim.Adam.load_state_dict)
-    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
 
 
 def check_machine(settings: Settings, point_shape: tuple[int, ...]) -> None:

@@ -25,6 +25,7 @@ from gedilearn.graph.views import Views, WalkViews, draws_globally, make_views
 from gedilearn.graph.walks import Nodes, find_nodes
 from gedilearn.methods.method import Context, Forward, Method
 from gedilearn.methods.priors import Prior, make_prior
+from gedilearn.models.adam import Adam
 from gedilearn.models.build import build_model
 from gedilearn.models.energy import EnergyModel
 from gedilearn.models.image_encoders import averaged_down
@@ -34,7 +35,7 @@ from gedilearn.sampling.langevin import Box
 from gedilearn.settings import LARGE, Settings, Weights, is_images
 from gedilearn.starts.choose import Start, choose_start
 from gedilearn.starts.classes import Classes
-from gedilearn.training.environment import Adam, AnyFabric
+from gedilearn.training.environment import AnyFabric
 from gedilearn.verdict.dips import stratified_rows
 from gedilearn.verdict.evidence import Evidence, evidence_of
 from gedilearn.verdict.number import Chosen, NumberChoice
