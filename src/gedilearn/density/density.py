@@ -107,8 +107,8 @@ class Density(nn.Module):
     def gaussians(self) -> Gaussians:
         """The Gaussians among the parts of q."""
         m, rest = self.mixture, torch.log1p(-self.explored)
-        parts = zip(m, m.log_weights, strict=True) if isinstance(m, Sum) else [(m, torch.zeros_like(rest))]
-        own = {part: rest + weight for part, weight in parts if isinstance(part, Gaussians)}
+        parts = dict(zip(m, m.log_weights, strict=True)) if isinstance(m, Sum) else {m: rest * 0}
+        own = {part: rest + weight for part, weight in parts.items() if isinstance(part, Gaussians)}
         if self.elsewhere is not None:
             own[self.elsewhere] = self.explored.log()
         weights = torch.stack(list(own.values())).log_softmax(0)
