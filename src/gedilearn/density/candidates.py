@@ -41,7 +41,7 @@ class WideGaussian(Gaussians):
 class Outliers(Gaussians):
     """One Gaussian, much wider than the data: single far rows must not decide a mean level."""
 
-    least_rows = 1.0
+    least_rows = 0.25
 
     @classmethod
     def candidates(cls, rows: Rows) -> Iterator[tuple[str, Fit]]:
