@@ -34,7 +34,9 @@ class ReproduceOptions:
     preset: Annotated[
         str | None, Text(help="default, alike/random, alike/start, paper/toy or paper/toy-literal.")
     ] = None
-    scale: Annotated[str | None, Text(help="For images: paper (for GPUs), small, default.")] = None
+    scale: Annotated[
+        str | None, Text(help="For images: paper, paper-signed (for GPUs), small, default.")
+    ] = None
     seeds: Annotated[int | None, Count(help="Number of seeds.")] = None
     first: Annotated[int, Count(min=0, help="The first seed.")] = 0
     seed: Annotated[int | None, Count(min=0, max=2**32 - 1, help="Seed of a figure.")] = None

@@ -59,6 +59,12 @@ class Scale(NamedTuple):
 
 SCALES = {
     "paper": Scale("paper/{data}", "the paper's settings", samples=5_000, probe="paper"),
+    "paper-signed": Scale(
+        "paper/{data}-signed",
+        "the paper's settings, pixels in [-1, 1]",
+        samples=5_000,
+        probe="paper",
+    ),
     "small": Scale("small/{data}", "scaled down (small/{data})"),
     "default": Scale("default", "default settings", 5, METHODS[-2:]),
 }
@@ -147,7 +153,7 @@ def run(
     if len(data) != 1:
         raise InputError(f"--data: give one of {', '.join((*PAPER_SETS, *OWN_SETS))}")
     (name,) = chosen("data set", data, (*PAPER_SETS, *OWN_SETS))
-    scales = ["default"] if name in OWN_SETS else ["small", "paper", "default"]
+    scales = ["default"] if name in OWN_SETS else ["small", "paper", "paper-signed", "default"]
     scale = chosen("scale", [scale or scales[0]], scales)[0]
     usual = SCALES[scale]
     trained = chosen("method", usual.methods if methods is None else methods, METHODS)
