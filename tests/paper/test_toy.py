@@ -181,18 +181,6 @@ def test_a_mean_within_two_deviations_of_the_papers_is_reproduced():
     assert "verdict" not in toy.tables([made_up(1.0)])[0].lines[0]
 
 
-def test_rows_of_different_changes_have_a_line_each_with_every_seed():
-    tried = {"changes": {"weights.energy": 0.1}, "preset": "paper/toy-literal"}
-    rows = [made_up(nmi, seed, **tried) for seed, nmi in ((1, 0.5), (0, 1.0))]
-    rows += [made_up(0.3, data="circles", **tried), made_up(0.0, preset="paper/toy-literal")]
-    (made,) = toy.tables(rows)
-    assert made.title == "NMI of every seed: preset paper/toy-literal"
-    first, second = made.lines
-    assert (first["changes"], first["moons"]) == ("weights.energy=0.1", "1.00 0.50")
-    assert (first["circles"], first["seeds"]) == ("0.30", "2")
-    assert (second["changes"], second["moons"], second["circles"]) == ("", "0.00", "")
-
-
 # --- pictures
 
 

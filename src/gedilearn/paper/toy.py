@@ -190,33 +190,8 @@ COLUMNS: dict[str, table.Text] = {
 }
 
 
-def each(name: str) -> table.Text:
-    """The NMI of every seed on a set."""
-
-    def cell(group: Group) -> str:
-        found = sorted((row for row in group if row["data"] == name), key=lambda row: row["seed"])
-        return " ".join(f"{row['nmi']:.2f}" for row in found)
-
-    return cell
-
-
-# Of rows with different changes of one preset.
-TRIED: dict[str, table.Text] = {
-    "changes": table.label("words"),
-    "method": table.label("method", NAMES),
-    "seeds": table.seeds,
-} | {name: each(name) for name in SETS}
-
-
 def tables(rows: Group) -> list[Table]:
-    """A line for each (data, method) over its seeds, with verdicts under the paper's settings.
-
-    Of rows with different changes a line for each (changes, method), with the NMI of every seed.
-    """
-    tried = [row | {"words": ", ".join(changed(row))} for row in rows]
-    if len({row["words"] for row in tried}) > 1:
-        groups = table.grouped(tried, words=(), method=NAMES)
-        return [table.make(f"NMI of every seed: preset {rows[0]['preset']}", TRIED, groups)]
+    """A line for each (data, method) over its seeds, with verdicts under the paper's settings."""
     groups = table.grouped(rows, data=SETS, method=NAMES)
     of_the_paper = str(rows[0]["preset"]).startswith("paper/")
     columns = {head: cell for head, cell in COLUMNS.items() if of_the_paper or head != "verdict"}
