@@ -117,6 +117,7 @@ PRESETS = Registry(
         for name in (
             *("alike/random", "alike/start", "paper/toy-literal", "paper/toy"),
             *(f"{scale}/{data}" for scale in ("paper", "small") for data in _PAPER_SETS),
+            *(f"paper/{data}-signed" for data in _PAPER_SETS),
         )
     },
 )

@@ -99,10 +99,11 @@ class Views(Section):
     noise: Schedule = 0.03
     """Standard deviation sigma of the Gaussian noise of all views but 'walk', in the network's
     units. 'noise' also takes (progress, sigma) points; the certificate uses the first."""
-    data_noise: NonNegative = 0.0
-    """Standard deviation of Gaussian noise on the points themselves, in the network's units, for
-    methods that train on them in addition to their views, or without views (the paper: 0.03 for
-    JEM on images)."""
+    both: bool = False
+    """Whether methods that train on the points themselves train on a second view in their place.
+    SwAV, Barlow Twins, DINO and EBCLR always compare two views."""
+    pixels: tuple[float, float] = (-1.0, 1.0)
+    """Black and white in the network's units: views of images stay between them."""
     longest: Many | None = None
     """Most steps of a 'walk'; None: doubled until about as many modes as clusters survive."""
     walk_noise: NonNegative = 0.7
@@ -280,9 +281,10 @@ class Settings(Section):
     metric: Literal["auto", "euclidean", "cosine"] = "auto"
     """How vectors are compared. 'auto': 'cosine' for embeddings, which are more than 64 columns in
     one unit, in rows of similar length; else 'euclidean'."""
-    scaling: Literal["standard", "none"] = "standard"
+    scaling: Literal["standard", "none"] | tuple[float, Positive] = "standard"
     """'standard': columns to mean 0 and deviation 1, images to [-1, 1]; with the metric 'cosine'
-    rows to length 1, then at most 128 principal directions of them. 'none': data as it comes."""
+    rows to length 1, then at most 128 principal directions of them. 'none': data as it comes.
+    (mean, deviation): all values minus this mean, divided by this deviation; see views.pixels."""
     table: TableOptions = TableOptions()
     network: Network = Network()
     views: Views = Views()
@@ -551,6 +553,9 @@ def _check(final: dict[str, Any], sampler: str) -> None:
             raise InputError(f"prior has {len(prior)} entries for n_clusters={clusters}")
         if not all(p > 0 for p in prior) or abs(sum(prior) - 1) > 1e-6:
             raise InputError(f"prior={prior}: entries must be positive and sum to 1")
+    black, white = final["views.pixels"]
+    if not black < white:
+        raise InputError(f"views.pixels={(black, white)}: give the smaller one first")
     noise = final["views.noise"]
     if isinstance(noise, tuple) and final["views.kind"] != "noise":
         raise InputError(f"views.noise={noise}: only views.kind='noise' takes a schedule")

@@ -103,3 +103,14 @@ def test_a_function_receives_the_generator_if_it_has_the_argument() -> None:
 def test_views_of_the_wrong_kind_are_refused(kind: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=f"views.kind='{kind}' needs"):
         make_views(Views(kind=kind), torch.zeros(shape), 2, seed=0)
+
+
+def test_views_of_images_are_the_same_in_other_units() -> None:
+    x = torch.rand(64, 3, 16, 16) * 2 - 1
+    drawn = []
+    for pixels, units, noise in (((-1.0, 1.0), x, 0.02), ((-2.0, 4.0), 3 * x + 1, 0.06)):
+        settings = Views(kind="paper", noise=noise, pixels=pixels)
+        views = make_views(settings, units, 2, 0)
+        drawn.append(views.draw(torch.arange(64), units, 0.0, torch.Generator().manual_seed(0)))
+    torch.testing.assert_close(drawn[1], 3 * drawn[0] + 1, rtol=0, atol=1e-5)
+    assert (drawn[0] - x).abs().mean() > 0.1

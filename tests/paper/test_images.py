@@ -247,3 +247,26 @@ def test_the_papers_pairs_are_taken_from_the_cache_unless_a_part_is_given(monkey
     given = images.load_others("cifar10", OTHERS)
     assert list(given) == ["cifar100", "svhn, first 30"]
     assert images.load_others("mnist", {}) == {}
+
+
+# --- the plan
+
+
+def test_a_dry_run_says_what_is_missing_and_counts_the_passes(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEDI_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(EfficientNetLite0, "package", "no_such_package")
+    small = {"network.width": 4, "sampler.buffer": 128, "sampler.steps": 3}
+    asked = {"scale": "paper", "methods": ["no-gen", "gedi"], "seeds": range(2), "changes": small}
+    needs, made = images.run(Runner(tmp_path / "out"), ["cifar10"], dry_run=True, **asked)
+    state = {line["what"]: line["state"] for line in needs.lines}
+    assert state["cifar10"] == "missing: gedi data get cifar10"
+    assert "missing" in state["weights for Frechet distances"]
+    assert state["training images"] == "614 MB in single precision"
+    # An image and a view, 3 passes each; GEDI trains on samples too, drawn in 3 steps of 2 passes.
+    passes = [line["passes of a batch"] for line in made.lines]
+    assert passes == [f"{156_250 * n:.3g}" for n in (2 * 3, 3 * 3 + 3 * 2)]
+    assert [line["chains, MB"] for line in made.lines] == ["0", "2"]
+    seconds = [float(line["hours a seed"]) for line in made.lines]
+    assert 0 < seconds[0] < seconds[1]
+    assert float(made.lines[1]["hours"]) == pytest.approx(2 * seconds[1], rel=0.01)
+    assert not (tmp_path / "out").exists()

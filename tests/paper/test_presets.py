@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from gedilearn.data.arrays import Scaling
 from gedilearn.models.image_encoders import ResNet8
 from gedilearn.paper.presets import PRESETS as OF_THE_PAPER
 from gedilearn.paper.presets import small_iterations
@@ -48,9 +50,10 @@ def value(settings, path):
     return settings
 
 
+@pytest.mark.parametrize("units", ["", "-signed"])
 @pytest.mark.parametrize("column", range(3), ids=SETS)
-def test_the_papers_presets_hold_the_printed_values(column):
-    settings = resolve(preset(f"paper/{SETS[column]}"), SHAPE)
+def test_the_papers_presets_hold_the_printed_values(column, units):
+    settings = resolve(preset(f"paper/{SETS[column]}{units}"), SHAPE)
     found = {path: value(settings, path) for path in PRINTED}
     assert found == {path: values[column] for path, values in PRINTED.items()}
     assert settings.n_clusters == PRINTED["network.width"][column]
@@ -61,6 +64,20 @@ def test_the_papers_presets_hold_the_printed_values(column):
     assert settings.weights.energy == 0 and not settings.weights.symmetric
     assert settings.sampler.max_move is None and settings.optimizer.grad_clip is None
     assert not settings.sampler.clamp and settings.sampler.margin == 0
+
+
+@pytest.mark.parametrize("data", SETS)
+def test_two_readings_of_the_papers_images_differ_in_units_and_in_the_views_of_x(data):
+    found, signed = (preset(f"paper/{data}{units}") for units in ("", "-signed"))
+    units = flat(found)
+    changed = [path for path in units if units[path] != flat(signed).get(path)]
+    assert changed == ["scaling", "views.both", "views.pixels"]
+    moments = {"svhn": (0.45, 0.19), "cifar10": (0.48, 0.25), "cifar100": (0.48, 0.27)}
+    mean, deviation = moments[data]
+    ends = np.array([0, 255], dtype=np.uint8).reshape(2, 1, 1, 1)
+    scaled = Scaling.of(ends, found["scaling"]).apply(ends).ravel()
+    assert scaled == pytest.approx([-mean / deviation, (1 - mean) / deviation], rel=1e-6)
+    assert units["views.pixels"] == pytest.approx(tuple(scaled), rel=1e-6)
 
 
 def test_adams_betas_are_the_printed_ones():
@@ -92,7 +109,7 @@ def test_at_the_papers_scale_jem_alone_has_views_of_its_own(data):
     base = resolve(preset(f"paper/{data}"), SHAPE)
     for method in FIVE:
         found = resolve(preset(f"paper/{data}", method), SHAPE)
-        own = {"kind": "noise", "data_noise": 0.03} if method == "jem" else {}
+        own = {"kind": "noise"} if method == "jem" else {}
         views = base.views.model_copy(update=own)
         assert found == base.model_copy(update={"method": method, "views": views})
 
@@ -177,17 +194,17 @@ def resolved(name, method="gedi"):
     return flat(resolve(preset(name, method), (1000, 2)).model_dump())
 
 
-def test_the_toy_preset_has_four_departures_from_the_papers_table():
+def test_the_toy_preset_differs_from_the_papers_table_where_the_paper_is_silent_and_in_two_values():
     found, literal = resolved("paper/toy"), resolved("paper/toy-literal")
     changed = {path: value for path, value in found.items() if value != literal[path]}
     assert changed == {
         "network.activation": "leaky_relu",
-        "weights.energy": 0.03,
-        "optimizer.learning_rate": 3e-3,
-        "optimizer.warmup": 10_000,
-        "training.early_stopping": True,
+        "weights.energy": 0.1,
+        "views.both": True,
+        "training.check_every": 500,
     }
     assert found["density.iterations"] == 0  # all terms from the first iteration
+    assert not resolved("paper/toy", "jem")["views.both"]  # JEM's list has no noise
 
 
 @pytest.mark.parametrize("name", ["alike/random", "alike/start"])

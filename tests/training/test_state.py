@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 from gedilearn.methods.method import Batch
@@ -36,10 +37,10 @@ def test_a_restored_dealer_goes_on_as_the_first_would_have() -> None:
         assert torch.equal(first.next(), second.next())
 
 
-def batch_of(method: str, data_noise: float) -> tuple[Batch, torch.Tensor]:
+def batch_of(method: str, both: bool) -> tuple[Batch, torch.Tensor]:
     """The first batch of some images, and these images as they are."""
     x = torch.rand(200, 1, 8, 8) * 2 - 1
-    values = {"method": method, "views": {"kind": "noise", "noise": 0.03, "data_noise": data_noise}}
+    values = {"method": method, "views": {"kind": "noise", "noise": 0.03, "both": both}}
     settings = resolve(values, tuple(x.shape))
     setup, state = begin(x, settings, launch(settings.device))
     state.iteration = 1
@@ -48,18 +49,19 @@ def batch_of(method: str, data_noise: float) -> tuple[Batch, torch.Tensor]:
     return batch, x[batch.index]
 
 
-def test_noise_on_the_points_themselves_is_as_wide_as_asked_for_and_not_clipped() -> None:
-    batch, plain = batch_of("jem", 0.03)
+@pytest.mark.parametrize("method", ["jem", "gedi"])
+def test_noise_in_both_views_is_as_wide_as_asked_for_and_not_clipped(method: str) -> None:
+    batch, plain = batch_of(method, both=True)
     added = batch.x - plain
     assert abs(float(added.std()) - 0.03) < 0.001 and abs(float(added.mean())) < 0.002
     assert float(batch.x.abs().max()) > 1
-    # A view is another draw, of the points without that noise.
+    # The other view is another draw, of the points without that noise.
     both = torch.stack([added.flatten(), (batch.view - plain).flatten()])
     assert abs(float(torch.corrcoef(both)[0, 1])) < 0.05
 
 
 def test_without_it_points_are_as_they_are_and_two_views_have_their_own_noise() -> None:
-    batch, plain = batch_of("jem", 0.0)
+    batch, plain = batch_of("jem", both=False)
     assert torch.equal(batch.x, plain)
-    batch, plain = batch_of("swav", 0.5)
+    batch, plain = batch_of("swav", both=False)
     assert abs(float((batch.x - plain).std()) - 0.03) < 0.001

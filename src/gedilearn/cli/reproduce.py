@@ -34,7 +34,9 @@ class ReproduceOptions:
     preset: Annotated[
         str | None, Text(help="default, alike/random, alike/start, paper/toy or paper/toy-literal.")
     ] = None
-    scale: Annotated[str | None, Text(help="For images: paper (for GPUs), small, default.")] = None
+    scale: Annotated[
+        str | None, Text(help="For images: paper, paper-signed (for GPUs), small, default.")
+    ] = None
     seeds: Annotated[int | None, Count(help="Number of seeds.")] = None
     first: Annotated[int, Count(min=0, help="The first seed.")] = 0
     seed: Annotated[int | None, Count(min=0, max=2**32 - 1, help="Seed of a figure.")] = None
@@ -42,6 +44,9 @@ class ReproduceOptions:
     ood: Outside = None
     samples: Annotated[int | None, Count(min=0, help="Number of images to generate.")] = None
     steps: Annotated[int | None, Count(help="Langevin steps of each sample.")] = None
+    dry_run: Annotated[
+        bool | None, Option("--dry-run", help="For images: say what a run needs and takes.")
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """The values of the options that are given."""
@@ -83,6 +88,7 @@ def reproduce(
     \b
     gedi reproduce toy --preset paper/toy-literal --seeds 20 --methods gedi --jobs 2
     gedi reproduce images --data cifar10 --scale small --ood textures=dtd/images
+    gedi reproduce images --data cifar10 --scale paper --dry-run
     """
     experiment, arguments = EXPERIMENTS[name], options.given()
     parameters = [p for p in inspect.signature(experiment).parameters if hasattr(options, p)]
@@ -103,7 +109,7 @@ def reproduce(
 
 
 def _option(parameter: str) -> str:
-    return "--set" if parameter == "changes" else f"--{parameter}"
+    return "--set" if parameter == "changes" else f"--{parameter.replace('_', '-')}"
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -234,8 +234,13 @@ class Scaling:
     directions: np.ndarray | None = None
 
     @classmethod
-    def of(cls, x: np.ndarray, kind: str, metric: str = "euclidean") -> Scaling:
-        """By the settings `scaling`, 'standard' or 'none', and `metric`."""
+    def of(
+        cls, x: np.ndarray, kind: str | tuple[float, float], metric: str = "euclidean"
+    ) -> Scaling:
+        """By the settings `scaling`, 'standard', 'none' or (mean, deviation), and `metric`."""
+        if isinstance(kind, tuple):
+            offset, scale = (np.full(cls.shape(x.shape[1:]), value) for value in kind)
+            return cls(offset, scale)
         if kind == "none":
             return cls.identity(x)
         return cls.of_embeddings(x) if metric == "cosine" else cls.fit(x)

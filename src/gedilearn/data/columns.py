@@ -556,7 +556,7 @@ class Columns:
         }
         return Rules.of(values, [each.kind for each in self.used], levels)
 
-    def scaling(self, points: np.ndarray, kind: str) -> Scaling:
+    def scaling(self, points: np.ndarray, kind: str | tuple[float, float]) -> Scaling:
         """Between the units of the points and the network's.
 
         Numbers, dates and times have the deviation 1. Categories and truth values have less: no

@@ -99,7 +99,7 @@ def jitter_parameters(batch: int, generator: Generator) -> dict[str, Tensor]:
     for name, reach in reaches.items():
         low, high = reach * ends + (0 if name == "hue" else 1)
         drawn[f"{name}_factor"] = low + (high - low) * _rand(batch, generator=generator)
-    return drawn | {"order": torch.randperm(4, generator=generator, device=generator.device)}
+    return drawn | {"order": torch.randperm(4, generator=generator, device=generator.device).cpu()}
 
 
 def _grey(x: Tensor, p: float, generator: Generator) -> Tensor:

@@ -177,10 +177,15 @@ def _image_views(kind: str) -> MakeViews:
             raise InputError(
                 f"views.kind={kind!r} needs images (n, c, h, w), got {tuple(data.shape)}"
             )
-        noise = value_at(settings.noise, 0.0)  # a number, for images
-        if kind == "grey":
-            return CallableViews(grey_views(noise))
-        return CallableViews(paper_views(noise, settings.flip))
+        black, white = settings.pixels
+        middle, half = (black + white) / 2, (white - black) / 2
+        noise = value_at(settings.noise, 0.0) / half  # a number, for images
+        view = grey_views(noise) if kind == "grey" else paper_views(noise, settings.flip)
+        if (middle, half) == (0, 1):  # the units of views
+            return CallableViews(view)
+        return CallableViews(
+            lambda x, generator: view((x - middle) / half, generator) * half + middle
+        )
 
     return make
 

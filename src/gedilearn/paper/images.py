@@ -19,7 +19,7 @@ from gedilearn.data.dataset import Dataset, fingerprint
 from gedilearn.data.toy import digits
 from gedilearn.errors import InputError
 from gedilearn.estimator import GEDI
-from gedilearn.paper import table
+from gedilearn.paper import plan, table
 from gedilearn.paper.published import SETS, is_cached, open_set
 from gedilearn.paper.runner import (
     Cell,
@@ -59,6 +59,12 @@ class Scale(NamedTuple):
 
 SCALES = {
     "paper": Scale("paper/{data}", "the paper's settings", samples=5_000, probe="paper"),
+    "paper-signed": Scale(
+        "paper/{data}-signed",
+        "the paper's settings, pixels in [-1, 1]",
+        samples=5_000,
+        probe="paper",
+    ),
     "small": Scale("small/{data}", "scaled down (small/{data})"),
     "default": Scale("default", "default settings", 5, METHODS[-2:]),
 }
@@ -88,6 +94,13 @@ def load_sets(data: str) -> tuple[Dataset, Dataset]:
     n = TEST_DIGITS
     test = Dataset("digits-test", x[:n], y[:n], None, whole.source)
     return Dataset("digits", x[n:], y[n:], None, whole.source), test
+
+
+def shape_of(data: str) -> tuple[int, ...]:
+    """The shape of the training images, (n, c, h, w), without reading them."""
+    if data == "digits":
+        return tuple(load_sets(data)[0].x.shape)
+    return SETS[data].splits["train"].count, *SETS[data].shape
 
 
 def load_others(data: str, given: Mapping[str, Dataset]) -> dict[str, Dataset]:
@@ -134,6 +147,7 @@ def run(
     samples: int | None = None,
     steps: int | None = None,
     changes: Options | None = None,
+    dry_run: bool = False,
     *,
     sets: tuple[Dataset, Dataset] | None = None,
 ) -> list[Table]:
@@ -142,21 +156,26 @@ def run(
     `ood` are further out-of-distribution images by name; `sets` replace the published ones. The
     folder also receives the files of the evaluation, in evaluations/, and a run directory for each
     training, in runs/, from which an interrupted one continues. To measure trained models in
-    another way, remove rows.jsonl and config.json: the models stay.
+    another way, remove rows.jsonl and config.json: the models stay. With `dry_run` nothing is
+    trained: the tables say what the run needs and takes.
     """
     if len(data) != 1:
         raise InputError(f"--data: give one of {', '.join((*PAPER_SETS, *OWN_SETS))}")
     (name,) = chosen("data set", data, (*PAPER_SETS, *OWN_SETS))
-    scales = ["default"] if name in OWN_SETS else ["small", "paper", "default"]
+    scales = ["default"] if name in OWN_SETS else ["small", "paper", "paper-signed", "default"]
     scale = chosen("scale", [scale or scales[0]], scales)[0]
     usual = SCALES[scale]
     trained = chosen("method", usual.methods if methods is None else methods, METHODS)
     seeds = range(usual.seeds) if seeds is None else seeds
+    options = {"scale": scale, "changes": changes or None}
+    if dry_run:
+        methods_of = {method: values_of(name, method, options) for method in trained}
+        others = (PAPER_SETS | OWN_SETS)[name]
+        return plan.tables((name, *others), methods_of, len(seeds), shape_of(name))
     train, test = sets or load_sets(name)
     outside = load_others(name, ood or {})
     n_samples = usual.samples if samples is None else samples
     measuring = {"n_samples": n_samples, "steps": steps, "probe": usual.probe}
-    options = {"scale": scale, "changes": changes or None}
     settings = {
         "options": options,
         **measuring,

@@ -17,7 +17,7 @@ from gedilearn import panels
 from gedilearn.paper import table
 from gedilearn.paper.runner import Cell, Options, Runner, chosen
 from gedilearn.paper.table import Group, Row, Table, grouped
-from gedilearn.paper.toy import N_POINTS, SETS, fitted, scored, title, values_of
+from gedilearn.paper.toy import N_POINTS, POINTS, SETS, fitted, scored, title, values_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,13 +38,13 @@ def run(
     changes: Options | None = None,
     *,
     weights: Sequence[float] = WEIGHTS,
-    n: int = N_POINTS,
+    n: int | None = None,
 ) -> list[Table]:
     """The paper's heat maps: NMI and bound gap for weights of INV and PRIOR of 0 to 50 each."""
     points = {f"inv={a:g} prior={b:g}": (a, b) for a, b in product(weights, repeat=2)}
     names = chosen("data set", data, SETS)
     cells = [Cell(name, point, seed) for seed in seeds for name in names for point in points]
-    options = {"preset": preset, "changes": changes or None}
+    options, n = {"preset": preset, "changes": changes or None}, n or POINTS.get(preset, N_POINTS)
     settings = {"options": options, "points": points, "gedi": values_at(1.0, 1.0, options)}
     runner = runner.within(preset, options).within("sensitivity")
     rows = runner.rows(cells, fit, n, settings, threads=1)

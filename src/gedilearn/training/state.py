@@ -154,10 +154,8 @@ class TrainState:
         index = self.batches.next().to(setup.data.device)
         x, generator = setup.data[index], self.generators.device
         view = setup.views.draw(index, x, moment, generator)
-        if self.method.two_views:
+        if self.method.two_views or setup.settings.views.both:
             x = setup.views.draw(index, x, moment, generator)
-        elif noise := setup.settings.views.data_noise:
-            x = x.add(torch.empty_like(x).normal_(generator=generator), alpha=noise)
         step, progress = self.iteration - stage.begin, stage.progress(self.iteration)
         return Batch(index, x, view, step, progress, generator)
 
