@@ -544,7 +544,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
         With `outliers`, a level such as 0.05, the points that `outliers` names have -1.
         """
-        labels = self.result_.labels(self.prepare(X))
+        x = self.prepare(X)
+        labels = self.result_.labels(x)
         return labels if outliers is None else np.where(self.outliers(X, outliers), -1, labels)
 
     def outlier_score(self, X: Any) -> np.ndarray:

@@ -39,7 +39,7 @@ def by_loops(found: Subsamples, row: np.ndarray) -> float:
         mine = level(row, *kernels)
         spread = max(own[len(own) // 2] - own[len(own) // 4], 0.1)
         z = max((own[len(own) // 2] - mine) / spread, 0)
-        total += np.log1p(z) - np.log((1 + (own <= mine).sum()) / (len(own) + 1))
+        total += 3 * np.log1p(z) - np.log((1 + (own <= mine).sum()) / (len(own) + 1))
     return total / len(found.columns)
 
 

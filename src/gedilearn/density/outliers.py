@@ -4,7 +4,7 @@ A density of all rows gives a group of outliers a component of its own. A small 
 rows of such a group, and shows them as unusual. Each subsample has kernels at its rows, in a few
 columns drawn at random. A row has a p-value there: the share of the subsample's rows that are at
 least as unlikely, each without its own kernel. The outlier score is the mean over subsamples of
--log p + log(1 + z), where z says by how many spreads of the subsample's log densities a row is
+-log p + 3 log(1 + z), where z says by how many spreads of the subsample's log densities a row is
 below their median.
 
 The scores of the training rows give p-values of new rows (conformal prediction). They cannot name
@@ -26,6 +26,7 @@ from gedilearn.density.candidates import kernels
 TIMES, SIZE = 50, 128  # subsamples, and rows of each; at most half of all rows
 COLUMNS = 6  # of a subsample
 NARROWEST = 0.03  # kernel, in the network's units
+FAR = 3.0  # weight of log(1 + z): one cell far away is in few of the subsamples
 LEAST_SPREAD = 0.1  # of log densities
 TAIL = (0.5, 0.9)  # quantiles of the mean z between which its tail is measured
 MOST_SCORED = 20_000  # training rows whose scores a model keeps
@@ -110,7 +111,7 @@ class Subsamples(nn.Module):
             p = (1 + torch.searchsorted(own, levels, right=True)) / (len(own) + 1)
             quarter, middle = own[len(own) // 4], own[len(own) // 2]
             z = (middle - levels) / (middle - quarter).clamp_min(LEAST_SPREAD)
-            scores += z.clamp_min(0).log1p() - p.log()
+            scores += FAR * z.clamp_min(0).log1p() - p.log()
             total += z
         return scores / len(self.own), total / len(self.own)
 
