@@ -30,6 +30,7 @@ ROOMS = [
     "estimator",
     "presets",
     "explanation",
+    "reasons",
     "rows",
     "training",
     "verdict",

@@ -62,44 +62,48 @@ def test_the_table_of_clusters_has_sizes_and_the_means_of_its_points(model: GEDI
     assert summary["trust"] == model.diagnosis_.evidence.trust(model.bound_gap_)
 
 
-def test_outliers_are_the_least_likely_training_points(model: GEDI) -> None:
-    np.testing.assert_array_equal(model.predict(X), model.predict(X, outliers=0.0))
-    for share in (0.01, 0.1):
-        labels = model.predict(X, outliers=share)
-        assert (labels == -1).mean() == pytest.approx(share, abs=0.01)
-        kept = labels != -1
-        np.testing.assert_array_equal(labels[kept], model.labels_[kept])
-        scores = model.score_samples(X)
-        assert scores[~kept].max() <= scores[kept].min()
+FAR = np.array([[40.0, 0.0], [-40.0, 5.0], [0.0, 60.0]])
 
 
-@pytest.mark.parametrize("copies", [1, 7])
-def test_no_more_training_points_are_outliers_than_asked_for(model: GEDI, copies: int) -> None:
-    x = np.repeat(X[:60], copies, axis=0)  # equal rows are as unlikely
-    fitted = model if copies == 1 else GEDI(2, random_state=0, settings=QUICK).fit(x)
-    x = X if copies == 1 else x
-    for share in (0.001, 0.015, 0.02, 0.029, 0.1, 0.333, 0.499):
-        found = (fitted.predict(x, outliers=share) == -1).sum()
-        assert share * len(x) - 1 - copies - 0.001 * len(x) <= found <= share * len(x)
+def test_outliers_have_the_label_minus_1_and_hardly_any_training_row_does(model: GEDI) -> None:
+    x = np.concatenate([X, FAR])
+    labels, named = model.predict(x, outliers=0.05), model.outliers(x, 0.05)
+    np.testing.assert_array_equal(labels == -1, named)
+    np.testing.assert_array_equal(labels[~named], model.predict(x)[~named])
+    assert named[-3:].all() and named[:-3].mean() <= 0.02
+    assert model.outliers(x, 0.5).sum() >= named.sum()
+
+
+def test_a_group_of_outliers_among_the_fitted_rows_is_named(tmp_path: Path) -> None:
+    group = np.random.default_rng(0).normal([12, 12], 0.05, (8, 2))
+    x = np.concatenate([X, group])
+    fitted = GEDI(2, random_state=0, settings=QUICK).fit(x)
+    scores, p = fitted.outlier_score(x), fitted.outlier_pvalue(x)
+    assert scores[-8:].min() > np.quantile(scores[:-8], 0.99)
+    assert p[-8:].max() < 0.05 and p.min() == pytest.approx(2 / (len(x) + 1))
+    assert fitted.outliers(x)[-8:].all() and fitted.outliers(x)[:-8].mean() < 0.02
+    fitted.save(tmp_path / "model.safetensors")
+    again = GEDI.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.outlier_score(x), scores)
+    np.testing.assert_array_equal(again.outliers(x), fitted.outliers(x))
 
 
 def test_far_points_are_outliers_and_nobody_is_sure_of_them(
     model: GEDI, without_density: GEDI
 ) -> None:
-    far = np.array([[40.0, 0.0], [-40.0, 5.0], [0.0, 60.0]])
-    assert (model.predict(far, outliers=0.001) == -1).all()
-    p = model.predict_proba(far)
+    assert (model.predict(FAR, outliers=0.001) == -1).all()
+    p = model.predict_proba(FAR)
     np.testing.assert_allclose(p, np.tile(model.prior_, (3, 1)), atol=0.01)
-    assert (model.score_samples(far, "confidence") < 0.75).all()
-    assert without_density.predict_proba(far).max() > 0.9  # without a density nothing is known
+    assert (model.score_samples(FAR, "confidence") < 0.75).all()
+    assert without_density.predict_proba(FAR).max() > 0.9  # without a density nothing is known
 
 
-def test_outliers_need_a_share_between_0_and_1_and_a_density(
+def test_outliers_need_a_level_between_0_and_1_and_a_density(
     model: GEDI, without_density: GEDI
 ) -> None:
-    for share in (-0.1, 1.0):
-        with pytest.raises(InputError, match=f"outliers={share}"):
-            model.predict(X, outliers=share)
+    for level in (-0.1, 0.0, 1.0):
+        with pytest.raises(InputError, match=f"outliers={level}"):
+            model.predict(X, outliers=level)
     with pytest.raises(InputError, match="learned no density"):
         without_density.predict(X, outliers=0.01)
 

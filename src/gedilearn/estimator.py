@@ -37,12 +37,13 @@ from gedilearn.data.files import as_frame, frame_of_rows
 from gedilearn.data.rules import Rules
 from gedilearn.density.fit import Findings
 from gedilearn.errors import InputError, Parameter
-from gedilearn.explanation import Explanation, explain, keep
+from gedilearn.explanation import MOST_OUTLIERS, Explanation, explain, keep
 from gedilearn.fields import Schedule
 from gedilearn.io import RESTORE, is_first_process, reading
 from gedilearn.models.energy import EnergyModel
 from gedilearn.presets import preset as preset_values
 from gedilearn.progress import SILENT, Progress, shown
+from gedilearn.reasons import Reason, reasons
 from gedilearn.rows import Rows
 from gedilearn.sampling.langevin import Box
 from gedilearn.settings import (
@@ -456,7 +457,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 progress.phase("writing the result")
                 self.save(directory.model, overwrite=True)
                 named = self.encoded_names(), self.encoded_kinds(), self._texts, tree
-                keep(directory, data, self.outputs(), self._features, *named)
+                unusual = self._unusual(torch.from_numpy(x))
+                keep(directory, data, self.outputs(), self._features, *named, **unusual)
                 directory.write_summary(self.summary())
         if self.stopped_ == "diverged":
             warnings.warn(str(self.verdict_), RuntimeWarning, stacklevel=4)
@@ -540,14 +542,66 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def predict(self, X: Any, outliers: float | None = None) -> np.ndarray:
         """The most likely cluster of each point: (n_samples,).
 
-        With `outliers`, points less likely than this share of the training points have -1.
+        With `outliers`, a level such as 0.05, the points that `outliers` names have -1.
         """
         x = self.prepare(X)
         labels = self.result_.labels(x)
-        if outliers is None:
-            return labels
-        least = self.result_.level(outliers)
-        return np.where(self.result_.scores(x, "log_density") < least, -1, labels)
+        return labels if outliers is None else np.where(self.outliers(X, outliers), -1, labels)
+
+    def outlier_score(self, X: Any) -> np.ndarray:
+        """How unusual each row is among the bulk of the training rows, higher for more.
+
+        Groups of outliers are unusual too, unlike in `score_samples`. A training row is scored
+        without itself. (n_samples,).
+        """
+        x = self.prepare(X)
+        found = self.result_.subsamples.measured(self.result_.bulk(x))[0]
+        return np.asarray(found.double())
+
+    def outlier_pvalue(self, X: Any) -> np.ndarray:
+        """The share of rows at least as unusual, among the training rows and the row itself.
+
+        Of new rows like the training rows, at most a share of about p has a p-value below p
+        (conformal prediction). (n_samples,).
+        """
+        x = self.prepare(X)
+        return np.asarray(self.result_.subsamples.pvalues(self.result_.bulk(x)).double())
+
+    def outliers(self, X: Any, level: float = 0.05) -> np.ndarray:
+        """Whether each row is an outlier: (n_samples,), truth values.
+
+        By the procedure of Benjamini and Hochberg: the expected share of false alarms among the
+        named rows is `level`. No share of outliers is needed. The tail of the bulk is extrapolated,
+        and training rows may be given as well as new ones.
+        """
+        x = self.prepare(X)
+        if isinstance(level, bool) or not 0 < level < 1:
+            raise InputError(Parameter("outliers", level), ": give a level between 0 and 1")
+        return self.result_.subsamples.outliers(self.result_.bulk(x), level).numpy()
+
+    def outlier_reasons(self, X: Any, most: int = 3) -> list[tuple[Reason, ...]]:
+        """Why each row is an outlier: at most so many cells, the most unusual one first.
+
+        Each cell is compared with those of the training rows most like the row in all other
+        columns. `fall` is how far the outlier score falls with a usual value. `str` of a reason
+        gives it in words.
+        """
+        x = self.prepare(X)
+        if self.rules_ is None:
+            raise InputError("outlier_reasons: ", NO_RULES)
+        return reasons(self.result_, self.scaling_, self._named_columns(), x, most)
+
+    def _unusual(self, x: Tensor) -> dict[str, Any]:
+        """The outlier scores of rows (n, ...), and why the most unusual ones are."""
+        if self.result_.density is None:
+            return {}
+        scores = self.result_.subsamples.measured(self.result_.bulk(x))[0].double().numpy()
+        worst, words = np.argsort(-scores, kind="stable")[:MOST_OUTLIERS], {}
+        if self.rules_ is not None:
+            given = self.result_, self.scaling_, self._named_columns(), x[worst], 1
+            each = zip(worst.tolist(), reasons(*given), strict=True)
+            words = {row: str(why[0]) for row, why in each if why}
+        return {"scores": scores, "reasons": words}
 
     def labels_at(self, k: int, X: Any = None) -> np.ndarray:
         """The labels with the clusters merged into k groups: (n_samples,).
@@ -666,8 +720,12 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _rows(self, rules: Rules) -> Rows:
         """What draws rows."""
+        return Rows(self.result_, self.scaling_, self._named_columns(), rules)
+
+    def _named_columns(self) -> Columns:
+        """The columns of vectors; those without names are x1, x2 and so on."""
         names = self.feature_names() or [f"x{k + 1}" for k in range(self.n_features_in_)]
-        return Rows(self.result_, self.scaling_, self.columns_ or Columns.plain(names), rules)
+        return self.columns_ or Columns.plain(names)
 
     def diagnose(self, X: Any) -> Diagnosis:
         """The triad monitor and the certificate on `X`, which may be new data."""
@@ -689,7 +747,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if frame is not None and self.columns_:
             texts = self.columns_.texts(frame)
         named = names, self.encoded_kinds(), texts, self.hierarchy_
-        return explain(self.validate(X), self.outputs(X), *named)
+        x = self.validate(X)
+        return explain(x, self.outputs(X), *named, **self._unusual(self._tensor(x)))
 
     def summary(self) -> dict[str, Any]:
         """The result in plain numbers and words."""

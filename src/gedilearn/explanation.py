@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +115,8 @@ class Row:
     log_density: float | None = None  # None if it was not learnt
     trust: float | None = None  # of a row of the fit, where training had an initial clustering
     text: str = ""  # its beginning, if the rows have text
+    outlier: float | None = None  # the outlier score, if the density has a base
+    reason: str = ""  # the cell that makes it unusual
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class Explanation:
     n_samples: int
     columns: tuple[str, ...]  # by name; empty for images and embeddings
     clusters: tuple[Profile, ...]
-    outliers: tuple[Row, ...]  # of all rows
+    outliers: tuple[Row, ...]  # of all rows: highest outlier score, or lowest log p(x)
     warnings: tuple[str, ...]
     kinds: dict[str, Kind] = field(default_factory=dict)  # of columns that are not plain numbers
     merges: tuple[tuple[float, ...], ...] = ()  # the hierarchy of the clusters, if it is known
@@ -225,7 +227,9 @@ class Explanation:
 
     def __str__(self) -> str:
         head = f"{self.n_samples} rows in {len(self.clusters)} clusters"
-        return "\n\n".join([head, *map(str, self.clusters), *self.warnings])
+        rows = [f"{r.row} ({r.outlier:.1f}): {r.reason}" for r in self.outliers if r.reason]
+        unusual = ["\n  ".join(["most unusual rows, and why", *rows])] * bool(rows)
+        return "\n\n".join([head, *map(str, self.clusters), *unusual, *self.warnings])
 
 
 def explain(
@@ -235,10 +239,13 @@ def explain(
     kinds: Kinds = None,
     texts: Sequence[str] | None = None,
     merges: np.ndarray | None = None,
+    scores: np.ndarray | None = None,
+    reasons: Mapping[int, str] | None = None,
 ) -> Explanation:
     """What defines each cluster of x: (n, d) in the data's units, or images (n, c, h, w).
 
     texts: (n,) of the rows, which describe the clusters too; merges: the hierarchy of the clusters
+    scores: (n,) outlier scores; reasons: why some rows are outliers
     """
     import pandas as pd
 
@@ -266,7 +273,10 @@ def explain(
         some = evenly_spaced(n, MOST_SEARCHED)
         alone = sufficient_columns(scaling.apply(x[some]), labels[some], largest)
         warnings += [SINGLE_COLUMN.format(columns[j], ami) for j, ami in alone.items()]
-    rows = _frame(outputs, texts)
+    rows, by = _frame(outputs, texts), "log_density"
+    if scores is not None:
+        why = [(reasons or {}).get(row, "") for row in range(n)]
+        rows, by = rows.assign(outlier=scores, reason=why, usualness=-scores), "usualness"
     first = [[]] * c if merges is None or c < 3 else partners(merges)
     means = pd.DataFrame(probabilities).groupby(labels).mean().reindex(range(c))
     clusters = []
@@ -306,7 +316,7 @@ def explain(
         n_samples=n,
         columns=columns,
         clusters=tuple(clusters),
-        outliers=_lowest(rows, "log_density", x, columns, most=MOST_OUTLIERS),
+        outliers=_lowest(rows, by, x, columns, most=MOST_OUTLIERS),
         warnings=tuple(warnings),
         kinds={name: kind for name, kind in zip(columns, kinds, strict=True) if kind != "number"},
         merges=() if merges is None else tuple(map(tuple, merges.tolist())),
@@ -449,7 +459,8 @@ def _lowest(
     if by not in rows:
         return ()
     names = list(dict.fromkeys([*shown, *columns[:MOST_ROWS]]))[:MOST_ROWS]
-    lowest = rows.sort_values(by, kind="stable").head(most).drop(columns="atypicality")
+    lowest = rows.sort_values(by, kind="stable").head(most)
+    lowest = lowest.drop(columns=["atypicality", "usualness"], errors="ignore")
     return tuple(
         Row(
             **outputs,
@@ -471,13 +482,15 @@ def keep(
     kinds: Kinds,
     texts: Sequence[str] | None = None,
     merges: np.ndarray | None = None,
+    **unusual: Any,
 ) -> None:
     """Write the profiles of the clusters, and a preview: rows of the data with their outputs.
 
-    These rows are evenly spaced ones, and all that the profiles name. features: enc of rows of x
+    These rows are evenly spaced ones, and all that the profiles name. features: enc of rows of x;
+    unusual: scores and reasons of `explain`
     """
     names = read_config(directory.path).data.columns if names is None else names
-    explanation = explain(x, outputs, names, kinds, texts, merges)
+    explanation = explain(x, outputs, names, kinds, texts, merges, **unusual)
     write_json(directory.profile, explanation.to_json(), None)
 
     is_bytes, vectors = x.dtype == np.uint8, features(x[:1])

@@ -20,7 +20,6 @@ from PIL import Image
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from gedilearn import GEDI
-from gedilearn.cli import data as inputs
 from gedilearn.cli import fit
 from gedilearn.cli.app import Screen
 from gedilearn.explanation import Difference, Profile
@@ -173,27 +172,26 @@ def test_fit_without_a_number_chooses_one_and_says_why(here):
     assert Path("r/figures/numbers.png").exists() and Path("r/figures/splits.png").exists()
 
 
-def test_outliers_are_written_as_minus_1_and_are_never_more_than_asked_for(table, here, points):
-    asked = ("-k", 2, "--label-column", "kind", "--outliers", 0.05, "--out", "r")
-    told = gedi("fit", table, *asked, *SHORT).stderr
+def test_outliers_are_written_as_minus_1_with_p_values_and_reasons(here, points):
+    x = np.concatenate([points, [[0.0, 50.0, 0.0]]])
+    np.savetxt("x.csv", x, delimiter=",", header=",".join(NAMES), comments="")
+    told = gedi("fit", "x.csv", "-k", 2, "--outliers", 0.05, "--out", "r", *SHORT).stderr
     rows = rows_of(Path("r/labels.csv").read_text())
     scores = np.array([float(row["outlier"]) for row in rows])
-    few = np.argsort(-scores)[:4]
-    assert [i for i, row in enumerate(rows) if row["cluster"] == "-1"] == sorted(few)
-    assert "4 of 80 rows are outliers: their cluster is -1" in told
-    Path("r/labels.csv").unlink()  # a resumed run is asked for the same
-    assert "4 of 80 rows are outliers" in gedi("resume", "r").stderr
+    assert rows[-1]["cluster"] == "-1" and scores.argmax() == len(points)
+    assert float(rows[-1]["pvalue"]) == pytest.approx(2 / (len(x) + 1))
+    assert rows[-1]["reason"].startswith(f"{NAMES[1]} 50 where similar rows have ")
+    named = sum(row["cluster"] == "-1" for row in rows)
+    assert named < 5 and f"{named} of {len(x)} rows are outliers: their cluster is -1" in told
+    assert all(row["reason"] == "" for row in rows if row["cluster"] != "-1")
+    assert f"{NAMES[1]} 50 where similar rows have" in gedi("explain", "r").stdout
+    Path("r/labels.csv").unlink()  # a resumed run has the same level
+    assert f"{named} of {len(x)} rows are outliers" in gedi("resume", "r").stderr
     assert rows_of(Path("r/labels.csv").read_text()) == rows
     np.savetxt("new.csv", points + 1e3, delimiter=",", header=",".join(NAMES), comments="")
     result = gedi("predict", "r", "new.csv", "--outliers", 0.05)
     assert {row["cluster"] for row in rows_of(result.stdout)} == {"-1"}
     assert "80 of 80 rows are outliers" in result.stderr
-
-
-def test_equal_rows_are_outliers_together_or_not_at_all(model, points):
-    many = np.repeat(points, 2, axis=0)
-    labels = inputs.with_outliers(model.outputs(many), 0.045).labels
-    assert (labels == -1).sum() == 6 and (labels[::2] == labels[1::2]).all()  # 7.2 at most
 
 
 @pytest.mark.parametrize("change", ["weights.gen=0", "method=no-gen"])
@@ -206,7 +204,7 @@ def test_outliers_without_a_density_are_refused_before_the_fit(table, here, chan
     assert not Path("gedi-runs").exists()
     gedi("fit", table, "-k", 2, "--label-column", "kind", *how, *SHORT, "--out", "r")
     told = gedi("predict", "r", table, "--outliers", 0.05, code=2).stderr.splitlines()
-    assert told[-1].startswith("error: --outliers 0.05: the model has learned no density")
+    assert told[-1].startswith("error: outliers: the model has learned no density")
 
 
 def test_fit_with_json_prints_json_alone_with_nmi_and_ami(table, here):

@@ -61,10 +61,10 @@ Outside = Annotated[list[str] | None, Option(metavar="[NAME=]DATA", help=_OOD)]
 _KEEP = "Also write the columns of DATA."
 KeepColumns = Annotated[bool, Option("--keep-columns", help=_KEEP)]
 _OUTLIERS = (
-    "Give cluster -1 to the rows with the lowest density: at most this share of the rows of the "
-    "fit, for example 0.02."
+    "Give cluster -1 to outliers, and write why they are. LEVEL is the expected share of false "
+    "alarms among them, for example 0.05."
 )
-Outliers = Annotated[float | None, Option(metavar="SHARE", min=0, max=0.5, help=_OUTLIERS)]
+Outliers = Annotated[float | None, Option(metavar="LEVEL", min=0.001, max=0.5, help=_OUTLIERS)]
 _SIZE = "Resize the images of a folder to this many pixels, for example 64x32, or 32 for 32x32."
 Size = Annotated[str | None, Option(metavar="WxH", help=_SIZE)]
 _BROKEN = "Leave out images that cannot be read, and list their names."
@@ -326,7 +326,10 @@ def labelled(data: Dataset, column: str | None, graded: bool = False) -> tuple[D
 # --- results ------------------------------------------------------------------------------------
 
 # Names of our own columns.
-OWN = ("row", "path", "cluster", "name", "probability", "outlier", "trust", "suggested")
+OWN = (
+    *("row", "path", "cluster", "name", "suggested", "probability"),
+    *("outlier", "pvalue", "reason", "trust"),
+)
 
 
 def results(
@@ -362,39 +365,43 @@ def by_column(x: Any, names: Sequence[str] | None) -> dict[str, Any]:
 
 
 def output_columns(
-    model: GEDI, outputs: Outputs, suggested: np.ndarray | None = None
+    model: GEDI,
+    outputs: Outputs,
+    x: Any,
+    level: float | None,
+    screen: Screen,
+    suggested: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """The columns of the model's outputs: cluster, probability, outlier score -log p(x), trust.
+    """The columns of the model's outputs for rows x: cluster, probability, outlier score, trust.
 
+    level: at which outliers have the cluster -1, with p-values and the first reason
     suggested: (n,) the labels of the network, where the clusters are given labels
     """
     import numpy as np
 
+    if level is not None:
+        named = model.outliers(x, level)
+        outputs = outputs.of(np.where(named, -1, outputs.labels))
+        words = f"{named.sum()} of {len(named)} rows are outliers: their cluster is -1"
+        screen.message(words)
+
     names = np.array([*model.names_, ""])  # '' for outliers, whose cluster is -1
-    columns = {"cluster": outputs.labels}
+    columns: dict[str, np.ndarray] = {"cluster": outputs.labels}
     if model.class_names_:
         columns["name"] = names[outputs.labels]
     if suggested is not None:
         columns["suggested"] = names[suggested]
     columns["probability"] = outputs.probabilities.max(1)
-    if outputs.log_density is not None:
-        columns["outlier"] = -outputs.log_density
+    if model.result_.density is not None:
+        columns["outlier"] = model.outlier_score(x)
+    if level is not None:
+        columns |= {"pvalue": model.outlier_pvalue(x), "reason": np.full(len(named), "", object)}
+        if model.rules_ is not None and named.any():
+            each = model.outlier_reasons(x[named] if hasattr(x, "dtype") else x.loc[named], 1)
+            columns["reason"][named] = ["; ".join(map(str, why)) for why in each]
     if outputs.trust is not None:
         columns["trust"] = outputs.trust
     return columns
-
-
-def with_outliers(outputs: Outputs, share: float) -> Outputs:
-    """Outputs of training rows: at most this share of them, the least likely, get the label -1."""
-    import numpy as np
-
-    assert outputs.log_density is not None
-    threshold = np.sort(outputs.log_density)[int(share * len(outputs.labels))]
-    return outputs.of(np.where(outputs.log_density < threshold, -1, outputs.labels))
-
-
-def outlier_words(labels: np.ndarray) -> str:
-    return f"{(labels == -1).sum()} of {len(labels)} rows are outliers: their cluster is -1"
 
 
 # --- run directories ----------------------------------------------------------------------------

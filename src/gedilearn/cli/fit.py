@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,7 +87,7 @@ def fit(
     gedi fit iris.csv -k 3 --label-column species --out runs/iris
     gedi fit customers.csv --class-column segment
     gedi fit customers.csv -k 4 --drop notes --categorical zip --id-column customer
-    gedi fit customers.csv --outliers 0.02
+    gedi fit customers.csv --outliers 0.05
     gedi fit kunden.csv -k 4 --separator semicolon --decimal comma
     gedi fit x.npy -k 10 --set training.n_init=4 --set weights.inv=20
     gedi fit photographs -k 5 --size 32x32 --skip-broken
@@ -163,7 +164,7 @@ def _fit(
         described = inputs.describe(data, arguments, rows, columns is not None)
         described["class_column"] = class_column
         if outliers is not None:
-            if not settings.learns_density:
+            if not settings.has_base:
                 raise InputError(f"--outliers {outliers}: this fit learns no density")
             described["outliers"] = outliers
         with (
@@ -205,6 +206,10 @@ def resume(
     with screen.progress() as progress:
         progress.phase(f"reading {source}")
         rows = inputs.read_source(run, config, data, "give it with --data DATA", screen)
+        if config.data.columns:
+            from pandas import DataFrame
+
+            rows = replace(rows, x=DataFrame(rows.x, columns=config.data.columns))
         classes = None
         if config.labelled:
             rows, classes = inputs.labelled(rows, config.data.class_column, config.graded)
@@ -217,7 +222,7 @@ def resume(
 def _write_labels(
     model: GEDI, rows: Dataset, run: Path, progress: Progress, screen: Screen
 ) -> None:
-    """Write the cluster of each row; -1 for outliers, if the config has a share of them."""
+    """Write the cluster of each row; -1 for outliers, if the config has a level for them."""
     from gedilearn.training.run import RunDirectory, read_config
 
     if is_first_process():
@@ -225,10 +230,7 @@ def _write_labels(
         outliers = read_config(run).data.outliers
         outputs, training = model.outputs(), model.result_.training
         suggested = training.labels if training and len(model.disputed_) else None
-        if outliers is not None:
-            outputs = inputs.with_outliers(outputs, outliers)
-            screen.message(inputs.outlier_words(outputs.labels))
-        columns = inputs.output_columns(model, outputs, suggested)
+        columns = inputs.output_columns(model, outputs, rows.x, outliers, screen, suggested)
         write_text(RunDirectory(run).labels, csv_of(inputs.results(rows, model, columns)))
 
 

@@ -44,7 +44,7 @@ def predict(
     """Assign each row of DATA to a cluster.
 
     Prints a line for each row: its number, its ID or the path of its image, its cluster, the
-    probability of this cluster, and the outlier score -log p(x) if the model has a density. Columns
+    probability of this cluster, and the outlier score if the model has a density on a base. Columns
     are found by name, in any order. Images of a folder are resized to the size of the training
     images. A .npy file holds one array: the clusters, the scores (with --score) or the
     probabilities of all clusters (with --proba).
@@ -58,15 +58,12 @@ def predict(
     gedi predict gedi-runs/points-1 more.csv --proba --out probabilities.csv
     gedi predict gedi-runs/points-1 more.csv --score gradient_norm --out scores.npy
     gedi predict gedi-runs/customers-1 new.csv --keep-columns --out clusters.parquet
-    gedi predict gedi-runs/customers-1 new.csv --outliers 0.02
+    gedi predict gedi-runs/customers-1 new.csv --outliers 0.05
     """
     fitted = Fitted.open(run, screen, reading)
     rows, model = fitted.read(data), fitted.model
     outputs = model.outputs(rows.x)
-    if outliers is not None:
-        outputs = outputs.of(model.predict(rows.x, outliers))
-        screen.message(inputs.outlier_words(outputs.labels))
-    results = inputs.output_columns(model, outputs)
+    results = inputs.output_columns(model, outputs, rows.x, outliers, screen)
     if score == "log_density" and outputs.log_density is not None:
         results[score] = outputs.log_density
     elif score:

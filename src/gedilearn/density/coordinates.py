@@ -17,6 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
+LEADING = 40  # principal directions, with most of the variance
+
 
 class Stretch(NamedTuple):
     """Pixels from `low` to `high`, mapped into (edge, 1 - edge), then the logit.
@@ -106,6 +108,14 @@ class Coordinates(nn.Module):
             rest = (len(self.centre) - len(self.deviations)) * self.rest.log()
             volume = volume - self.deviations.log().sum() - rest
         return away, volume
+
+    def leading(self, values: Tensor) -> Tensor:
+        """Values along the leading principal directions; plain vectors as they are.
+
+        (n, d) -> (n, m).
+        """
+        away = self.stretch.apply(values)[0] - self.centre
+        return away @ self.directions[:LEADING].T if len(self.directions) else away
 
     def undo(self, y: Tensor) -> Tensor:
         """The inverse of `forward`.  (n, d) -> (n, d)."""

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.gaussians import Framed, Gaussians
+from gedilearn.density.outliers import Subsamples
 from gedilearn.density.parts import Sum
 from gedilearn.sampling.langevin import LogDensity, look, move
 from gedilearn.sampling.weights import effective_share, log_mean_exp, resampled
@@ -34,8 +35,10 @@ class Density(nn.Module):
     by m, and a share of `explored` by Gaussians that look elsewhere. `network` is logsumexp f as a
     function of points (n, *point), with gradients. Points have all columns. Constant columns have
     no density and keep their value in samples. Vectors with few columns are in double precision,
-    others in single.
+    others in single. `subsamples` of the training rows give outlier scores.
     """
+
+    subsamples: Subsamples | None
 
     weight: Tensor  # w
     log_normaliser: Tensor  # log Gamma
@@ -55,6 +58,7 @@ class Density(nn.Module):
         super().__init__()
         self.coordinates, self.mixture = coordinates, mixture
         self.base, self.elsewhere = base, elsewhere
+        self.subsamples = None
         for name in ("weight", "log_normaliser", "error", "effective", "explored"):
             self.register_buffer(name, numbers.get(name, coordinates.centre.new_zeros(())))
         self.register_buffer("run", numbers.get("run", coordinates.centre.new_zeros(2)))
@@ -77,7 +81,9 @@ class Density(nn.Module):
         own = part("mixture.")
         mixture: Mixture = Sum.read(own) if "frame" not in own else Framed.read(own)
         parts = gaussians("base."), gaussians("elsewhere.")
-        return cls(Coordinates(**part("coordinates.")), mixture, *parts, **numbers)  # type: ignore[arg-type]
+        read = cls(Coordinates(**part("coordinates.")), mixture, *parts, **numbers)  # type: ignore[arg-type]
+        read.subsamples = Subsamples(**part("subsamples."))
+        return read
 
     # --- in coordinates y, (n, d) ------------------------------------------------------------
 
@@ -200,6 +206,11 @@ class Density(nn.Module):
         """log p(x): (n, *point) -> (n,)."""
         parts = torch.split(self.coordinates.values_of(x), self.at_once)
         return torch.cat([self.of_values(part, network) for part in parts])
+
+    def bulk(self, x: Tensor) -> Tensor:
+        """What `subsamples` see of points: (n, *point) -> (n, m)."""
+        parts = torch.split(self.coordinates.values_of(x), self.at_once)
+        return torch.cat([self.coordinates.leading(part) for part in parts])
 
     def gradients(self, x: Tensor, network: LogDensity) -> Tensor:
         """d log p(x) / dx: (n, *point) -> (n, d)."""

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from gedilearn.density.base import CHECKED, HEALTHY, Base, HeldOut, base_in_columns
 from gedilearn.density.density import Density, bits_per_dimension
+from gedilearn.density.outliers import Subsamples
 from gedilearn.density.principal import base_in_directions
 from gedilearn.density.stein import stein_test
 from gedilearn.sampling.langevin import LogDensity, look
@@ -101,6 +102,7 @@ def conclude(
     density = copy.deepcopy(base.density)
     generator = Generator(density.coordinates.centre.device).manual_seed(seed)
     density.run = torch.tensor(run).to(density.run)
+    density.subsamples = Subsamples.of(density.bulk(base.data).cpu(), seed)
     if density.elsewhere is not None and estimator != "none" and ess_at_stop is None:
         found = base.evaluate(lambda x: network(x)[None])
         weight, share = float(found.weight), found.ess_share[0]

@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 from gedilearn.density.density import Density
 from gedilearn.density.fit import Findings
 from gedilearn.density.fit import conclude as conclude_density
+from gedilearn.density.outliers import Subsamples
 from gedilearn.density.samplers import BaseChains
 from gedilearn.errors import InputError, Parameter
 from gedilearn.graph.views import WalkViews, draws_globally, make_views
@@ -112,10 +113,26 @@ class Result:
     def level(self, share: float) -> float:
         """The log p(x) below which at most this share of the training points is."""
         if self.levels is None:
-            raise InputError(Parameter("outliers", share), ": the model has learned no density")
-        if not 0 <= share < 1:
-            raise InputError(Parameter("outliers", share), ": give a share of the points below 1")
+            raise InputError("levels: the model has learned no density")
         return float(torch.quantile(self.levels, share, interpolation="lower"))
+
+    @property
+    def subsamples(self) -> Subsamples:
+        """They say how unusual a row is among the bulk."""
+        if self.density is None or self.density.subsamples is None:
+            raise InputError("outliers: the model has learned no density")
+        return self.density.subsamples
+
+    def bulk(self, x: Tensor) -> Tensor:
+        """What `subsamples` see of points: (n, *point) -> (n, m)."""
+        assert self.density is not None
+        return self.density.bulk(x)
+
+    def training_rows(self) -> Tensor:
+        """Different training rows, those of the subsamples of vectors: (m, d)."""
+        assert self.density is not None
+        rows, coordinates = self.subsamples.rows.flatten(0, 1), self.density.coordinates
+        return coordinates.points(torch.unique(rows, dim=0).to(coordinates.centre)).to(rows)
 
     @property
     def has_density(self) -> bool:

@@ -203,8 +203,8 @@ class DataSource(BaseModel):
     decimal: str | None = None
     size: tuple[PositiveInt, PositiveInt] | None = None  # height and width of resized images
     broken: Literal["refuse", "skip"] = "refuse"
-    # The share of the rows that may be outliers in the file of labels.
-    outliers: Annotated[float, Field(ge=0, lt=1)] | None = None
+    # The level at which outliers are marked in the file of labels.
+    outliers: Annotated[float, Field(gt=0, lt=1)] | None = None
     shape: Annotated[tuple[PositiveInt, ...], Field(min_length=2)]
     fingerprint: str
 
@@ -384,6 +384,8 @@ def read_network(
             y = density.coordinates(density.coordinates.values_of(low[None]))[0]
             density.tilted(y, lambda x: x.flatten(1).sum(1), 0.5)
             density.q.log_density(y)
+            if density.subsamples is not None:
+                density.subsamples.pvalues(density.bulk(low[None]))
     return network.eval()
 
 

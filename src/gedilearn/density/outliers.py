@@ -1,0 +1,140 @@
+"""How unusual a row is among the bulk of the training rows.
+
+A density of all rows gives a group of outliers a component of its own. A small subsample has few
+rows of such a group, and shows them as unusual. Each subsample has kernels at its rows, in a few
+columns drawn at random. A row has a p-value there: the share of the subsample's rows that are at
+least as unlikely, each without its own kernel. The outlier score is the mean over subsamples of
+-log p + 3 log(1 + z), where z says by how many spreads of the subsample's log densities a row is
+below their median.
+
+The scores of the training rows give p-values of new rows (conformal prediction). They cannot name
+outliers among the training rows: of n rows one is always the most unusual. There the tail of the
+mean of z is extrapolated from the bulk, as exponential.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gedilearn.data.arrays import evenly_spaced
+from gedilearn.density.candidates import kernels
+
+TIMES, SIZE = 50, 128  # subsamples, and rows of each; at most half of all rows
+COLUMNS = 6  # of a subsample
+NARROWEST = 0.03  # kernel, in the network's units
+FAR = 3.0  # weight of log(1 + z): one cell far away is in few of the subsamples
+LEAST_SPREAD = 0.1  # of log densities
+TAIL = (0.5, 0.9)  # quantiles of the mean z between which its tail is measured
+MOST_SCORED = 20_000  # training rows whose scores a model keeps
+AT_ONCE = 4_096  # rows
+SMALLEST = 1e-6
+PRIME = 1_000_003  # of the checksums that find equal rows
+
+
+class Subsamples(nn.Module):
+    """Kernels at the rows of subsamples, in the network's units."""
+
+    columns: Tensor  # (times, q): numbers of the columns of each subsample
+    rows: Tensor  # (times, size, d)
+    widths: Tensor  # (times, size): of the kernels
+    own: Tensor  # (times, size): levels of the rows, each without its own kernel; ascending
+    scores: Tensor  # (n,): of the training rows, ascending
+    tail: Tensor  # (2,): the quantiles `TAIL` of the mean z of the training rows
+
+    def __init__(self, **tensors: Tensor) -> None:
+        super().__init__()
+        for name in ("columns", "rows", "widths", "own", "scores", "tail"):
+            self.register_buffer(name, tensors[name])
+
+    @classmethod
+    def of(cls, x: Tensor, seed: int) -> Subsamples:
+        """Drawn from the training rows x (n, d)."""
+        rng, (n, d) = np.random.default_rng(seed), x.shape
+        size = min(SIZE, n // 2)
+        x, drawn = x.float(), range(TIMES)
+        rows = x[torch.from_numpy(np.stack([rng.choice(n, size, replace=False) for _ in drawn]))]
+        columns = np.stack([rng.choice(d, min(COLUMNS, d), replace=False) for _ in drawn])
+        each = zip(rows.double().numpy(), columns, strict=True)
+        widths = torch.stack([kernels(own[:, used], 1.0).round_widths for own, used in each])
+        made = cls(
+            columns=torch.from_numpy(columns),
+            rows=rows,
+            widths=widths.float().clamp_min(NARROWEST),
+            own=torch.zeros(TIMES, size),
+            scores=torch.zeros(0),
+            tail=torch.zeros(2),
+        )
+        own = [made._levels(rows[t], _checksums(rows[t]), t) for t in drawn]
+        made.own = torch.stack(own).sort().values
+        scores, z = made.measured(x[torch.from_numpy(evenly_spaced(n, MOST_SCORED))])
+        made.scores, made.tail = scores.sort().values, torch.quantile(z, torch.tensor(TAIL))
+        return made
+
+    def _levels(self, x: Tensor, keys: Tensor, t: int) -> Tensor:
+        """Log densities of the nearest kernel of subsample t, up to a constant.
+
+        One at the row itself, which has its checksum in `keys`, does not count; 0 is none.
+        (n, d), (n,) -> (n,).
+        """
+        used, widths = self.columns[t], self.widths[t]
+        means, precisions = self.rows[t][:, used], 0.5 / widths.square()
+        y = x[:, used]
+        # -|y - mean|^2 precision - q log(width), as one product of matrices.
+        fixed = -precisions * means.square().sum(1) - len(used) * widths.log()
+        factors = torch.cat([2 * precisions * means.T, -precisions[None], fixed[None]])
+        y = torch.cat([y, y.square().sum(1, keepdim=True), torch.ones_like(y[:, :1])], 1)
+        terms = y @ factors
+        known = keys.nonzero()[:, 0]
+        same = keys[known, None] == _checksums(self.rows[t])
+        terms[known] = terms[known].masked_fill(same & (same.cumsum(1) == 1), -torch.inf)
+        return terms.amax(1)
+
+    @torch.no_grad()
+    def measured(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The outlier scores of rows, higher for more unusual ones, and their mean z.
+
+        (n, d) -> (n,), (n,).
+        """
+        parts = [self._measured(part) for part in torch.split(x.float(), AT_ONCE)]
+        scores, z = map(torch.cat, zip(*parts, strict=True))
+        return scores, z
+
+    def _measured(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        keys, scores, total = _checksums(x), torch.zeros(len(x)), torch.zeros(len(x))
+        keys[~torch.isin(keys, _checksums(self.rows.flatten(0, 1)))] = 0
+        for t, own in enumerate(self.own):
+            levels = self._levels(x, keys, t)
+            p = (1 + torch.searchsorted(own, levels, right=True)) / (len(own) + 1)
+            quarter, middle = own[len(own) // 4], own[len(own) // 2]
+            z = (middle - levels) / (middle - quarter).clamp_min(LEAST_SPREAD)
+            scores += FAR * z.clamp_min(0).log1p() - p.log()
+            total += z
+        return scores / len(self.own), total / len(self.own)
+
+    def pvalues(self, x: Tensor) -> Tensor:
+        """(1 + training rows at least as unusual) / (1 + training rows): (n, d) -> (n,)."""
+        n = len(self.scores)
+        return (1 + n - torch.searchsorted(self.scores, self.measured(x)[0])) / (n + 1)
+
+    def outliers(self, x: Tensor, level: float) -> Tensor:
+        """The rows that Benjamini and Hochberg's procedure names at a level: (n, d) -> (n,).
+
+        Its p-values are those of the extrapolated tail.
+        """
+        middle, high = self.tail.double()
+        inside, beyond = (1 - share for share in TAIL)
+        rate = math.log(inside / beyond) / (high - middle).clamp_min(SMALLEST)
+        p = beyond * torch.exp(rate * (high - self.measured(x)[1].double()))
+        ordered = p.sort().values
+        few = ordered <= level * torch.arange(1, len(p) + 1) / len(p)
+        return p <= ordered[few].max() if few.any() else few
+
+
+def _checksums(x: Tensor) -> Tensor:
+    """Whole numbers that are equal for equal rows: (n, d) -> (n,)."""
+    weights = torch.arange(1, x.shape[1] + 1) * PRIME
+    return ((x + 0.0).contiguous().view(torch.int32).long() * weights).sum(1)
