@@ -15,7 +15,7 @@ from gedilearn import GEDI
 X, _ = make_moons(400, noise=0.07, random_state=0)
 model = GEDI(n_clusters=2, random_state=0).fit(X)
 new = np.random.default_rng(0).uniform([-1.8, -1.3], [2.8, 1.8], (600, 2))
-cluster = model.predict(new, outliers=0.01)
+cluster = model.predict(new, outliers=0.05)
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.scatter(*X.T, s=4, color="lightgrey", label="training points")
