@@ -142,7 +142,8 @@ def test_the_verdict_reads_like_this(run: Path, grade: str) -> None:
 
 def rows_words(run: Path) -> str:
     sizes = read_summary(run)["cluster_sizes"]
-    return f"{min(sizes)} to {max(sizes)}"
+    low, high = min(sizes), max(sizes)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def test_cards_have_the_figures_of_their_clusters(run: Path) -> None:

@@ -82,7 +82,8 @@ class Density(nn.Module):
         mixture: Mixture = Sum.read(own) if "frame" not in own else Framed.read(own)
         parts = gaussians("base."), gaussians("elsewhere.")
         read = cls(Coordinates(**part("coordinates.")), mixture, *parts, **numbers)  # type: ignore[arg-type]
-        read.subsamples = Subsamples(**part("subsamples."))
+        if own := part("subsamples."):
+            read.subsamples = Subsamples(**own)
         return read
 
     # --- in coordinates y, (n, d) ------------------------------------------------------------

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.candidates import kernels
+from gedilearn.ranks import ONE_AT_A_TIME
 
 TIMES, SIZE = 50, 128  # subsamples, and rows of each; at most half of all rows
 COLUMNS = 6  # of a subsample
@@ -59,7 +60,8 @@ class Subsamples(nn.Module):
         rows = x[torch.from_numpy(np.stack([rng.choice(n, size, replace=False) for _ in drawn]))]
         columns = np.stack([rng.choice(d, min(COLUMNS, d), replace=False) for _ in drawn])
         each = zip(rows.double().numpy(), columns, strict=True)
-        widths = torch.stack([kernels(own[:, used], 1.0).round_widths for own, used in each])
+        with ONE_AT_A_TIME:
+            widths = torch.stack([kernels(own[:, used], 1.0).round_widths for own, used in each])
         made = cls(
             columns=torch.from_numpy(columns),
             rows=rows,
