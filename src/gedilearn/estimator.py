@@ -554,9 +554,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Groups of outliers are unusual too, unlike in `score_samples`. A training row is scored
         without itself. (n_samples,).
         """
-        x = self.prepare(X)
-        found = self.result_.subsamples.measured(self.result_.bulk(x))[0]
-        return np.asarray(found.double())
+        return np.asarray(self.result_.unusual(self.prepare(X))[0].double())
 
     def outlier_pvalue(self, X: Any) -> np.ndarray:
         """The share of rows at least as unusual, among the training rows and the row itself.
@@ -564,8 +562,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Of new rows like the training rows, at most a share of about p has a p-value below p
         (conformal prediction). (n_samples,).
         """
-        x = self.prepare(X)
-        return np.asarray(self.result_.subsamples.pvalues(self.result_.bulk(x)).double())
+        scores, _ = self.result_.unusual(self.prepare(X))
+        return np.asarray(self.result_.subsamples.pvalues(scores).double())
 
     def outliers(self, X: Any, level: float = 0.05) -> np.ndarray:
         """Whether each row is an outlier: (n_samples,), truth values.
@@ -577,7 +575,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         x = self.prepare(X)
         if isinstance(level, bool) or not 0 < level < 1:
             raise InputError(Parameter("outliers", level), ": give a level between 0 and 1")
-        return self.result_.subsamples.outliers(self.result_.bulk(x), level).numpy()
+        return self.result_.subsamples.outliers(self.result_.unusual(x)[1], level).numpy()
 
     def outlier_reasons(self, X: Any, most: int = 3) -> list[tuple[Reason, ...]]:
         """Why each row is an outlier: at most so many cells, the most unusual one first.
@@ -595,7 +593,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         """The outlier scores of rows (n, ...), and why the most unusual ones are."""
         if self.result_.density is None:
             return {}
-        scores = self.result_.subsamples.measured(self.result_.bulk(x))[0].double().numpy()
+        scores = self.result_.unusual(x)[0].double().numpy()
         worst, words = np.argsort(-scores, kind="stable")[:MOST_OUTLIERS], {}
         if self.rules_ is not None:
             given = self.result_, self.scaling_, self._named_columns(), x[worst], 1

@@ -39,8 +39,7 @@ def reasons(
     The cell that lowers the score most comes first. A row has none if it is only unusual as a
     whole, like the rows of a group of outliers.
     """
-    used, subsamples = columns.used, result.subsamples
-    others = result.training_rows()
+    used, others = columns.used, result.training_rows()
     values, cells = _values(scaling, columns, others), _values(scaling, columns, x)
     block = np.repeat(np.arange(len(used)), [column.width for column in used])
     is_in = torch.from_numpy(np.eye(len(used))[block])  # (d, columns)
@@ -50,7 +49,7 @@ def reasons(
         for j, column in enumerate(used):
             rows[j, j] = _typical(column, values[near[:, j], j])
     points = scaling.apply(columns.encode(changed.reshape(-1, len(used))))
-    scores = subsamples.measured(result.bulk(torch.cat([x, torch.from_numpy(points)])))[0]
+    scores = result.unusual(torch.cat([x, torch.from_numpy(points)]))[0]
     falls = (scores[: len(x), None] - scores[len(x) :].view(len(x), -1)).numpy()
     found = []
     for i, fall in enumerate(falls):

@@ -23,6 +23,15 @@ def measured(found: Subsamples, x: np.ndarray) -> np.ndarray:
     return found.measured(torch.from_numpy(x.astype(np.float32)))[0].numpy()
 
 
+def pvalues(found: Subsamples, x: np.ndarray) -> np.ndarray:
+    return found.pvalues(torch.from_numpy(measured(found, x))).numpy()
+
+
+def outliers_of(x: np.ndarray, level: float) -> np.ndarray:
+    found = of(x)
+    return found.outliers(found.measured(torch.from_numpy(x))[1], level).numpy()
+
+
 def level(x: np.ndarray, columns: Tensor, rows: np.ndarray, widths: np.ndarray) -> float:
     """The log density of the nearest kernel but those at the row itself, up to a constant."""
     others = (rows != x).any(1)
@@ -72,14 +81,14 @@ def test_a_group_of_outliers_is_unusual_and_files_of_the_same_seed_are_equal() -
 @pytest.mark.parametrize("d", [1, 3, 20])
 def test_few_new_rows_like_the_training_rows_have_small_p_values(d: int) -> None:
     found = of(RNG.normal(size=(600, d)))
-    p = found.pvalues(torch.from_numpy(RNG.normal(size=(2_000, d)))).numpy()
+    p = pvalues(found, RNG.normal(size=(2_000, d)))
     for level in (0.05, 0.2, 0.5):
         assert abs((p <= level).mean() - level) < 0.4 * level + 0.015
 
 
 def test_p_values_of_training_rows_are_their_ranks() -> None:
     found = of(BULK)
-    p = found.pvalues(torch.from_numpy(BULK)).numpy()
+    p = pvalues(found, BULK)
     order = np.argsort(-measured(found, BULK))
     assert (np.diff(p[order]) >= 0).all()
     assert p.min() == pytest.approx(2 / 401) and p.max() == pytest.approx(1)
@@ -87,9 +96,9 @@ def test_p_values_of_training_rows_are_their_ranks() -> None:
 
 def test_planted_outliers_are_named_and_hardly_any_other_row_is() -> None:
     x = np.concatenate([BULK, RNG.uniform(-30, 30, (10, 8))])
-    named = of(x).outliers(torch.from_numpy(x), 0.05).numpy()
+    named = outliers_of(x, 0.05)
     assert named[400:].all() and named[:400].sum() <= 4
-    assert of(BULK).outliers(torch.from_numpy(BULK), 0.05).sum() <= 4
+    assert outliers_of(BULK, 0.05).sum() <= 4
 
 
 def test_columns_of_few_values_and_few_rows_have_finite_scores() -> None:

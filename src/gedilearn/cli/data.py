@@ -379,8 +379,10 @@ def output_columns(
     """
     import numpy as np
 
+    if model.result_.density is not None or level is not None:
+        scores, z = model.result_.unusual(model.prepare(x))
     if level is not None:
-        named = model.outliers(x, level)
+        named = model.result_.subsamples.outliers(z, level).numpy()
         outputs = outputs.of(np.where(named, -1, outputs.labels))
         words = f"{named.sum()} of {len(named)} rows are outliers: their cluster is -1"
         screen.message(words)
@@ -393,9 +395,10 @@ def output_columns(
         columns["suggested"] = names[suggested]
     columns["probability"] = outputs.probabilities.max(1)
     if model.result_.density is not None:
-        columns["outlier"] = model.outlier_score(x)
+        columns["outlier"] = scores.double().numpy()
     if level is not None:
-        columns |= {"pvalue": model.outlier_pvalue(x), "reason": np.full(len(named), "", object)}
+        pvalues = model.result_.subsamples.pvalues(scores).double().numpy()
+        columns |= {"pvalue": pvalues, "reason": np.full(len(named), "", object)}
         if model.rules_ is not None and named.any():
             each = model.outlier_reasons(x[named] if hasattr(x, "dtype") else x.loc[named], 1)
             columns["reason"][named] = ["; ".join(map(str, why)) for why in each]

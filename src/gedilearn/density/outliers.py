@@ -117,20 +117,20 @@ class Subsamples(nn.Module):
             total += z
         return scores / len(self.own), total / len(self.own)
 
-    def pvalues(self, x: Tensor) -> Tensor:
-        """(1 + training rows at least as unusual) / (1 + training rows): (n, d) -> (n,)."""
+    def pvalues(self, scores: Tensor) -> Tensor:
+        """(1 + training rows at least as unusual) / (1 + training rows): (n,) -> (n,)."""
         n = len(self.scores)
-        return (1 + n - torch.searchsorted(self.scores, self.measured(x)[0])) / (n + 1)
+        return (1 + n - torch.searchsorted(self.scores, scores)) / (n + 1)
 
-    def outliers(self, x: Tensor, level: float) -> Tensor:
-        """The rows that Benjamini and Hochberg's procedure names at a level: (n, d) -> (n,).
+    def outliers(self, z: Tensor, level: float) -> Tensor:
+        """The rows that Benjamini and Hochberg's procedure names at a level: (n,) -> (n,).
 
-        Its p-values are those of the extrapolated tail.
+        z: their mean z. The p-values are those of the extrapolated tail.
         """
         middle, high = self.tail.double()
         inside, beyond = (1 - share for share in TAIL)
         rate = math.log(inside / beyond) / (high - middle).clamp_min(SMALLEST)
-        p = beyond * torch.exp(rate * (high - self.measured(x)[1].double()))
+        p = beyond * torch.exp(rate * (high - z.double()))
         ordered = p.sort().values
         few = ordered <= level * torch.arange(1, len(p) + 1) / len(p)
         return p <= ordered[few].max() if few.any() else few

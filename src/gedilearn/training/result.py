@@ -101,20 +101,15 @@ class Result:
 
     def calibrated(self, logits: Tensor, log_density: Tensor) -> Tensor:
         """p(y|x): (n, clusters), given the logits of the points and their log p(x)."""
-        is_normalised = self.density is not None and self.levels is not None
-        least = self.level(RARE) if is_normalised and self.box.low.dim() == 1 else None
+        least = None
+        if self.density is not None and self.levels is not None and self.box.low.dim() == 1:
+            least = float(torch.quantile(self.levels, RARE, interpolation="lower"))
         return probabilities(logits, log_density, self.temperature, self.prior, least)
 
     @cached_property
     def network(self) -> LogDensity:
         """logsumexp f of points (n, *point), as the density needs it."""
         return log_density_of(self.model)
-
-    def level(self, share: float) -> float:
-        """The log p(x) below which at most this share of the training points is."""
-        if self.levels is None:
-            raise InputError("levels: the model has learned no density")
-        return float(torch.quantile(self.levels, share, interpolation="lower"))
 
     @property
     def subsamples(self) -> Subsamples:
@@ -123,10 +118,11 @@ class Result:
             raise InputError("outliers: the model has learned no density")
         return self.density.subsamples
 
-    def bulk(self, x: Tensor) -> Tensor:
-        """What `subsamples` see of points: (n, *point) -> (n, m)."""
+    def unusual(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The outlier scores of points, and their mean z: (n, *point) -> (n,), (n,)."""
+        subsamples = self.subsamples
         assert self.density is not None
-        return self.density.bulk(x)
+        return subsamples.measured(self.density.bulk(x))
 
     def training_rows(self) -> Tensor:
         """Different training rows, those of the subsamples of vectors: (m, d)."""

@@ -385,7 +385,8 @@ def read_network(
             density.tilted(y, lambda x: x.flatten(1).sum(1), 0.5)
             density.q.log_density(y)
             if density.subsamples is not None:
-                density.subsamples.pvalues(density.bulk(low[None]))
+                scores, _ = density.subsamples.measured(density.bulk(low[None]))
+                density.subsamples.pvalues(scores)
     return network.eval()
 
 
