@@ -142,6 +142,28 @@ def test_mixtures_of_held_out_rows_are_fitted_without_them(monkeypatch: pytest.M
         assert (base.density.mixture.log_density(part.values) - part.log_mixture).mean() > 0.1
 
 
+def test_many_clusters_in_many_columns_have_kernels_as_wide_as_the_clusters() -> None:
+    """Fresh rows are as likely as under the true density, but for some nats; other rows are not."""
+    rng, d = np.random.default_rng(0), 70
+    spread = np.linalg.qr(rng.normal(size=(d, d)))[0] * rng.uniform(0.2, 1, d)
+
+    def rows(n: int, centres: np.ndarray) -> torch.Tensor:
+        x = centres[rng.integers(len(centres), size=n)] + rng.normal(size=(n, d)) @ spread.T
+        return torch.from_numpy(x).float()
+
+    centres = 2 * rng.normal(size=(60, d))
+    base = fit_base(rows(2_400, centres), None, resolve({}, (2_400, d)))
+    assert base.name.startswith("kernels")
+    fresh, other = rows(300, centres), rows(300, 2 * rng.normal(size=(60, d)))
+    levels = [base.density.log_density(x, tilted).numpy() for x in (fresh, other)]
+    true = [multivariate_normal(c, spread @ spread.T).logpdf(fresh.numpy()) for c in centres]
+    behind = np.logaddexp.reduce(true, 0) - np.log(60) - levels[0]
+    assert 0 < behind.mean() < 25
+    assert (levels[0] > np.quantile(levels[1], 0.99)).mean() > 0.95
+    rows_again = base.density.log_density(base.data, tilted).numpy()
+    assert np.median(rows_again) == pytest.approx(np.median(levels[0]), abs=3)
+
+
 def test_the_base_of_images_does_not_depend_on_the_test_rows() -> None:
     order, held = split(len(IMAGES), 0)
     changed = IMAGES.copy()

@@ -61,18 +61,32 @@ def test_a_weighted_sum_of_a_gaussian_and_kernels_has_their_densities_and_shares
 
 
 def test_a_frame_leaves_the_standard_normal_density_to_other_directions() -> None:
-    turn, whole = np.linalg.qr(RNG.normal(size=(5, 5)))[0], np.eye(5)
+    turn, whole, unit = np.linalg.qr(RNG.normal(size=(5, 5)))[0], np.eye(5), np.array([0.5, 3.0])
     whole[:2, :2] = [[2.0, 0.3], [0.3, 0.5]]
-    mean, factor = np.array([1.0, -1.0, 0, 0, 0]), np.linalg.cholesky(whole[:2, :2])
-    parts = (np.ones(1), mean[None, :2], factor[None])
+    mean = np.array([1.0, -1.0, 0, 0, 0])
+    factor = np.linalg.cholesky(whole[:2, :2] / np.outer(unit, unit))
+    parts = (np.ones(1), mean[None, :2] / unit, factor[None])
     mixture = Gaussians.full(*(torch.from_numpy(part) for part in parts))
-    base = Framed(torch.from_numpy(turn[:2].copy()), mixture)
+    base = Framed(torch.from_numpy(turn[:2].copy()), mixture, torch.from_numpy(unit))
     true = multivariate_normal(mean @ turn, turn.T @ whole @ turn)
     x = RNG.normal(size=(50, 5))
     np.testing.assert_allclose(base.log_density(torch.from_numpy(x)), true.logpdf(x), rtol=1e-9)
     drawn = base.sample(40_000, seeded()).numpy()
     np.testing.assert_allclose(drawn.mean(0), mean @ turn, atol=0.05)
     np.testing.assert_allclose(np.cov(drawn.T), true.cov, atol=0.06)
+
+
+def test_in_a_frame_a_kernel_does_not_count_at_its_own_point() -> None:
+    points = RNG.normal(size=(30, 5))
+    widths = RNG.uniform(0.5, 1, 30)
+    mixture = Gaussians.round(*(torch.from_numpy(own).float() for own in (points, widths)))
+    levels = Framed(torch.eye(5), mixture).log_density(torch.from_numpy(points).float())
+    for point, level in zip(points, levels.tolist(), strict=True):
+        others = [
+            multivariate_normal(*own).pdf(point) for own in zip(points, widths**2, strict=True)
+        ]
+        others = [own for own, other in zip(others, points, strict=True) if (other != point).any()]
+        assert level == pytest.approx(np.log(np.sum(others) / 30), abs=1e-3)
 
 
 def test_points_with_known_columns_have_the_conditional_density_and_its_normaliser() -> None:

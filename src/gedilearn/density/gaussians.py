@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 
 CHUNK_VALUES = 2**22  # numbers held at once while a density is computed
 NEGLIGIBLE = 60.0  # nats below the largest term: a share of 1e-26
+OWN = 0.1  # widths, for the root of the number of directions: a kernel's own point is nearer
 
 
 class Gaussians(nn.Module):
@@ -63,13 +64,16 @@ class Gaussians(nn.Module):
             joined[name] = torch.cat(each)
         return cls(**joined)
 
-    def log_density(self, x: Tensor) -> Tensor:
-        """(n, d) -> (n,), with gradients."""
+    def log_density(self, x: Tensor, apart: float = 0.0) -> Tensor:
+        """(n, d) -> (n,), with gradients.
+
+        Round components at a distance of less than `apart` widths do not count.
+        """
         held = len(self.round_means) + self.full_means.numel()
         chunks = torch.split(x, max(1, CHUNK_VALUES // max(held, 1)))
-        return torch.cat([self._log_density(chunk) for chunk in chunks])
+        return torch.cat([self._log_density(chunk, apart) for chunk in chunks])
 
-    def _log_density(self, x: Tensor) -> Tensor:
+    def _log_density(self, x: Tensor, apart: float) -> Tensor:
         d, logs = x.shape[-1], []
         if len(self.full_means):
             means, factors = self.full_means.to(x), self.full_factors.to(x)
@@ -82,6 +86,8 @@ class Gaussians(nn.Module):
             means, widths = self.round_means.to(x), self.round_widths.to(x)
             squares = (x.square().sum(-1)[:, None] + means.square().sum(-1)) - 2 * (x @ means.T)
             scaled = squares.clamp_min(0) / widths.square()
+            if apart:
+                scaled = scaled.masked_fill(scaled < apart**2, torch.inf)
             logs.append(self.round_weights.to(x) - d * widths.log() - scaled / 2)
         joined = torch.cat(logs, -1)
         # Terms far below the largest change nothing, and exponentials that underflow are slow.
@@ -137,30 +143,39 @@ class Gaussians(nn.Module):
 
 
 class Framed(nn.Module):
-    """A mixture along some directions, times the standard normal density along all others."""
+    """A mixture along some directions, times the standard normal density along all others.
+
+    The mixture is of values in units of `deviations`. A kernel of it does not count at its own
+    point: a training row is as likely as the others make it.
+    """
 
     frame: Tensor  # (m, d): orthonormal directions, one below another
+    deviations: Tensor  # (m,)
 
-    def __init__(self, frame: Tensor, mixture: Gaussians) -> None:
+    def __init__(self, frame: Tensor, mixture: Gaussians, deviations: Tensor | None = None) -> None:
         super().__init__()
         self.mixture = mixture
         self.register_buffer("frame", frame)
+        own = frame.new_ones(len(frame)) if deviations is None else deviations
+        self.register_buffer("deviations", own)
 
     @classmethod
     def read(cls, tensors: Mapping[str, Tensor]) -> Framed:
         """From the state of another."""
-        own = {k.removeprefix("mixture."): t for k, t in tensors.items() if k != "frame"}
-        return cls(tensors["frame"], Gaussians(**own))
+        prefix = "mixture."
+        own = {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+        return cls(tensors["frame"], Gaussians(**own), tensors.get("deviations"))
 
     def log_density(self, x: Tensor) -> Tensor:
         """(n, d) -> (n,), with gradients."""
         m, d = self.frame.shape
         along = x @ self.frame.T
         squares = x.square().sum(-1) - along.square().sum(-1)
-        rest = squares / 2 + (d - m) / 2 * math.log(2 * math.pi)
-        return self.mixture.log_density(along) - rest
+        rest = squares / 2 + (d - m) / 2 * math.log(2 * math.pi) + self.deviations.log().sum()
+        return self.mixture.log_density(along / self.deviations, OWN * m**0.5) - rest
 
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Independent points: (n, d)."""
         x = self.frame.new_empty(n, self.frame.shape[1]).normal_(generator=generator)
-        return x + (self.mixture.sample(n, generator) - x @ self.frame.T) @ self.frame
+        along = self.mixture.sample(n, generator) * self.deviations
+        return x + (along - x @ self.frame.T) @ self.frame

@@ -1,6 +1,7 @@
 """The base of images, and of vectors with many columns: a mixture in principal directions.
 
 Validation rows choose how far pixels are stretched, and the number of components of the mixture.
+Vectors may have kernels at the rows instead, in units of the differences between near rows.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from torch import Generator, Tensor
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.base import Base, HeldOut, split
-from gedilearn.density.candidates import FLOOR, gaussian_mixture, one_gaussian
+from gedilearn.density.candidates import (
+    FLOOR,
+    NEIGHBOUR,
+    WIDTHS,
+    gaussian_mixture,
+    kernels,
+    one_gaussian,
+)
 from gedilearn.density.coordinates import Coordinates, Stretch, dequantise
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Framed, Gaussians
+from gedilearn.graph.neighbours import nearest_neighbours
 from gedilearn.ranks import ONE_AT_A_TIME
 
 EDGES = (0.0, 0.05, 0.01, 1e-3, 1e-4)  # of `Stretch`
@@ -30,6 +39,7 @@ EXACT = 1_024  # columns up to which all directions are computed
 PIXELS, ROWS = 256, 4_000  # for the choice of an edge
 NARROW = 0.01  # added to variances of the mixture; coordinates have variance 1
 ROUNDS = 20  # of expectation maximisation
+NARROWEST = 0.1  # kernel, in units of the median width: rows may be equal
 
 
 def base_in_directions(x: Tensor, seed: int, generator: Generator) -> Base:
@@ -52,19 +62,19 @@ def base_in_directions(x: Tensor, seed: int, generator: Generator) -> Base:
     coordinates = Coordinates(used, flat[0].view(point), cells)
     values = coordinates.dequantise(flat[rows][:, used], generator)
     coordinates = directions_of(stretch.apply(values)[0], coordinates, stretch, seed)
-    frame = coordinates.directions[: max(1, min(FRAME, len(rows) // ROWS_EACH))]
     fresh = [
         coordinates.dequantise(flat[places[k * held : (k + 1) * held]][:, used], generator)
         for k in range(2)
     ]
-
-    def along(values: Tensor) -> np.ndarray:
-        return np.asarray((coordinates(values)[0] @ frame.T).cpu().numpy())
-
     # Here several threads only wait for each other; the limit holds for the whole process.
     with ONE_AT_A_TIME, threadpool_limits(1):
-        name, mixture = choose_mixture(along(values), along(fresh[0]), seed)
-    density = Density(coordinates, Framed(frame, mixture.float().to(device)))
+        made = mixtures(coordinates, values, seed)
+        if not images and len(rows) >= ROWS_EACH * len(coordinates.directions):
+            everywhere = torch.from_numpy(evenly_spaced(len(x), most)).to(device)
+            made |= local_kernels(coordinates, flat[everywhere][:, used])
+        validation = coordinates(fresh[0])[0]
+        name = max(made, key=lambda one: float(made[one].log_density(validation).mean()))
+    density = Density(coordinates, made[name])
     held_out = []
     for rows in fresh:
         log_mixture = density.mixture.log_density(coordinates(rows)[0])
@@ -112,13 +122,39 @@ def directions_of(u: Tensor, plain: Coordinates, stretch: Stretch, seed: int) ->
     return Coordinates(plain.used, plain.template, plain.cells, **tensors)
 
 
-def choose_mixture(inside: np.ndarray, fresh: np.ndarray, seed: int) -> tuple[str, Gaussians]:
-    """The mixture of `inside` (n, m) under which the rows `fresh` are most likely, and its name."""
-    rows = torch.from_numpy(fresh)
-    made = {
-        f"a mixture of {c}": gaussian_mixture(inside, c, seed, NARROW, ROUNDS)
+def mixtures(coordinates: Coordinates, values: Tensor, seed: int) -> dict[str, Framed]:
+    """Mixtures of several sizes in the leading directions of values (n, d), by their names."""
+    n = len(values)
+    frame = coordinates.directions[: max(1, min(FRAME, n // ROWS_EACH))]
+    along = (coordinates(values)[0] @ frame.T).cpu().numpy()
+    return {
+        f"a mixture of {c}": Framed(
+            frame, gaussian_mixture(along, c, seed, NARROW, ROUNDS).to(coordinates.centre)
+        )
         for c in COMPONENTS
-        if c == 1 or c * inside.shape[1] < len(inside)
+        if c == 1 or c * len(frame) < n
     }
-    name = max(made, key=lambda one: float(made[one].log_density(rows).mean()))
-    return name, made[name]
+
+
+def local_kernels(coordinates: Coordinates, values: Tensor) -> dict[str, Framed]:
+    """Kernels of several widths at values (n, d), by their names.
+
+    Their shape is the covariance of the differences between a row and its nearest neighbours. In
+    directions that only tell one cluster from another they are narrow. Held-out rows are among the
+    values: a kernel does not count at its own point.
+    """
+    along = coordinates(values)[0] @ coordinates.directions.T
+    near = nearest_neighbours(values.cpu().numpy(), NEIGHBOUR).neighbour[:, :NEIGHBOUR]
+    apart = (along[near] - along[:, None]).flatten(0, 1)
+    variances, turned = torch.linalg.eigh(apart.T @ apart / len(apart))
+    deviations = variances.clamp_min(FLOOR).sqrt()
+    points = along @ turned / deviations
+    widths = kernels(points.cpu().double().numpy(), 1.0, len(points)).round_widths.to(points)
+    widths = widths.clamp_min(NARROWEST * widths.median())
+    frame = turned.T @ coordinates.directions
+    return {
+        f"kernels {width:g} wide": Framed(
+            frame, Gaussians.round(points, width * widths), deviations
+        )
+        for width in WIDTHS
+    }
