@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
-from gedilearn.verdict.evidence import Evidence, grade
+from gedilearn.starts.choose import VOTE
+from gedilearn.verdict.evidence import Evidence, gaussian_gain, grade
 
-INF = math.inf
+INF, NOTHING = math.inf, "no structure found"
 THREE = Evidence(
     method="tree",
     stability=0.88,
@@ -55,6 +58,9 @@ def test_the_place_of_a_cluster_is_said_in_words() -> None:
         (replace(NONE, initial_stability=0.91), 3.0, "doubtful"),
         (replace(NONE, labels_kept=0.8), 3.0, "doubtful"),
         (replace(NONE, stability=0.99), 1.0, "supported"),
+        (replace(NONE, method=VOTE, stability=0.8, gain=1.1), 3.0, "doubtful"),
+        (replace(NONE, method=VOTE, stability=0.8, gain=0.9), 3.0, NOTHING),
+        (replace(NONE, method=VOTE, stability=0.7, initial_stability=0.7, gain=9.0), 3.0, NOTHING),
         (None, 0.001, "certified"),
         (None, 0.5, "doubtful"),
     ],
@@ -63,6 +69,20 @@ def test_the_rule(evidence: Evidence | None, gap: float, expected: str) -> None:
     assert grade(gap, 0.002, True, evidence) == expected
     if expected in ("certified", "supported"):
         assert grade(gap, 0.002, False, evidence) == "doubtful"
+
+
+def test_the_gain_is_that_of_the_true_densities_where_rows_are_many() -> None:
+    rng = np.random.default_rng(0)
+    means, spread = np.array([[0.0, 0, 0], [3, 0, 0], [0, 3, 1]]), np.diag([1.0, 0.5, 2.0])
+    y = rng.choice(3, 20_000, p=[0.5, 0.3, 0.2])
+    x = means[y] + rng.normal(size=(20_000, 3)) @ np.sqrt(spread)
+    each = [multivariate_normal(mean, spread).pdf(x) for mean in means]
+    one = multivariate_normal(x.mean(0), np.cov(x.T)).logpdf(x)
+    true = np.log(np.dot([0.5, 0.3, 0.2], each)) - one
+    assert gaussian_gain(x, y) == pytest.approx(true.mean(), abs=0.01)
+    assert gaussian_gain(x, rng.permutation(y)) < 0.01
+    halves = rng.normal(size=(3_000, 40))
+    assert -0.1 < gaussian_gain(halves, (halves[:, 0] > 0).astype(int)) < 0
 
 
 def test_of_more_numbers_that_are_tried_more_is_asked() -> None:
