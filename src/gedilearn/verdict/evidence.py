@@ -29,7 +29,7 @@ Grade = Literal["certified", "supported", "doubtful", "no structure found"]
 SEPARATED, HINT = 1.0, 0.5
 # Stability needed of separated clusters, as a hint of structure, and of clusters that touch.
 STABLE, STEADY, SAME = 0.85, 0.9, 0.98
-# Stability that is a hint of structure where networks vote, if held-out rows are also likelier under
+# Stability that hints at structure where networks vote, if held-out rows are also likelier under
 # Gaussians at the clusters than under one, by so many nats: networks may agree in one cloud too.
 AGREED, LIKELIER = 0.75, 1.0
 DIRECTIONS, ROWS_EACH = 32, 8  # of these Gaussians; the least number of rows for each direction
