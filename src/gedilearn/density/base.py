@@ -156,15 +156,8 @@ def base_in_columns(
     Where data are shapes in few columns, a wide Gaussian leaves all of them to the network, which
     cannot undo the roughness of a mixture; in many columns it needs the mixture to begin with.
     """
-    data = points.cpu().numpy()
-    used = np.flatnonzero(data.max(0) > data.min(0))
-    if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
-        used = np.arange(data.shape[1])
-    x = data[:, used].astype(np.float64)
-    coordinates = Coordinates(
-        torch.from_numpy(used), torch.from_numpy(data[0].astype(np.float64)), _cells(x)
-    )
-    values = coordinates.dequantise(torch.from_numpy(x), generator)
+    coordinates = coordinates_in_columns(points)
+    values = coordinates.dequantise(coordinates.values_of(points), generator)
     x = values.numpy()
     order, held = split(len(x), seed)
     training = order[2 * held :]
@@ -188,6 +181,15 @@ def base_in_columns(
     explored = torch.tensor(share, dtype=torch.float64)
     density = Density(coordinates, mixture, base, elsewhere, explored=explored)
     return Base(name, density, points, torch.from_numpy(training), seed, *held_out)
+
+
+def coordinates_in_columns(points: Tensor) -> Coordinates:
+    """The columns that vary of points (n, d)."""
+    data = points.cpu().double()
+    used = (data.amax(0) > data.amin(0)).nonzero()[:, 0]
+    if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
+        used = torch.arange(data.shape[1])
+    return Coordinates(used, data[0].clone(), _cells(data[:, used].numpy()))
 
 
 def _cells(x: np.ndarray) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 LEADING = 40  # principal directions, with most of the variance
+AT_ONCE = 512  # points whose leading directions are computed
 
 
 class Stretch(NamedTuple):
@@ -109,13 +110,16 @@ class Coordinates(nn.Module):
             volume = volume - self.deviations.log().sum() - rest
         return away, volume
 
-    def leading(self, values: Tensor) -> Tensor:
-        """Values along the leading principal directions; plain vectors as they are.
+    def leading(self, x: Tensor) -> Tensor:
+        """Points along the leading principal directions; plain vectors as they are.
 
-        (n, d) -> (n, m).
+        (n, *point) -> (n, m).
         """
-        away = self.stretch.apply(values)[0] - self.centre
-        return away @ self.directions[:LEADING].T if len(self.directions) else away
+        parts = []
+        for part in torch.split(x, AT_ONCE):
+            away = self.stretch.apply(self.values_of(part))[0] - self.centre
+            parts.append(away @ self.directions[:LEADING].T if len(self.directions) else away)
+        return torch.cat(parts)
 
     def undo(self, y: Tensor) -> Tensor:
         """The inverse of `forward`.  (n, d) -> (n, d)."""

@@ -208,11 +208,6 @@ class Density(nn.Module):
         parts = torch.split(self.coordinates.values_of(x), self.at_once)
         return torch.cat([self.of_values(part, network) for part in parts])
 
-    def bulk(self, x: Tensor) -> Tensor:
-        """What `subsamples` see of points: (n, *point) -> (n, m)."""
-        parts = torch.split(self.coordinates.values_of(x), self.at_once)
-        return torch.cat([self.coordinates.leading(part) for part in parts])
-
     def gradients(self, x: Tensor, network: LogDensity) -> Tensor:
         """d log p(x) / dx: (n, *point) -> (n, d)."""
         return look(partial(self.of_values, network=network), self.coordinates.values_of(x))[1]

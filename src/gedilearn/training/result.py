@@ -122,7 +122,7 @@ class Result:
         """The outlier scores of points, and their mean z: (n, *point) -> (n,), (n,)."""
         subsamples = self.subsamples
         assert self.density is not None
-        return subsamples.measured(self.density.bulk(x))
+        return subsamples.measured(self.density.coordinates.leading(x))
 
     def training_rows(self) -> Tensor:
         """Different training rows, those of the subsamples of vectors: (m, d)."""
