@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -101,8 +102,8 @@ def test_far_points_are_outliers_and_nobody_is_sure_of_them(
 def test_outliers_need_a_level_between_0_and_1_and_a_density(
     model: GEDI, without_density: GEDI
 ) -> None:
-    for level in (-0.1, 0.0, 1.0):
-        with pytest.raises(InputError, match=f"outliers={level}"):
+    for level in (-0.1, 0.0, 1.0, np.nan, True, "much", [0.1]):
+        with pytest.raises(InputError, match=re.escape(f"level={level!r}; give a number")):
             model.predict(X, outliers=level)
     with pytest.raises(InputError, match="learned no density"):
         without_density.predict(X, outliers=0.01)

@@ -15,6 +15,7 @@ mean of z is extrapolated from the bulk, as exponential.
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.candidates import kernels
+from gedilearn.errors import InputError
 from gedilearn.ranks import ONE_AT_A_TIME
 
 TIMES, SIZE = 50, 128  # subsamples, and rows of each; at most half of all rows
@@ -127,10 +129,12 @@ class Subsamples(nn.Module):
 
         z: their mean z. The p-values are those of the extrapolated tail.
         """
+        if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
+            raise InputError(f"outliers: level={level!r}; give a number between 0 and 1")
         middle, high = self.tail.double()
         inside, beyond = (1 - share for share in TAIL)
         rate = math.log(inside / beyond) / (high - middle).clamp_min(SMALLEST)
-        p = beyond * torch.exp(rate * (high - z.double()))
+        p = torch.exp(rate * (middle - z.double())).mul(inside).masked_fill(z <= middle, 1.0)
         ordered = p.sort().values
         few = ordered <= level * torch.arange(1, len(p) + 1) / len(p)
         return p <= ordered[few].max() if few.any() else few
