@@ -32,6 +32,8 @@ NARROWEST = 0.03  # kernel, in the network's units
 FAR = 3.0  # weight of log(1 + z): one cell far away is in few of the subsamples
 LEAST_SPREAD = 0.1  # of log densities
 TAIL = (0.5, 0.9)  # quantiles of the mean z between which its tail is measured
+GROUP_SHARE, GROUP_ROWS = 0.01, 10  # the most rows of a group of outliers
+GROUP_LEVEL = 0.05  # at which most of its rows are named
 MOST_SCORED = 20_000  # training rows whose scores a model keeps
 AT_ONCE = 4_096  # rows
 SMALLEST = 1e-6
@@ -131,13 +133,23 @@ class Subsamples(nn.Module):
         """
         if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
             raise InputError(f"outliers: level={level!r}; give a number between 0 and 1")
-        middle, high = self.tail.double()
-        inside, beyond = (1 - share for share in TAIL)
-        rate = math.log(inside / beyond) / (high - middle).clamp_min(SMALLEST)
-        p = torch.exp(rate * (middle - z.double())).mul(inside).masked_fill(z <= middle, 1.0)
+        p = self._beyond(z)
         ordered = p.sort().values
         few = ordered <= level * torch.arange(1, len(p) + 1) / len(p)
         return p <= ordered[few].max() if few.any() else few
+
+    def _beyond(self, z: Tensor) -> Tensor:
+        """The p-values of the extrapolated tail: (n,) -> (n,)."""
+        middle, high = self.tail.double()
+        inside, beyond = (1 - share for share in TAIL)
+        rate = math.log(inside / beyond) / (high - middle).clamp_min(SMALLEST)
+        p = inside * torch.exp(rate * (middle - z.double()))
+        return p.masked_fill(z <= middle, 1.0)
+
+    def are_far(self, x: Tensor, n: int) -> bool:
+        """Whether `outliers` names half of x, whatever the rest of n rows is: (m, d)."""
+        p = self._beyond(self.measured(x)[1])
+        return bool(p.median() <= GROUP_LEVEL * -(-len(p) // 2) / n)
 
 
 def _checksums(x: Tensor) -> Tensor:
