@@ -562,7 +562,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Groups of outliers are unusual too, unlike in `score_samples`. A training row is scored
         without itself. (n_samples,).
         """
-        return np.asarray(self.result_.unusual(self.prepare(X))[0].double())
+        x = self.prepare(X)
+        return np.asarray(self.result_.unusual(x)[0].double())
 
     def outlier_pvalue(self, X: Any) -> np.ndarray:
         """The share of rows at least as unusual, among the training rows and the row itself.
@@ -570,7 +571,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Of new rows like the training rows, at most a share of about p has a p-value below p
         (conformal prediction). (n_samples,).
         """
-        scores, _ = self.result_.unusual(self.prepare(X))
+        x = self.prepare(X)
+        scores = self.result_.unusual(x)[0]
         return np.asarray(self.result_.subsamples.pvalues(scores).double())
 
     def outliers(self, X: Any, level: float = 0.05) -> np.ndarray:
@@ -580,8 +582,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         named rows is `level`. No share of outliers is needed. The tail of the bulk is extrapolated,
         and training rows may be given as well as new ones.
         """
-        z = self.result_.unusual(self.prepare(X))[1]
-        return self.result_.subsamples.outliers(z, level).numpy()
+        x = self.prepare(X)
+        return self.result_.subsamples.outliers(self.result_.unusual(x)[1], level).numpy()
 
     def outlier_reasons(self, X: Any, most: int = 3) -> list[tuple[Reason, ...]]:
         """Why each row is an outlier: at most so many cells, the most unusual one first.
@@ -593,6 +595,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         x = self.prepare(X)
         if self.rules_ is None:
             raise InputError("outlier_reasons: ", NO_RULES)
+        if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1:
+            raise InputError(Parameter("most", most), ": give a whole number, at least 1")
         return reasons(self.result_, self.scaling_, self._named_columns(), x, most)
 
     def _unusual(self, x: Tensor) -> dict[str, Any]:

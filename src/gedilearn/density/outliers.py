@@ -36,6 +36,7 @@ GROUP_SHARE, GROUP_ROWS = 0.01, 10  # the most rows of a group of outliers
 GROUP_LEVEL = 0.05  # at which most of its rows are named
 MOST_SCORED = 20_000  # training rows whose scores a model keeps
 AT_ONCE = 4_096  # rows
+FARTHEST = 1e9  # value, in the network's units: squares of larger ones are no numbers
 SMALLEST = 1e-6
 PRIME = 1_000_003  # of the checksums that find equal rows
 
@@ -105,11 +106,12 @@ class Subsamples(nn.Module):
 
         (n, d) -> (n,), (n,).
         """
-        parts = [self._measured(part) for part in torch.split(x.float(), AT_ONCE)]
+        parts = [self._measured(part) for part in torch.split(x, AT_ONCE)]
         scores, z = map(torch.cat, zip(*parts, strict=True))
         return scores, z
 
     def _measured(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = x.float().nan_to_num(FARTHEST).clamp(-FARTHEST, FARTHEST)
         keys, scores, total = _checksums(x), torch.zeros(len(x)), torch.zeros(len(x))
         keys[~torch.isin(keys, _checksums(self.rows.flatten(0, 1)))] = 0
         for t, own in enumerate(self.own):
