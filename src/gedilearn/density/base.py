@@ -16,8 +16,8 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 from torch import Generator, Tensor
 
-from gedilearn.density.candidates import FLOOR, WIDER, kernels, one_gaussian
-from gedilearn.density.coordinates import Coordinates
+from gedilearn.density.candidates import WIDER, kernels, one_gaussian
+from gedilearn.density.coordinates import coordinates_in_columns
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Gaussians
 from gedilearn.density.parts import Rows, weighted
@@ -181,23 +181,3 @@ def base_in_columns(
     explored = torch.tensor(share, dtype=torch.float64)
     density = Density(coordinates, mixture, base, elsewhere, explored=explored)
     return Base(name, density, points, torch.from_numpy(training), seed, *held_out)
-
-
-def coordinates_in_columns(points: Tensor) -> Coordinates:
-    """The columns that vary of points (n, d)."""
-    data = points.cpu().double()
-    used = (data.amax(0) > data.amin(0)).nonzero()[:, 0]
-    if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
-        used = torch.arange(data.shape[1])
-    return Coordinates(used, data[0].clone(), _cells(data[:, used].numpy()))
-
-
-def _cells(x: np.ndarray) -> Tensor:
-    """The distance of two neighbouring values of each column: (n, d) -> (d,).
-
-    Values that repeat have no density; spread over their own cell of the scale, they have the one
-    that a histogram shows. Of columns with any value, this moves the last digits alone.
-    """
-    steps = (np.diff(np.unique(column)) for column in x.T)
-    gaps = [float(np.median(own)) if len(own) else FLOOR**0.5 for own in steps]
-    return torch.tensor(gaps, dtype=torch.float64)

@@ -11,15 +11,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from gedilearn.density.base import (
-    CHECKED,
-    HEALTHY,
-    Base,
-    HeldOut,
-    base_in_columns,
-    coordinates_in_columns,
-)
-from gedilearn.density.coordinates import Coordinates
+from gedilearn.density.base import CHECKED, HEALTHY, Base, HeldOut, base_in_columns
+from gedilearn.density.coordinates import Coordinates, coordinates_in_columns
 from gedilearn.density.density import Density, bits_per_dimension
 from gedilearn.density.outliers import Subsamples
 from gedilearn.density.principal import base_in_directions, coordinates_in_directions
