@@ -126,7 +126,7 @@ def seconds() -> float:
     model = GEDI(2, random_state=0, settings={"training.max_iter": 20}).fit(x[:3_000])
     forest, ratios = IsolationForest(random_state=0).fit(x[:3_000]), []
     points = model.prepare(x)
-    subsamples, bulk = model.result_.subsamples, model.result_.bulk(points)
+    subsamples, bulk = model.result_.subsamples, model.result_.density.coordinates.leading(points)
     for _ in range(3):
         start = time.process_time()
         subsamples.measured(bulk)

@@ -27,6 +27,7 @@ ROOMS = [
     "evaluation",
     "pretrained",
     "panels",
+    "detector",
     "estimator",
     "presets",
     "explanation",

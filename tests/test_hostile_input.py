@@ -25,9 +25,10 @@ import yaml
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
-from gedilearn import GEDI, io, progress
+from gedilearn import GEDI, GEDIOutlierDetector, io, progress
 from gedilearn.cli import app
 from gedilearn.data.load import load
 from gedilearn.errors import InputError, closest, suggestion
@@ -175,6 +176,55 @@ def test_other_columns_than_those_of_the_fit_are_refused(run):
     assert "2 features" in refusal("predict", run, "y.npy")
     with pytest.raises(ValueError, match="2 features"):
         GEDI.load(run / "model.safetensors").predict(X[:, :2])
+
+
+@pytest.fixture(scope="module")
+def with_density() -> GEDI:
+    return gedi(2, **TINY | {"density.base": "mixture"}).fit(X)
+
+
+OUTLIERS = ["outlier_score", "outlier_pvalue", "outliers", "outlier_reasons"]
+
+
+@pytest.mark.parametrize("call", [*OUTLIERS, "detector"])
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (X[:0], "0 sample"),
+        (X[0], "Expected 2D array"),
+        (X[:, :2], "2 features"),
+        (np.where(np.arange(3) == 1, np.nan, X[:5]), "5 NaN or infinite values in rows 0, 1"),
+        (X * 1e200, "check its units"),
+    ],
+    ids=["empty", "one dimension", "columns", "NaN", "huge"],
+)
+def test_rows_that_cannot_be_scored_are_refused(call, x, words, with_density):
+    found = GEDIOutlierDetector(random_state=0).fit(X)
+    assert words in refused(found.predict if call == "detector" else getattr(with_density, call), x)
+
+
+@pytest.mark.parametrize("call", OUTLIERS)
+def test_outliers_need_a_fit_with_a_density_and_one_row(call, with_density):
+    assert "density" in refused(getattr(gedi(2, **TINY).fit(X), call), X)
+    assert len(getattr(with_density, call)(X[:1])) == 1
+    for model in (GEDI(), GEDIOutlierDetector()):
+        with pytest.raises(NotFittedError):
+            getattr(model, call if isinstance(model, GEDI) else "predict")(X)
+
+
+def test_levels_and_numbers_of_reasons_that_are_none_are_refused(with_density):
+    for level in (0, 1, -0.5, np.nan, True, "0.05", None, [0.05], np.full(2, 0.05)):
+        assert "give a number between 0 and 1" in refused(with_density.outliers, X, level)
+    for most in (0, -1, 1.5, True, "2", None):
+        assert "give a whole number" in refused(with_density.outlier_reasons, X, most)
+
+
+@pytest.mark.parametrize("scale", [1e15, 1e30, 1e37])
+def test_rows_as_far_as_numbers_go_are_outliers(scale, with_density):
+    for x in (X[:4] * scale, -X[:4] * scale):
+        assert np.isfinite(with_density.outlier_score(x)).all()
+        assert with_density.outliers(x).all()
+        assert (GEDIOutlierDetector(random_state=0).fit(X).predict(x) == -1).all()
 
 
 # --- files --------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -55,6 +57,20 @@ def test_a_value_is_compared_with_rows_that_are_alike_otherwise(
     row = pd.DataFrame({"age": [25.0], "kind": ["old"], "spent": [250.0], "noise": [0.0]})
     (why,) = model.outlier_reasons(row)
     assert (why[0].column, why[0].value, why[0].usual) == ("kind", "old", "young")
+
+
+def test_dates_are_written_as_days_or_minutes() -> None:
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 900, 200), "D")
+    minutes = days + pd.to_timedelta(RNG.integers(0, 1440, 200), "min")
+    table = pd.DataFrame({"day": days, "minute": minutes, "noise": RNG.normal(size=200)})
+    rows = table[:2].copy()
+    rows.loc[0, "day"], rows.loc[1, "minute"] = map(pd.Timestamp, ("1950-02-03", "1950-02-03 4:05"))
+    fitted = GEDI(2, random_state=0, settings=QUICK).fit(table)
+    (day, *_), (minute, *_) = fitted.outlier_reasons(rows)
+    assert re.fullmatch(
+        r"day 1950-02-03 where similar rows have 202\d-\d\d-\d\d to \S{10}", str(day)
+    )
+    assert str(minute).startswith("minute 1950-02-03T04:05 where similar rows have 202")
 
 
 def test_usual_rows_have_no_reasons_and_no_more_are_given_than_asked_for(

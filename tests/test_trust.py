@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,26 @@ def test_a_group_of_outliers_among_the_fitted_rows_is_named(tmp_path: Path) -> N
     np.testing.assert_array_equal(again.outliers(x), fitted.outliers(x))
 
 
+@pytest.mark.parametrize(
+    ("more", "k", "named"),
+    [
+        (np.random.default_rng(0).normal([25, 25], 0.05, (8, 2)), 3, [8]),
+        (np.random.default_rng(0).normal([25, 25], 1.0, (5, 2)), 3, [5]),
+        (np.random.default_rng(0).normal([25, 25], 0.5, (20, 2)), 3, []),  # a small cluster
+        (np.zeros((0, 2)), 2, []),
+    ],
+)
+def test_a_cluster_that_is_a_group_of_outliers_is_said_to_be_one(more, k, named, tmp_path) -> None:
+    fitted = GEDI(k, random_state=0, settings=QUICK).fit(np.concatenate([X, more]))
+    outlying = fitted.diagnosis_.outlying
+    assert np.bincount(fitted.labels_)[list(outlying)].tolist() == named
+    words = [f"Cluster {cluster} is a group of outliers." for cluster in outlying]
+    assert [word for word in words if word in str(fitted.verdict_)] == words
+    assert ("outliers" in str(fitted.verdict_)) == bool(named)
+    fitted.save(tmp_path / "model.safetensors")
+    assert str(GEDI.load(tmp_path / "model.safetensors").verdict_) == str(fitted.verdict_)
+
+
 def test_far_points_are_outliers_and_nobody_is_sure_of_them(
     model: GEDI, without_density: GEDI
 ) -> None:
@@ -101,8 +122,8 @@ def test_far_points_are_outliers_and_nobody_is_sure_of_them(
 def test_outliers_need_a_level_between_0_and_1_and_a_density(
     model: GEDI, without_density: GEDI
 ) -> None:
-    for level in (-0.1, 0.0, 1.0):
-        with pytest.raises(InputError, match=f"outliers={level}"):
+    for level in (-0.1, 0.0, 1.0, np.nan, True, "much", [0.1]):
+        with pytest.raises(InputError, match=re.escape(f"level={level!r}; give a number")):
             model.predict(X, outliers=level)
     with pytest.raises(InputError, match="learned no density"):
         without_density.predict(X, outliers=0.01)

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gedilearn.detector import GEDIOutlierDetector
     from gedilearn.estimator import GEDI
     from gedilearn.grading import Graded, grade
     from gedilearn.pretrained import embed, features
@@ -16,11 +17,20 @@ if TYPE_CHECKING:
     from gedilearn.verdict.number import NumberChoice
 
 __version__ = "0.1.0"
-__all__ = ["GEDI", "Graded", "NumberChoice", "choose_n_clusters", "embed", "features", "grade"]
-
+__all__ = [
+    "GEDI",
+    "GEDIOutlierDetector",
+    "Graded",
+    "NumberChoice",
+    "choose_n_clusters",
+    "embed",
+    "features",
+    "grade",
+]
 
 _MODULES = {
     "GEDI": "estimator",
+    "GEDIOutlierDetector": "detector",
     "Graded": "grading",
     "NumberChoice": "verdict.number",
     "choose_n_clusters": "selection",

@@ -324,7 +324,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         run = RunDirectory(run_dir)
         check_machine(settings, data.shape[1:])
         with run.held():
-            scaled = model._scaled(data, settings)
+            scaled = model.scaled(data, settings)
             chosen = Chosen(config.choice) if config.choice else None
             return model._train(data, scaled, settings, run, progress, known, chosen)
 
@@ -343,13 +343,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         columns: how those of a table are encoded, if that was found before
         classes: as in `fit`, or `Classes`
         """
-        data = self.validate(X, reset=True, columns=columns)
-        values = self._values(seeded=True)
-        given, known, scaled, chosen = checked(values), None, None, None
-        if given.metric == AUTO:
-            numbers = self.columns_ is None or set(self.columns_.kinds) == {"number"}
-            values["metric"] = "cosine" if numbers and are_embeddings(data) else "euclidean"
-            given = checked(values)
+        data, values, given = self.read(X, columns)
+        known, scaled, chosen = None, None, None
         if classes is not None:
             if given.training.start == AUTO and not is_images(data.shape):
                 values.setdefault("training", {})["start"] = "chosen"
@@ -361,7 +356,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         settings = resolve(values, data.shape)
         check_enough(data, settings.n_clusters)
         check_machine(settings, data.shape[1:])
-        scaled = scaled or self._scaled(data, settings)
+        scaled = scaled or self.scaled(data, settings)
         if run_dir is None:
             return self._train(data, scaled, settings, None, progress, known, chosen)
         objects = list(self.objects())
@@ -378,6 +373,19 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         }
         with RunDirectory.create(run_dir, config) as directory:
             return self._train(data, scaled, settings, directory, progress, known, chosen)
+
+    def read(
+        self, X: Any, columns: Columns | None = None
+    ) -> tuple[np.ndarray, dict[str, Any], Settings]:
+        """The numbers of data to fit, and the given settings, nested and checked."""
+        data = self.validate(X, reset=True, columns=columns)
+        values = self._values(seeded=True)
+        given = checked(values)
+        if given.metric == AUTO:
+            numbers = self.columns_ is None or set(self.columns_.kinds) == {"number"}
+            values["metric"] = "cosine" if numbers and are_embeddings(data) else "euclidean"
+            given = checked(values)
+        return data, values, given
 
     def _n_clusters(self, known: Classes, given: Settings, n_clusters: int | None) -> int:
         """With known classes: a cluster for each, and 2 at least, or the given number."""
@@ -406,7 +414,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 Parameter("n_clusters", 10),
             )
         check_enough(data, 2)
-        training, scaled = given.training, self._scaled(data, given)
+        training, scaled = given.training, self.scaled(data, given)
         most = training.max_clusters or MAX_CLUSTERS[given.metric]
         most = min(most, max(len(data) // LEAST_EACH, 2))
         # Not resolved yet: vectors have one thread unless more are wanted.
@@ -418,7 +426,7 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             options = (most, given.views.n_neighbors, training.seed, progress)
             return scaled, choose_number(scaled[1], *options)
 
-    def _scaled(self, data: np.ndarray, settings: Settings) -> tuple[Scaling, np.ndarray]:
+    def scaled(self, data: np.ndarray, settings: Settings) -> tuple[Scaling, np.ndarray]:
         """The scaling, and validated data in the network's units."""
         check_memory(f"X of shape {data.shape}, scaled,", 4 * data.size, "data")
         scaling = Scaling.of(data, settings.scaling, settings.metric)
@@ -554,7 +562,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Groups of outliers are unusual too, unlike in `score_samples`. A training row is scored
         without itself. (n_samples,).
         """
-        return np.asarray(self.result_.unusual(self.prepare(X))[0].double())
+        x = self.prepare(X)
+        return np.asarray(self.result_.unusual(x)[0].double())
 
     def outlier_pvalue(self, X: Any) -> np.ndarray:
         """The share of rows at least as unusual, among the training rows and the row itself.
@@ -562,7 +571,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Of new rows like the training rows, at most a share of about p has a p-value below p
         (conformal prediction). (n_samples,).
         """
-        scores, _ = self.result_.unusual(self.prepare(X))
+        x = self.prepare(X)
+        scores = self.result_.unusual(x)[0]
         return np.asarray(self.result_.subsamples.pvalues(scores).double())
 
     def outliers(self, X: Any, level: float = 0.05) -> np.ndarray:
@@ -573,8 +583,6 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         and training rows may be given as well as new ones.
         """
         x = self.prepare(X)
-        if isinstance(level, bool) or not 0 < level < 1:
-            raise InputError(Parameter("outliers", level), ": give a level between 0 and 1")
         return self.result_.subsamples.outliers(self.result_.unusual(x)[1], level).numpy()
 
     def outlier_reasons(self, X: Any, most: int = 3) -> list[tuple[Reason, ...]]:
@@ -587,6 +595,8 @@ class GEDI(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         x = self.prepare(X)
         if self.rules_ is None:
             raise InputError("outlier_reasons: ", NO_RULES)
+        if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1:
+            raise InputError(Parameter("most", most), ": give a whole number, at least 1")
         return reasons(self.result_, self.scaling_, self._named_columns(), x, most)
 
     def _unusual(self, x: Tensor) -> dict[str, Any]:

@@ -96,4 +96,7 @@ def _written(column: Column, value: float) -> str:
     """A value as people write it."""
     if column.kind == "number":
         return digits(value, 3)
-    return str(column.cells(np.array([value]))[0])
+    cell = column.cells(np.array([value]))[0]
+    if column.kind == "date":
+        cell = cell.astype("M8[D]" if column.whole else "M8[m]")
+    return str(cell)

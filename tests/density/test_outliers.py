@@ -8,6 +8,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from gedilearn.density.density import Density
+from gedilearn.density.fit import subsamples_of
 from gedilearn.density.outliers import COLUMNS, NARROWEST, SIZE, Subsamples
 
 RNG = np.random.default_rng(0)
@@ -99,6 +101,29 @@ def test_planted_outliers_are_named_and_hardly_any_other_row_is() -> None:
     named = outliers_of(x, 0.05)
     assert named[400:].all() and named[:400].sum() <= 4
     assert outliers_of(BULK, 0.05).sum() <= 4
+
+
+@pytest.mark.parametrize("size", [450, 2_000])
+@pytest.mark.parametrize("d", [2, 20])
+def test_only_small_groups_far_from_the_bulk_are_outlying(size: int, d: int) -> None:
+    def outlying(*groups: np.ndarray) -> tuple[int, ...]:
+        x = np.concatenate(groups)
+        points = torch.from_numpy(x - x.mean(0)) / float(x.std())
+        coordinates, subsamples = subsamples_of(points, 0)
+        density = Density(coordinates, mixture=None)
+        density.subsamples = subsamples
+        labels = np.repeat(range(len(groups)), list(map(len, groups)))
+        return density.outlying(points, labels, len(groups))
+
+    rng = np.random.default_rng(size + d)
+    bulk, few, many = (rng.normal(size=(n, d)) for n in (size, 8, 30 * size // 450))
+    assert outlying(bulk, few + 20) == (1,)
+    assert outlying(few - 20, bulk, few + 20) == (0, 2)
+    assert outlying(bulk, many + 20) == outlying(bulk, few) == outlying(bulk) == ()
+    centres = rng.normal(size=(40, d)) * 8
+    sizes = np.maximum(size // np.arange(1, 41), 3)  # ordinary clusters, many of them small
+    each = zip(centres, sizes, strict=True)
+    assert outlying(*(centre + rng.normal(size=(n, d)) for centre, n in each)) == ()
 
 
 def test_columns_of_few_values_and_few_rows_have_finite_scores() -> None:

@@ -262,7 +262,7 @@ def runs(draw: Any) -> Case:
 HEAD = """
 import pathlib
 import numpy as np, pandas as pd, scipy.sparse, torch
-from gedilearn import GEDI
+from gedilearn import GEDI, GEDIOutlierDetector
 
 nan, inf = float("nan"), float("inf")
 rng = np.random.default_rng(0)
@@ -307,6 +307,9 @@ CALLS = [
     *("model.sample({small}, steps=2)", "model.sample(2, cluster={small})"),
     *("model.sample(2, given={{0: {small}}})", "model.sample(2, given={small})"),
     *("model.labels_at({small})", "model.impute({x})"),
+    *("model.outliers({x}, {small})", "model.outlier_reasons({x}, {small})"),
+    *("model.outlier_score({x})", "GEDIOutlierDetector({small}, random_state=0).fit_predict({x})"),
+    "GEDIOutlierDetector(random_state=0).fit({x}).score_samples({x})",
     *("model.save({small})", "GEDI.load({small})", "GEDI.resume({small}, {x})"),
 ]
 

@@ -7,12 +7,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
 from markupsafe import Markup
 from safetensors.torch import load_file, save_file
 
+from gedilearn import GEDI
 from gedilearn.errors import InputError
 from gedilearn.report.page import write_report
 from gedilearn.report.pictures import Picture
@@ -248,6 +250,34 @@ def test_a_card_says_what_the_profile_says(run: Path) -> None:
         for kind, name in (("typical", "typical"), ("uncertain", "uncertain")):
             for row in cluster[kind]:
                 assert any(line[:2] == [name, str(row["row"])] for line in parsed.rows)
+
+
+def test_unusual_rows_are_listed_with_reasons_the_most_unusual_first(
+    run: Path, tmp_path: Path
+) -> None:
+    lists, file = "The most unusual, with log p(x)", run / "profile.json"
+    profile = json.loads(file.read_text())
+    profile["outliers"] = [row | {"reason": ""} for row in profile["outliers"]]  # as of images
+    file.write_text(json.dumps(profile))
+    other = write_report(run).read_text()
+    assert lists in other and "The most unusual rows, and why" not in other
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"fare": rng.normal(10, 1, 80), HOSTILE: rng.choice(["a", "b"], 80)})
+    table.loc[7, "fare"], table.loc[40, "fare"] = 60.0, 30.0
+    folder, small = tmp_path / "outliers", {"training.check_every": 4, "density.iterations": 4}
+    settings = small | {"training.max_iter": 8, "network.hidden": (16,)}
+    GEDI(2, run_dir=folder, random_state=0, settings=settings).fit(table)
+    html = write_report(folder).read_text()
+    parsed, outliers = Parsed(html), json.loads((folder / "profile.json").read_text())["outliers"]
+    known = [row for row in outliers if row["reason"]]
+    start = parsed.rows.index(["row", "outlier score", "cluster", "why"]) + 1
+    shown = parsed.rows[start : start + len(known)]
+    assert [row["row"] for row in known[:2]] == [7, 40] and len(known) > 2
+    assert [line[0] for line in shown] == [str(row["row"]) for row in known]
+    assert [line[3] for line in shown] == [row["reason"] for row in known]
+    assert shown[0][3].startswith("fare 60 where similar rows have ")
+    scores = [float(line[1]) for line in shown]
+    assert scores == sorted(scores, reverse=True) and lists not in html and HOSTILE not in html
 
 
 def test_trust_stands_beside_the_probability_where_a_run_has_it(run: Path) -> None:

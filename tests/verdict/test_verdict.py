@@ -103,6 +103,24 @@ def test_the_reason_is_the_first_that_holds_and_the_verdict_is_short(
     assert str(TypeAdapter(Verdict).validate_python(written)) == str(verdict)
 
 
+@pytest.mark.parametrize(("code", "grade", "found", "choice"), CASES)
+def test_a_group_of_outliers_is_named_after_any_reason(
+    code: str, grade: str, found: Diagnosis, choice: NumberChoice | None
+) -> None:
+    plain = compose(found, choice=choice)
+    for outlying, words in (
+        ((2,), "Cluster 2 is a group of outliers."),
+        ((0, 2), "Clusters 0, 2 are groups of outliers."),
+        ((0, 2, 3, 7, 9), "Clusters 0, 2, 3 and 2 more are groups of outliers."),
+    ):
+        verdict = compose(replace(found, outlying=outlying), choice=choice)
+        assert verdict == replace(
+            plain, reason=replace(plain.reason, text=f"{plain.reason.text} {words}")
+        )
+        assert len(verdict.text("gedi fit customers.csv").split()) <= 60
+    assert "outliers" not in str(plain)
+
+
 def test_every_reason_has_a_case() -> None:
     assert {code for code, *_ in CASES} == set(_SENTENCES)
 

@@ -16,8 +16,8 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 from torch import Generator, Tensor
 
-from gedilearn.density.candidates import FLOOR, WIDER, kernels, one_gaussian
-from gedilearn.density.coordinates import Coordinates
+from gedilearn.density.candidates import WIDER, kernels, one_gaussian
+from gedilearn.density.coordinates import coordinates_in_columns
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Gaussians
 from gedilearn.density.parts import Rows, weighted
@@ -156,15 +156,8 @@ def base_in_columns(
     Where data are shapes in few columns, a wide Gaussian leaves all of them to the network, which
     cannot undo the roughness of a mixture; in many columns it needs the mixture to begin with.
     """
-    data = points.cpu().numpy()
-    used = np.flatnonzero(data.max(0) > data.min(0))
-    if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
-        used = np.arange(data.shape[1])
-    x = data[:, used].astype(np.float64)
-    coordinates = Coordinates(
-        torch.from_numpy(used), torch.from_numpy(data[0].astype(np.float64)), _cells(x)
-    )
-    values = coordinates.dequantise(torch.from_numpy(x), generator)
+    coordinates = coordinates_in_columns(points)
+    values = coordinates.dequantise(coordinates.values_of(points), generator)
     x = values.numpy()
     order, held = split(len(x), seed)
     training = order[2 * held :]
@@ -188,14 +181,3 @@ def base_in_columns(
     explored = torch.tensor(share, dtype=torch.float64)
     density = Density(coordinates, mixture, base, elsewhere, explored=explored)
     return Base(name, density, points, torch.from_numpy(training), seed, *held_out)
-
-
-def _cells(x: np.ndarray) -> Tensor:
-    """The distance of two neighbouring values of each column: (n, d) -> (d,).
-
-    Values that repeat have no density; spread over their own cell of the scale, they have the one
-    that a histogram shows. Of columns with any value, this moves the last digits alone.
-    """
-    steps = (np.diff(np.unique(column)) for column in x.T)
-    gaps = [float(np.median(own)) if len(own) else FLOOR**0.5 for own in steps]
-    return torch.tensor(gaps, dtype=torch.float64)

@@ -14,10 +14,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-LEADING = 40  # principal directions, with most of the variance
+from gedilearn.density.candidates import FLOOR
+
+LEADING = 128  # principal directions, with most of the variance
+AT_ONCE = 512  # points whose leading directions are computed
 
 
 class Stretch(NamedTuple):
@@ -109,13 +113,16 @@ class Coordinates(nn.Module):
             volume = volume - self.deviations.log().sum() - rest
         return away, volume
 
-    def leading(self, values: Tensor) -> Tensor:
-        """Values along the leading principal directions; plain vectors as they are.
+    def leading(self, x: Tensor) -> Tensor:
+        """Points along the leading principal directions; plain vectors as they are.
 
-        (n, d) -> (n, m).
+        (n, *point) -> (n, m).
         """
-        away = self.stretch.apply(values)[0] - self.centre
-        return away @ self.directions[:LEADING].T if len(self.directions) else away
+        parts = []
+        for part in torch.split(x, AT_ONCE):
+            away = self.stretch.apply(self.values_of(part))[0] - self.centre
+            parts.append(away @ self.directions[:LEADING].T if len(self.directions) else away)
+        return torch.cat(parts)
 
     def undo(self, y: Tensor) -> Tensor:
         """The inverse of `forward`.  (n, d) -> (n, d)."""
@@ -135,3 +142,23 @@ class Coordinates(nn.Module):
         whole = self.template.flatten().to(values).expand(len(values), -1).clone()
         whole[:, self.used] = values
         return whole.view(-1, *self.template.shape)
+
+
+def coordinates_in_columns(points: Tensor) -> Coordinates:
+    """The columns that vary of points (n, d)."""
+    data = points.cpu().double()
+    used = (data.amax(0) > data.amin(0)).nonzero()[:, 0]
+    if not len(used):  # one point, again and again: a density of no width is shown as a narrow one
+        used = torch.arange(data.shape[1])
+    return Coordinates(used, data[0].clone(), _cells(data[:, used].numpy()))
+
+
+def _cells(x: np.ndarray) -> Tensor:
+    """The distance of two neighbouring values of each column: (n, d) -> (d,).
+
+    Values that repeat have no density; spread over their own cell of the scale, they have the one
+    that a histogram shows. Of columns with any value, this moves the last digits alone.
+    """
+    steps = (np.diff(np.unique(column)) for column in x.T)
+    gaps = [float(np.median(own)) if len(own) else FLOOR**0.5 for own in steps]
+    return torch.tensor(gaps, dtype=torch.float64)

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from gedilearn.density.coordinates import Coordinates
 from gedilearn.density.gaussians import Framed, Gaussians
-from gedilearn.density.outliers import Subsamples
+from gedilearn.density.outliers import GROUP_ROWS, GROUP_SHARE, Subsamples
 from gedilearn.density.parts import Sum
 from gedilearn.sampling.langevin import LogDensity, look, move
 from gedilearn.sampling.weights import effective_share, log_mean_exp, resampled
@@ -208,10 +208,18 @@ class Density(nn.Module):
         parts = torch.split(self.coordinates.values_of(x), self.at_once)
         return torch.cat([self.of_values(part, network) for part in parts])
 
-    def bulk(self, x: Tensor) -> Tensor:
-        """What `subsamples` see of points: (n, *point) -> (n, m)."""
-        parts = torch.split(self.coordinates.values_of(x), self.at_once)
-        return torch.cat([self.coordinates.leading(part) for part in parts])
+    def outlying(self, x: Tensor, labels: np.ndarray, n_clusters: int) -> tuple[int, ...]:
+        """The clusters that are groups of outliers, small and far from the bulk.
+
+        (n, *point), (n,).
+        """
+        assert self.subsamples is not None
+        named, most = [], max(GROUP_SHARE * len(x), GROUP_ROWS)
+        for k, size in enumerate(np.bincount(labels, minlength=n_clusters)):
+            own = x[torch.from_numpy(labels == k).to(x.device)] if 0 < size <= most else x[:0]
+            if len(own) and self.subsamples.are_far(self.coordinates.leading(own), len(x)):
+                named.append(k)
+        return tuple(named)
 
     def gradients(self, x: Tensor, network: LogDensity) -> Tensor:
         """d log p(x) / dx: (n, *point) -> (n, d)."""

@@ -12,9 +12,10 @@ import torch
 from torch import Generator, Tensor
 
 from gedilearn.density.base import CHECKED, HEALTHY, Base, HeldOut, base_in_columns
+from gedilearn.density.coordinates import Coordinates, coordinates_in_columns
 from gedilearn.density.density import Density, bits_per_dimension
 from gedilearn.density.outliers import Subsamples
-from gedilearn.density.principal import base_in_directions
+from gedilearn.density.principal import base_in_directions, coordinates_in_directions
 from gedilearn.density.stein import stein_test
 from gedilearn.sampling.langevin import LogDensity, look
 from gedilearn.settings import Settings, has_base_in_columns
@@ -29,15 +30,34 @@ MORE = 20_000
 
 def fit_base(data: Tensor, labels: np.ndarray | None, settings: Settings) -> Base:
     """Fitted to data (n, *point), given the labels (n,) of its initial clustering, if any."""
-    if len(data) < FEWEST:
-        times = -(-FEWEST // len(data))
-        data = data.repeat(times, *[1] * (data.dim() - 1))
-        labels = None if labels is None else np.tile(labels, times)
-    seed = settings.training.seed
+    data, seed = _enough(data), settings.training.seed
+    labels = None if labels is None else np.resize(labels, len(data))
     if has_base_in_columns(tuple(data.shape)):
         generator = Generator().manual_seed(seed)
         return base_in_columns(data, labels, settings.density.base, seed, generator)
     return base_in_directions(data, seed, Generator(data.device).manual_seed(seed))
+
+
+def subsamples_of(data: Tensor, seed: int) -> tuple[Coordinates, Subsamples]:
+    """Those of the density of data (n, *point), and where they lie; no base is fitted."""
+    data = _enough(data)
+    if has_base_in_columns(tuple(data.shape)):
+        coordinates = coordinates_in_columns(data)
+    else:
+        generator = Generator(data.device).manual_seed(seed)
+        coordinates = coordinates_in_directions(data, seed, generator)[0]
+    return coordinates, subsamples_in(coordinates, data, seed)
+
+
+def subsamples_in(coordinates: Coordinates, data: Tensor, seed: int) -> Subsamples:
+    """Subsamples of data (n, *point) in these coordinates."""
+    return Subsamples.of(coordinates.leading(data).cpu(), seed, len(coordinates.directions) > 0)
+
+
+def _enough(data: Tensor) -> Tensor:
+    """Few points are repeated."""
+    times = max(-(-FEWEST // len(data)), 1)
+    return data.repeat(times, *[1] * (data.dim() - 1)) if times > 1 else data
 
 
 @dataclass(frozen=True)
@@ -102,7 +122,7 @@ def conclude(
     density = copy.deepcopy(base.density)
     generator = Generator(density.coordinates.centre.device).manual_seed(seed)
     density.run = torch.tensor(run).to(density.run)
-    density.subsamples = Subsamples.of(density.bulk(base.data).cpu(), seed)
+    density.subsamples = subsamples_in(density.coordinates, base.data, seed)
     if density.elsewhere is not None and estimator != "none" and ess_at_stop is None:
         found = base.evaluate(lambda x: network(x)[None])
         weight, share = float(found.weight), found.ess_share[0]

@@ -15,6 +15,7 @@ mean of z is extrapolated from the bulk, as exponential.
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 import torch
@@ -22,16 +23,22 @@ from torch import Tensor, nn
 
 from gedilearn.data.arrays import evenly_spaced
 from gedilearn.density.candidates import kernels
+from gedilearn.errors import InputError
 from gedilearn.ranks import ONE_AT_A_TIME
 
-TIMES, SIZE = 50, 128  # subsamples, and rows of each; at most half of all rows
-COLUMNS = 6  # of a subsample
+# Subsamples; rows of each, at most half of all; columns. Along principal directions rows differ a
+# little in all of many, so that a few say nothing.
+TIMES, SIZE, COLUMNS = 50, 128, 6
+IN_DIRECTIONS = 20, 512, 64
 NARROWEST = 0.03  # kernel, in the network's units
 FAR = 3.0  # weight of log(1 + z): one cell far away is in few of the subsamples
 LEAST_SPREAD = 0.1  # of log densities
 TAIL = (0.5, 0.9)  # quantiles of the mean z between which its tail is measured
+GROUP_SHARE, GROUP_ROWS = 0.01, 10  # the most rows of a group of outliers
+GROUP_LEVEL = 0.05  # at which most of its rows are named
 MOST_SCORED = 20_000  # training rows whose scores a model keeps
 AT_ONCE = 4_096  # rows
+FARTHEST = 1e9  # value, in the network's units: squares of larger ones are no numbers
 SMALLEST = 1e-6
 PRIME = 1_000_003  # of the checksums that find equal rows
 
@@ -52,13 +59,14 @@ class Subsamples(nn.Module):
             self.register_buffer(name, tensors[name])
 
     @classmethod
-    def of(cls, x: Tensor, seed: int) -> Subsamples:
-        """Drawn from the training rows x (n, d)."""
+    def of(cls, x: Tensor, seed: int, in_directions: bool = False) -> Subsamples:
+        """Drawn from the training rows x (n, d), columns or values along principal directions."""
         rng, (n, d) = np.random.default_rng(seed), x.shape
-        size = min(SIZE, n // 2)
-        x, drawn = x.float(), range(TIMES)
+        times, size, most = IN_DIRECTIONS if in_directions else (TIMES, SIZE, COLUMNS)
+        size = min(size, n // 2)
+        x, drawn = x.float(), range(times)
         rows = x[torch.from_numpy(np.stack([rng.choice(n, size, replace=False) for _ in drawn]))]
-        columns = np.stack([rng.choice(d, min(COLUMNS, d), replace=False) for _ in drawn])
+        columns = np.stack([rng.choice(d, min(most, d), replace=False) for _ in drawn])
         each = zip(rows.double().numpy(), columns, strict=True)
         with ONE_AT_A_TIME:
             widths = torch.stack([kernels(own[:, used], 1.0).round_widths for own, used in each])
@@ -66,7 +74,7 @@ class Subsamples(nn.Module):
             columns=torch.from_numpy(columns),
             rows=rows,
             widths=widths.float().clamp_min(NARROWEST),
-            own=torch.zeros(TIMES, size),
+            own=torch.zeros(times, size),
             scores=torch.zeros(0),
             tail=torch.zeros(2),
         )
@@ -101,11 +109,12 @@ class Subsamples(nn.Module):
 
         (n, d) -> (n,), (n,).
         """
-        parts = [self._measured(part) for part in torch.split(x.float(), AT_ONCE)]
+        parts = [self._measured(part) for part in torch.split(x, AT_ONCE)]
         scores, z = map(torch.cat, zip(*parts, strict=True))
         return scores, z
 
     def _measured(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = x.float().nan_to_num(FARTHEST).clamp(-FARTHEST, FARTHEST)
         keys, scores, total = _checksums(x), torch.zeros(len(x)), torch.zeros(len(x))
         keys[~torch.isin(keys, _checksums(self.rows.flatten(0, 1)))] = 0
         for t, own in enumerate(self.own):
@@ -127,13 +136,25 @@ class Subsamples(nn.Module):
 
         z: their mean z. The p-values are those of the extrapolated tail.
         """
-        middle, high = self.tail.double()
-        inside, beyond = (1 - share for share in TAIL)
-        rate = math.log(inside / beyond) / (high - middle).clamp_min(SMALLEST)
-        p = beyond * torch.exp(rate * (high - z.double()))
+        if isinstance(level, bool) or not isinstance(level, Real) or not 0 < level < 1:
+            raise InputError(f"outliers: level={level!r}; give a number between 0 and 1")
+        p = self._beyond(z)
         ordered = p.sort().values
         few = ordered <= level * torch.arange(1, len(p) + 1) / len(p)
         return p <= ordered[few].max() if few.any() else few
+
+    def _beyond(self, z: Tensor) -> Tensor:
+        """The p-values of the extrapolated tail: (n,) -> (n,)."""
+        middle, high = self.tail.double()
+        inside, beyond = (1 - share for share in TAIL)
+        rate = math.log(inside / beyond) / (high - middle).clamp_min(SMALLEST)
+        p = inside * torch.exp(rate * (middle - z.double()))
+        return p.masked_fill(z <= middle, 1.0)
+
+    def are_far(self, x: Tensor, n: int) -> bool:
+        """Whether `outliers` names half of x, whatever the rest of n rows is: (m, d)."""
+        p = self._beyond(self.measured(x)[1])
+        return bool(p.median() <= GROUP_LEVEL * -(-len(p) // 2) / n)
 
 
 def _checksums(x: Tensor) -> Tensor:

@@ -44,6 +44,33 @@ NARROWEST = 0.1  # kernel, in units of the median width: rows may be equal
 
 def base_in_directions(x: Tensor, seed: int, generator: Generator) -> Base:
     """The base of points x (n, *point)."""
+    coordinates, values = coordinates_in_directions(x, seed, generator)
+    order, held = split(len(x), seed)
+    places = torch.from_numpy(order).to(x.device)
+    fresh = [
+        coordinates.dequantise(coordinates.values_of(x[rows]), generator)
+        for rows in (places[:held], places[held : 2 * held])
+    ]
+    # Here several threads only wait for each other; the limit holds for the whole process.
+    with ONE_AT_A_TIME, threadpool_limits(1):
+        made = mixtures(coordinates, values, seed)
+        if x.dim() == 2 and len(values) >= ROWS_EACH * len(coordinates.directions):
+            rows = torch.from_numpy(evenly_spaced(len(x), len(values) + 2 * held)).to(x.device)
+            made |= local_kernels(coordinates, coordinates.values_of(x[rows]))
+        validation = coordinates(fresh[0])[0]
+        name = max(made, key=lambda one: float(made[one].log_density(validation).mean()))
+    density = Density(coordinates, made[name])
+    held_out = []
+    for rows in fresh:
+        log_mixture = density.mixture.log_density(coordinates(rows)[0])
+        held_out.append(HeldOut(rows, log_mixture, log_mixture))
+    return Base(name, density, x, places[2 * held :], seed, *held_out)
+
+
+def coordinates_in_directions(
+    x: Tensor, seed: int, generator: Generator
+) -> tuple[Coordinates, Tensor]:
+    """Principal directions of points (n, *point), and the values that they were measured on."""
     device, point = x.device, tuple(x.shape[1:])
     flat = x.flatten(1).float()
     images = len(point) > 1
@@ -59,27 +86,9 @@ def base_in_directions(x: Tensor, seed: int, generator: Generator) -> Base:
     if images:
         stretch = choose_stretch(flat, rows, places[:held], generator)
     cells = torch.tensor(stretch.cell, device=device)
-    coordinates = Coordinates(used, flat[0].view(point), cells)
-    values = coordinates.dequantise(flat[rows][:, used], generator)
-    coordinates = directions_of(stretch.apply(values)[0], coordinates, stretch, seed)
-    fresh = [
-        coordinates.dequantise(flat[places[k * held : (k + 1) * held]][:, used], generator)
-        for k in range(2)
-    ]
-    # Here several threads only wait for each other; the limit holds for the whole process.
-    with ONE_AT_A_TIME, threadpool_limits(1):
-        made = mixtures(coordinates, values, seed)
-        if not images and len(rows) >= ROWS_EACH * len(coordinates.directions):
-            everywhere = torch.from_numpy(evenly_spaced(len(x), most)).to(device)
-            made |= local_kernels(coordinates, flat[everywhere][:, used])
-        validation = coordinates(fresh[0])[0]
-        name = max(made, key=lambda one: float(made[one].log_density(validation).mean()))
-    density = Density(coordinates, made[name])
-    held_out = []
-    for rows in fresh:
-        log_mixture = density.mixture.log_density(coordinates(rows)[0])
-        held_out.append(HeldOut(rows, log_mixture, log_mixture))
-    return Base(name, density, x, training, seed, *held_out)
+    plain = Coordinates(used, flat[0].view(point), cells)
+    values = plain.dequantise(flat[rows][:, used], generator)
+    return directions_of(stretch.apply(values)[0], plain, stretch, seed), values
 
 
 def choose_stretch(flat: Tensor, rows: Tensor, held: Tensor, generator: Generator) -> Stretch:

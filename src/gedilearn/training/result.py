@@ -122,7 +122,7 @@ class Result:
         """The outlier scores of points, and their mean z: (n, *point) -> (n,), (n,)."""
         subsamples = self.subsamples
         assert self.density is not None
-        return subsamples.measured(self.density.bulk(x))
+        return subsamples.measured(self.density.coordinates.leading(x))
 
     def training_rows(self) -> Tensor:
         """Different training rows, those of the subsamples of vectors: (m, d)."""
@@ -365,9 +365,11 @@ def conclude(setup: Setup, state: TrainState, journal: Journal) -> Result:
     logits, level = logits_and_log_density(model, c, density[0], points, shared=True)
     labels = logits.argmax(-1)
     evidence = setup.evidence(labels.numpy(), start, journal.progress)
+    graded = setup.graded(labels.numpy())
+    outlying = () if density[0] is None else density[0].outlying(points, graded, c)
     choice = setup.choice
     tries = 1 if choice is None else choice.tried if choice.stands_out else 0
-    diagnosis = replace(diagnosis, evidence=evidence, tries=tries)
+    diagnosis = replace(diagnosis, evidence=evidence, tries=tries, outlying=outlying)
     if state.stopped == "diverged":
         words = f"training diverged after {state.recoveries} recoveries: {state.trouble}"
         diagnosis = diagnosis.diverged(words)
@@ -402,7 +404,6 @@ def conclude(setup: Setup, state: TrainState, journal: Journal) -> Result:
     outputs = Outputs(labels.numpy(), p, learned)
     if start is None or evidence is None:
         return replace(result, training=outputs)
-    graded = setup.graded(outputs.labels)
     again, believed = recurrence(graded, start.subsamples), np.zeros(len(graded))
     for cluster in range(c):
         own = graded == cluster

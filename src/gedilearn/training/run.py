@@ -385,7 +385,7 @@ def read_network(
             density.tilted(y, lambda x: x.flatten(1).sum(1), 0.5)
             density.q.log_density(y)
             if density.subsamples is not None:
-                scores, _ = density.subsamples.measured(density.bulk(low[None]))
+                scores, _ = density.subsamples.measured(density.coordinates.leading(low[None]))
                 density.subsamples.pvalues(scores)
     return network.eval()
 

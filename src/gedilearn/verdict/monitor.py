@@ -51,6 +51,7 @@ class Diagnosis:
     gap_prior: float | None = None  # the part of the gap that PRIOR has; INV has the rest
     evidence: Evidence | None = None
     tries: int = 1  # how many numbers of clusters were compared; 0 if none of them stood out
+    outlying: tuple[int, ...] = ()  # the clusters that are groups of outliers
 
     def __getitem__(self, name: str) -> Finding:
         return next(f for f in self.findings if f.name == name)

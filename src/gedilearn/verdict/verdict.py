@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gedilearn.data.arrays import listing
 from gedilearn.verdict.evidence import LEAST_KEPT, Evidence, Grade
 from gedilearn.verdict.monitor import DIVERGENCE, Diagnosis
 
@@ -181,6 +182,9 @@ def compose(
     words = _words(diagnosis, choice)
     template = _SENTENCES[code]
     headline, reason, step = (sentence.format(**words) for sentence in template)
+    if outlying := diagnosis.outlying:
+        named, are = ("Clusters", "are groups") if len(outlying) > 1 else ("Cluster", "is a group")
+        reason += f" {named} {listing(outlying)} {are} of outliers."
     if code == "no structure" or disputed is not None:  # given classes have their number
         other = None
     if other is not None:
