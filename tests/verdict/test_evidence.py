@@ -59,6 +59,8 @@ def test_the_place_of_a_cluster_is_said_in_words() -> None:
         (replace(NONE, labels_kept=0.8), 3.0, "doubtful"),
         (replace(NONE, stability=0.99), 1.0, "supported"),
         (replace(NONE, method=VOTE, stability=0.8, gain=1.1), 3.0, "doubtful"),
+        (replace(NONE, method=VOTE, stability=0.99, gain=1.1), 1.0, "supported"),
+        (replace(NONE, method=VOTE, stability=0.99, gain=0.9), 1.0, NOTHING),
         (replace(NONE, method=VOTE, stability=0.8, gain=0.9), 3.0, NOTHING),
         (replace(NONE, method=VOTE, stability=0.7, initial_stability=0.7, gain=9.0), 3.0, NOTHING),
         (None, 0.001, "certified"),

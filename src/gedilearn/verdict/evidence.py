@@ -80,6 +80,11 @@ class Evidence:
         """Whether several networks voted, instead of one method that was run on subsamples."""
         return self.method == VOTE
 
+    @property
+    def is_likelier(self) -> bool:
+        """Whether Gaussians at the clusters are likelier than one; true where it was not asked."""
+        return self.gain is None or self.gain >= LIKELIER
+
     def groups(self, separated: float = SEPARATED) -> int:
         """The number of groups when clusters with smaller dips between them are joined."""
         from scipy.sparse import coo_matrix
@@ -140,7 +145,7 @@ class Evidence:
 
     def are_stable(self, tries: int = 1) -> bool:
         """Whether subsamples reproduce the clusters nearly in full, the best of so many tries."""
-        return self.stability >= 1 - (1 - SAME) / math.sqrt(tries)
+        return self.is_likelier and self.stability >= 1 - (1 - SAME) / math.sqrt(tries)
 
     def supports(self, gap: float, tries: int = 1) -> bool:
         """Whether it supports this number of clusters, the best of so many tries."""
@@ -151,8 +156,7 @@ class Evidence:
         """Whether there is any structure, which the network may have missed."""
         stability = max(self.stability, self.initial_stability)
         if self.is_vote:
-            likelier = self.gain is None or self.gain >= LIKELIER
-            return self.groups(HINT) > 1 or (stability >= AGREED and likelier)
+            return self.groups(HINT) > 1 or (stability >= AGREED and self.is_likelier)
         walks_stay = gap < math.log(len(self.shares)) / 2
         return self.groups(HINT) > 1 or walks_stay or stability >= STEADY
 
