@@ -3,6 +3,9 @@
 FILES are .npz with x (n, d) and y (n,), 1 for outliers. AUROC and average precision (AP) are means
 over tables and seeds. Two protocols: outliers are among the fitted rows; or detectors are fitted to
 half of the normal rows, and score all others.
+
+With `--classes` they are embeddings with classes y. Rows of half of the classes are normal, and a
+twentieth as many of the others are outliers. Other detectors see rows at length 1.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 from gedilearn import GEDI
 
@@ -25,6 +28,8 @@ ROWS = 100_000  # for the seconds of scoring
 WRONG = 200  # rows of a table with one wrong cell
 FAR = (5.0, 10.0)  # deviations from the median, of a wrong cell
 LEVEL = 0.05
+WIDE = 64  # columns; tables have fewer
+RARE = 20  # normal rows for each outlier
 
 
 def ecod(train: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -54,7 +59,7 @@ def scores(train: np.ndarray, x: np.ndarray, seed: int) -> tuple[dict[str, np.nd
     """The scores (n,) of rows x by each detector, and the fitted model."""
     model = GEDI(2, random_state=seed).fit(train)
     forest = IsolationForest(random_state=seed).fit(train)
-    scaler = StandardScaler().fit(train)
+    scaler = (Normalizer() if train.shape[1] > WIDE else StandardScaler()).fit(train)
     z = scaler.transform(train)
     each = z, z if train is x else scaler.transform(x)
     return {
@@ -92,15 +97,26 @@ def measure(x: np.ndarray, y: np.ndarray, seed: int, found: dict[str, list[float
     found["p <= .05, new normal rows"].append((model.outlier_pvalue(new[~truth]) <= LEVEL).mean())
     found["named, new normal rows"].append(model.outliers(new, LEVEL)[~truth].mean())
     found["named, new outliers"].append(model.outliers(new, LEVEL)[truth].mean())
+    if not 3 <= new.shape[1] <= WIDE:
+        return
     rows = new[~truth][:WRONG].copy()
     at = rng.integers(rows.shape[1], size=len(rows))
     moves = rng.uniform(*FAR, len(rows)) * rng.choice([-1, 1], len(rows))
     rows[np.arange(len(rows)), at] = (np.median(train, 0) + moves[:, None] * train.std(0))[
         np.arange(len(rows)), at
     ]
-    if rows.shape[1] >= 3:
-        first = [why[0].column if why else "" for why in model.outlier_reasons(rows, 1)]
-        found["wrong cell first"].append(np.mean([f"x{k + 1}" for k in at] == np.array(first)))
+    first = [why[0].column if why else "" for why in model.outlier_reasons(rows, 1)]
+    found["wrong cell first"].append(np.mean([f"x{k + 1}" for k in at] == np.array(first)))
+
+
+def other_classes(x: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of half of the classes y (n,), and some others: these have 1 in the place of a class."""
+    rng = np.random.default_rng(seed)
+    classes = rng.permutation(np.unique(y))
+    is_other = np.isin(y, classes[len(classes) // 2 :])
+    normal, others = np.flatnonzero(~is_other), rng.permutation(np.flatnonzero(is_other))
+    rows = np.concatenate([normal, others[: len(normal) // RARE]])
+    return x[rows], is_other[rows].astype(int)
 
 
 def generated(seed: int, found: dict[str, list[float]]) -> None:
@@ -141,6 +157,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[10])
     parser.add_argument("--sets", type=int, default=20, help="generated sets without outliers")
+    parser.add_argument("--classes", action="store_true", help="embeddings with classes")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found: dict[str, list[float]] = defaultdict(list)
@@ -151,7 +168,7 @@ def main() -> None:
         with np.load(file) as content:
             x, y = content["x"].astype(float), content["y"]
         for seed in options.seeds:
-            measure(x, y, seed, found)
+            measure(*(other_classes(x, y, seed) if options.classes else (x, y)), seed, found)
         last = {name: values[-1] for name, values in found.items() if "score" in name}
         print(file.stem, last, flush=True)
     means = {name: np.round(np.mean(values, 0), 3).tolist() for name, values in found.items()}
