@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from gedilearn.density.density import Density
@@ -132,3 +133,16 @@ def test_columns_of_few_values_and_few_rows_have_finite_scores() -> None:
     assert np.isfinite(measured(found, x)).all()
     assert found.widths.min() >= NARROWEST
     assert measured(found, x[:1] + 50)[0] > measured(found, x).max()
+
+
+def test_among_many_columns_outliers_are_found_as_the_nearest_neighbour_finds_them() -> None:
+    """Rows of other clusters, a few of each, whose single columns are like those of all others."""
+    centres = RNG.normal(size=(40, 90))
+    own, other = RNG.integers(20, size=800), RNG.integers(20, 40, size=40)
+    x = centres[np.r_[own, other]] + 0.9 * RNG.normal(size=(840, 90))
+    truth = np.arange(len(x)) >= 800
+    coordinates, subsamples = subsamples_of(torch.from_numpy(x).float(), 0)
+    scores = subsamples.measured(coordinates.leading(torch.from_numpy(x)).float())[0]
+    nearest = NearestNeighbors(n_neighbors=5).fit(x).kneighbors()[0][:, -1]
+    assert roc_auc_score(truth, scores) > roc_auc_score(truth, nearest) - 0.03
+    assert roc_auc_score(truth, nearest) > 0.8

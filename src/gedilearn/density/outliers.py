@@ -29,7 +29,7 @@ from gedilearn.ranks import ONE_AT_A_TIME
 # Subsamples; rows of each, at most half of all; columns. Along principal directions rows differ a
 # little in all of many, so that a few say nothing.
 TIMES, SIZE, COLUMNS = 50, 128, 6
-IN_DIRECTIONS = 20, 512, 64
+IN_DIRECTIONS = 10, 2_000, 64
 NARROWEST = 0.03  # kernel, in the network's units
 FAR = 3.0  # weight of log(1 + z): one cell far away is in few of the subsamples
 LEAST_SPREAD = 0.1  # of log densities
