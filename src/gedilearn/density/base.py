@@ -85,7 +85,8 @@ class Base:
         density = self.density
         generator = Generator(density.coordinates.centre.device).manual_seed(self.seed)
         y = density.q.sample(POOL + CHECKED, generator).float()
-        mixture, log_q = density.mixture.log_density(y), density.q.log_density(y)
+        mixture = density.mixture.log_density(y)
+        log_q = density.log_q(y, mixture)
         base = mixture if density.base is None else density.base.log_density(y)
         return Proposed(density.points_of(y), mixture, base, log_q)
 
@@ -178,7 +179,7 @@ def base_in_columns(
         # Where to look for the model's mass besides the mixture: beyond the data and near them. In
         # many columns near the data is no place of its own any more, and the part for outliers
         # gives no proposals: one of them, with a weight that nothing trained, would be many samples
-        other, share = one_gaussian(x[training], OUTSIDE), [0.05, 0.05]
+        other, share = one_gaussian(x[training], OUTSIDE), [0.08, 0.02]
         if few:
             other, share = kernels(x, NEAR, MOST_NEAR), [0.2, 0.4]
         shares = torch.tensor(share, dtype=torch.float64)
