@@ -49,7 +49,9 @@ KINDS = ("range", "decimals", "levels", "pairs", "order", "sums")
 TRAINED_ON, DRAWN, MOST_ROWS = 0.7, 2_000, 4_000
 HIDDEN = 0.2  # of the cells of held-out rows
 COMPONENTS = (1, 2, 3, 4, 6, 9, 13, 19)
+MOST_ROUNDS = 20  # of draws, until there are enough possible rows
 Row = dict[str, Any]
+Draw = Callable[[int, int], np.ndarray]  # of n points (n, width), by a seed
 
 
 def tables(seed: int, files: list[Path]) -> Iterator[tuple[str, Any, Any]]:
@@ -102,28 +104,33 @@ def test_rows(seed: int, files: list[Path]) -> Iterator[Row]:
     for name, training, test in tables(seed, files):
         model = GEDI(2, random_state=seed).fit(training)
         n = 4 * len(test)
-        drawn = {"GEDI": (points_of(model, n, seed), points_of(model, 4_000, seed + 1))}
+        rows = {
+            "GEDI, plain": plain(model, points_of(model, n, seed)),
+            "GEDI": model.sample(n, random_state=seed)[0],
+        }
         for method, draw in others(model, training, seed).items():
-            drawn[method] = draw(n, seed), draw(4_000, seed + 1)
-        row = {"data": name}
-        for method, (points, more) in drawn.items():
-            row[f"{method}, plain"] = auroc(test, plain(model, points), model)
-            row[method] = auroc(test, with_rules(model, points, more, seed), model)
-        row["GEDI"] = auroc(test, model.sample(n, random_state=seed)[0], model)
-        yield row
+            rows[f"{method}, plain"] = plain(model, draw(n, seed))
+            rows[method] = with_rules(model, draw, n, seed)
+        yield {"data": name} | {method: auroc(test, drawn, model) for method, drawn in rows.items()}
 
 
-def with_rules(model: GEDI, points: np.ndarray, more: np.ndarray, seed: int) -> Any:
-    """The possible ones of the rows of points (n, width), by the quantiles of `more`."""
-    columns, rules = model.columns_, model.rules_
+def with_rules(model: GEDI, draw: Draw, n: int, seed: int) -> Any:
+    """n possible rows of drawn points, by the quantiles of others."""
+    columns, rules, rng = model.columns_, model.rules_, np.random.default_rng(seed)
     assert rules is not None
-    values, others = (p if columns is None else columns.nearest(p) for p in (points, more))
-    free, rng = np.full(values.shape, np.nan), np.random.default_rng(seed)
-    rows, possible = rules.applied(values, rules.knots(others), free, rng)
-    return rows[possible] if columns is None else columns.frame(rows[possible])
+    nearest = np.asarray if columns is None else columns.nearest
+    knots, kept = rules.knots(nearest(draw(4_000, seed + 1))), []
+    for k in range(MOST_ROUNDS):
+        values = nearest(draw(n, seed + 2 * k))
+        rows, possible = rules.applied(values, knots, np.full(values.shape, np.nan), rng)
+        kept.append(rows[possible])
+        if sum(map(len, kept)) >= n:
+            break
+    found = np.concatenate(kept)[:n]
+    return found if columns is None else columns.frame(found)
 
 
-def others(model: GEDI, training: Any, seed: int) -> dict[str, Callable[[int, int], np.ndarray]]:
+def others(model: GEDI, training: Any, seed: int) -> dict[str, Draw]:
     """What draws points of the same encoded columns: functions of a number and a seed."""
     x = model.scaling_.apply(model.validate(training)).astype(np.float64)
     used = x.max(0) > x.min(0)
@@ -135,7 +142,7 @@ def others(model: GEDI, training: Any, seed: int) -> dict[str, Callable[[int, in
     if find_spec("zuko"):
         found["flow"] = flow(spread[cut:], spread[:cut], seed)
 
-    def whole(draw: Callable[[int, int], np.ndarray]) -> Callable[[int, int], np.ndarray]:
+    def whole(draw: Draw) -> Draw:
         def points(n: int, seed: int) -> np.ndarray:
             made = np.repeat(x[:1], n, axis=0)
             made[:, used] = draw(n, seed)
@@ -146,7 +153,7 @@ def others(model: GEDI, training: Any, seed: int) -> dict[str, Callable[[int, in
     return {name: whole(draw) for name, draw in found.items()}
 
 
-def mixture(x: np.ndarray, validation: np.ndarray, seed: int) -> Callable[[int, int], np.ndarray]:
+def mixture(x: np.ndarray, validation: np.ndarray, seed: int) -> Draw:
     fits = [
         GaussianMixture(c, reg_covar=1e-6, random_state=seed).fit(x)
         for c in COMPONENTS
@@ -161,7 +168,7 @@ def mixture(x: np.ndarray, validation: np.ndarray, seed: int) -> Callable[[int, 
     return draw
 
 
-def flow(x: np.ndarray, validation: np.ndarray, seed: int) -> Callable[[int, int], np.ndarray]:
+def flow(x: np.ndarray, validation: np.ndarray, seed: int) -> Draw:
     """A neural spline flow, stopped on the validation rows."""
     import torch
     import zuko

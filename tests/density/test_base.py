@@ -44,6 +44,15 @@ def made(deviation: float) -> Density:
     return Density(plain, m, None if deviation == 1 else b, q, explored=torch.tensor(0.5).double())
 
 
+def test_far_proposals_have_small_weights_where_the_network_was_not_trained() -> None:
+    """Else one point far away is many of the samples: there a network may have any value."""
+    x = RNG.normal(size=(150, 6)).astype(np.float32)
+    density = fit_base(torch.from_numpy(x), None, resolve({}, x.shape)).density
+    far = torch.full((1, 6), 9.0).double() * torch.tensor([[1.0], [-1.0]])
+    weights = density.mixture.log_density(far) - density.q.log_density(far)
+    assert float(weights.max()) < -1
+
+
 @pytest.mark.parametrize("deviation", [1.0, 2.0])
 @pytest.mark.parametrize("weight", [0.4, 1.0])
 def test_a_quadratic_network_makes_the_gaussian_of_the_closed_form(

@@ -16,7 +16,7 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 from torch import Generator, Tensor
 
-from gedilearn.density.candidates import WIDER, kernels, one_gaussian
+from gedilearn.density.candidates import OUTSIDE, WIDER, kernels, one_gaussian
 from gedilearn.density.coordinates import coordinates_in_columns
 from gedilearn.density.density import Density
 from gedilearn.density.gaussians import Gaussians
@@ -85,7 +85,8 @@ class Base:
         density = self.density
         generator = Generator(density.coordinates.centre.device).manual_seed(self.seed)
         y = density.q.sample(POOL + CHECKED, generator).float()
-        mixture, log_q = density.mixture.log_density(y), density.q.log_density(y)
+        mixture = density.mixture.log_density(y)
+        log_q = density.log_q(y, mixture)
         base = mixture if density.base is None else density.base.log_density(y)
         return Proposed(density.points_of(y), mixture, base, log_q)
 
@@ -169,15 +170,16 @@ def base_in_columns(
         wide = one_gaussian(x[training], WIDER)
         base = wide if kind == "gaussian" or (kind == "auto" and few) else None
         # Where to look for the model's mass besides the mixture: beyond the data and near them. In
-        # many columns near the data is no place of its own any more.
-        elsewhere, share = wide, 0.1
+        # many columns near the data is no place of its own any more, and the part for outliers
+        # gives no proposals: one of them, with a weight that nothing trained, would be many samples
+        other, share = one_gaussian(x[training], OUTSIDE), [0.08, 0.02]
         if few:
-            both = torch.tensor([1 / 3, 2 / 3], dtype=torch.float64).log()
-            elsewhere, share = Gaussians.mixed([wide, kernels(x, NEAR, MOST_NEAR)], both), 0.6
+            other, share = kernels(x, NEAR, MOST_NEAR), [0.2, 0.4]
+        shares = torch.tensor(share, dtype=torch.float64)
+        elsewhere = Gaussians.mixed([wide, other], (shares / shares.sum()).log())
     held_out = []
     for rows in (values[order[:held]], values[order[held : 2 * held]]):
         level = without.log_density(rows)
         held_out.append(HeldOut(rows, level, level if base is None else base.log_density(rows)))
-    explored = torch.tensor(share, dtype=torch.float64)
-    density = Density(coordinates, mixture, base, elsewhere, explored=explored)
+    density = Density(coordinates, mixture, base, elsewhere, explored=shares.sum())
     return Base(name, density, points, torch.from_numpy(training), seed, *held_out)

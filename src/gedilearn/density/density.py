@@ -92,11 +92,16 @@ class Density(nn.Module):
         """The points of coordinates, as the network sees them: (n, d) -> (n, *point)."""
         return self.coordinates.points(self.coordinates.undo(y))
 
-    def tilted(self, y: Tensor, network: LogDensity, weight: float) -> Tensor:
-        """log p(y) + log Gamma, for a weight of the network: (n, d) -> (n,), with gradients."""
+    def tilted(
+        self, y: Tensor, network: LogDensity, weight: float, log_mixture: Tensor | None = None
+    ) -> Tensor:
+        """log p(y) + log Gamma, for a weight of the network: (n, d) -> (n,), with gradients.
+
+        log_mixture: (n,), where it is computed already
+        """
         level = y.new_zeros(len(y))
         if weight < 1 or self.base is None:
-            log_mixture = self.mixture.log_density(y)
+            log_mixture = self.mixture.log_density(y) if log_mixture is None else log_mixture
             level = log_mixture if self.base is None else (1 - weight) * log_mixture
         if weight and self.base is not None:
             level = level + weight * self.base.log_density(y)
@@ -109,6 +114,13 @@ class Density(nn.Module):
             return self.mixture
         shares = {"mixture": torch.log1p(-self.explored), "elsewhere": self.explored.log()}
         return Sum({"mixture": self.mixture, "elsewhere": self.elsewhere}, shares)
+
+    def log_q(self, y: Tensor, log_mixture: Tensor) -> Tensor:
+        """log q(y), given log m(y), which is costly: (n, d), (n,) -> (n,)."""
+        if self.elsewhere is None:
+            return log_mixture
+        rest = self.elsewhere.log_density(y) + self.explored.log()
+        return torch.logaddexp(log_mixture + torch.log1p(-self.explored), rest)
 
     @property
     def gaussians(self) -> Gaussians:
@@ -136,12 +148,11 @@ class Density(nn.Module):
         self, n: int, network: LogDensity, weight: float, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """Points of q, and the logarithms of their importance weights: (n, d), (n,)."""
-        y = self.q.sample(n, generator)
-        parts = [
-            self.tilted(part, network, weight) - self.q.log_density(part)
-            for part in torch.split(y, self.at_once)
-        ]
-        return y, torch.cat(parts)
+        y, ratios = self.q.sample(n, generator), []
+        for part in torch.split(y, self.at_once):
+            level = self.mixture.log_density(part)
+            ratios.append(self.tilted(part, network, weight, level) - self.log_q(part, level))
+        return y, torch.cat(ratios)
 
     @torch.no_grad()
     def propose_given(

@@ -28,10 +28,10 @@ FEWEST_COLUMNS, FEWEST_ROWS = 5, 200  # with fewer, mixtures and kernels are as 
 TRANSFORMS, HIDDEN, BINS = 4, (64, 64), 8
 BATCH, RATE, DECAY, CLIPPED = 256, 8e-3, 0.3, 5.0  # of Adam; decay as in AdamW
 AVERAGED, FIRST = 0.99, 10  # weights are averaged over about 100 steps, at first over fewer
-PATIENCE, RISE = 10, 1e-3  # passes over the rows without such a rise on validation rows
+PATIENCE, RISE = 7, 1e-3  # passes over the rows without such a rise on validation rows
 MOST_VALUES = 5_000_000  # that it is trained with
 SAFE = 0.03  # share of a wide Gaussian in the sum that validation rows stop: outliers do not decide
-AT_ONCE = 4_096  # points
+AT_ONCE = 2_048  # points
 FAR = 1e6  # deviations; beyond, splines are not numbers
 
 
