@@ -25,6 +25,7 @@ from helpers import seeded
 PEAK = 0.7
 RNG = np.random.default_rng(0)
 ROWS = np.concatenate([RNG.normal(-2, 1, (120, 2)), RNG.normal(2, 0.5, (80, 2))])
+WIDE = 3 * RNG.normal(size=(20, 70))[np.arange(800) % 20] + RNG.normal(size=(800, 70))
 IMAGES = RNG.integers(0, 2, (80, 1, 6, 6)) * 200.0 + RNG.integers(0, 56, (80, 1, 6, 6))
 
 
@@ -207,10 +208,11 @@ def test_the_evaluation_is_that_of_a_loop_over_weights_and_proposals() -> None:
         assert float(found.ess[k]) == pytest.approx(ess, rel=1e-5)
 
 
-@pytest.mark.parametrize("x", [ROWS, IMAGES], ids=["vectors", "images"])
+@pytest.mark.parametrize("x", [ROWS, WIDE, IMAGES], ids=["vectors", "wide", "images"])
 def test_a_density_is_read_back_from_its_tensors_to_the_bit(x: np.ndarray) -> None:
-    base, estimator = base_of(x), "importance" if x is ROWS else "chains"
-    density, _ = conclude(base, tilted, estimator, 0, (0 if x is ROWS else 3, 0.2))
+    estimator = {2: "importance", 70: "none"}.get(x.shape[1], "chains")
+    base = base_of(x)
+    density, _ = conclude(base, tilted, estimator, 0, (3 if x is IMAGES else 0, 0.2))
     again, rows = Density.read(density.state_dict()), base.rows(30, seeded())
     assert torch.equal(again.log_density(rows, tilted), density.log_density(rows, tilted))
     drawn = [own.sample(5, None, tilted, seeded()) for own in (density, again)]
