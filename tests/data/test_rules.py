@@ -76,7 +76,15 @@ def test_independent_columns_have_no_rules():
         kinds = [*NUMBERS, "category", "category"]
         rules = Rules.of(np.c_[x, levels], kinds, {3: (6, ()), 4: (6, ())})
         assert not rules.orders and not any(facts.parts for facts in rules.columns)
-        assert sum(len(pairs) for _, _, pairs in rules.never) <= 1  # of 84
+        assert not rules.never
+
+
+def test_chance_makes_no_rule_among_many_columns_of_few_values():
+    """With three rows expected of a pair of values, chance leaves out 5% of so many pairs."""
+    training = rng().integers(17, size=(1_000, 30)).astype(float)
+    rules = Rules.of(training, ["number"] * 30, {})
+    assert not rules.never
+    assert not rules.broken(rng(1).integers(17, size=(200, 30)).astype(float)).any()
 
 
 def test_few_rows_make_no_rule():

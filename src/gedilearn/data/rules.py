@@ -26,7 +26,9 @@ GRIDS = {"date": (1, 1_440, 86_400), "time": (60, 3_600), "number": tuple(10**k 
 MOST_STEPS = 1e10  # in a value on a grid
 SOME_ROWS = 1_000  # that sums and orders are looked for in, before all rows are checked
 MOST_LEVELS, REPEATS, RARE = 20, 5, 0.01  # values of a number in so many rows are levels
-EXPECTED = 3.0  # rows with a pair of levels, if columns were independent, so that none is a rule
+# Rows with a pair of levels, if columns were independent, so that none is a rule; and the log of
+# the number of pairs more, so that chance makes hardly any rule in the whole table.
+EXPECTED = 3.0
 VIOLATIONS = 10.0  # expected in the same way, so that no violation is a rule
 COLLINEAR = 1e4  # of a variance, as a multiple of what other columns leave unexplained
 
@@ -120,7 +122,9 @@ class Rules(BaseModel):
         codes = [facts.codes(own) for facts, own in zip(made, values.T, strict=True)]
         some_levels = [k for k, facts in enumerate(made) if facts.n_codes > 1]
         pairs = [(a, b) for a in some_levels for b in some_levels if a < b]
-        never = ((a, b, _never(codes[a], codes[b])) for a, b in pairs)
+        # Chance leaves out a pair of which E rows are expected with probability exp(-E).
+        asked = EXPECTED + np.log(max(sum(made[a].n_codes * made[b].n_codes for a, b in pairs), 1))
+        never = ((a, b, _never(codes[a], codes[b], asked)) for a, b in pairs)
         return cls(columns=tuple(made), orders=orders, never=tuple(n for n in never if n[2]))
 
     @cached_property
@@ -301,15 +305,15 @@ def _sums(some: np.ndarray, numbers: list[int], grids: Mapping[int, int]) -> dic
     return found
 
 
-def _never(codes: np.ndarray, others: np.ndarray) -> tuple[tuple[int, int], ...]:
+def _never(codes: np.ndarray, others: np.ndarray, asked: float) -> tuple[tuple[int, int], ...]:
     """Pairs of levels that do not occur, beyond chance: (n,), (n,) -> pairs.
 
-    So many rows are expected of them, or one level goes with one level of the other column.
+    At least `asked` rows are expected of them, or one level goes with one of the other column.
     """
     present = (codes >= 0) & (others >= 0)
     counts = pair_counts(codes[present], others[present]) if present.any() else np.ones((1, 1))
     rows, columns, n = counts.sum(1), counts.sum(0), counts.sum()
-    never = np.outer(rows, columns) >= EXPECTED * n
+    never = np.outer(rows, columns) >= asked * n
     never |= (rows > 0)[:, None] & _determines(counts)
     never |= (columns > 0)[None] & _determines(counts.T)
     return tuple((int(a), int(b)) for a, b in np.argwhere(never & (counts == 0)))
