@@ -26,9 +26,8 @@ GRIDS = {"date": (1, 1_440, 86_400), "time": (60, 3_600), "number": tuple(10**k 
 MOST_STEPS = 1e10  # in a value on a grid
 SOME_ROWS = 1_000  # that sums and orders are looked for in, before all rows are checked
 MOST_LEVELS, REPEATS, RARE = 20, 5, 0.01  # values of a number in so many rows are levels
-# Rows with a pair of levels, if columns were independent, so that none is a rule; and the log of
-# the number of pairs more, so that chance makes hardly any rule in the whole table.
-EXPECTED = 3.0
+EXPECTED = 3.0  # rows with a pair of levels, if columns were independent, so that none is a rule
+REFUSED = 0.01  # the largest share of rows that break a rule made by chance
 VIOLATIONS = 10.0  # expected in the same way, so that no violation is a rule
 COLLINEAR = 1e4  # of a variance, as a multiple of what other columns leave unexplained
 
@@ -122,8 +121,7 @@ class Rules(BaseModel):
         codes = [facts.codes(own) for facts, own in zip(made, values.T, strict=True)]
         some_levels = [k for k, facts in enumerate(made) if facts.n_codes > 1]
         pairs = [(a, b) for a in some_levels for b in some_levels if a < b]
-        # Chance leaves out a pair of which E rows are expected with probability exp(-E).
-        asked = EXPECTED + np.log(max(sum(made[a].n_codes * made[b].n_codes for a, b in pairs), 1))
+        asked = _asked(sum(made[a].n_codes * made[b].n_codes for a, b in pairs), len(values))
         never = ((a, b, _never(codes[a], codes[b], asked)) for a, b in pairs)
         return cls(columns=tuple(made), orders=orders, never=tuple(n for n in never if n[2]))
 
@@ -303,6 +301,18 @@ def _sums(some: np.ndarray, numbers: list[int], grids: Mapping[int, int]) -> dic
             pairs = zip(np.flatnonzero(free), slopes * scales[k] / scales[free], strict=True)
             found[numbers[k]] = tuple((numbers[j], float(factor)) for j, factor in pairs)
     return found
+
+
+def _asked(pairs: int, n: int) -> float:
+    """The least number of expected rows of a pair of levels that is a rule if it never occurs.
+
+    Chance leaves out a pair of which E rows of n are expected with probability exp(-E). New rows
+    have it with probability E / n.
+    """
+    asked = EXPECTED
+    for _ in range(10):
+        asked = max(EXPECTED, float(np.log(max(pairs, 1) * asked / (REFUSED * n))))
+    return asked
 
 
 def _never(codes: np.ndarray, others: np.ndarray, asked: float) -> tuple[tuple[int, int], ...]:
