@@ -39,7 +39,7 @@ from gedilearn.verdict.monitor import divergence
 # Tolerances within which a certificate is still possible, however slowly the bound gap falls.
 NEAR = 50
 # Points that decide the vote, points whose predictions are computed at once, and tries of k-means.
-MOST_VOTERS, AT_ONCE, VOTE_TRIES = 20_000, 10_000, 3
+MOST_VOTERS, AT_ONCE, VOTE_TRIES = 20_000, 10_000, 10
 # Recoveries from divergence before training gives up.
 MOST_RECOVERIES = 5
 
