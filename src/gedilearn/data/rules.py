@@ -121,8 +121,12 @@ class Rules(BaseModel):
         codes = [facts.codes(own) for facts, own in zip(made, values.T, strict=True)]
         some_levels = [k for k, facts in enumerate(made) if facts.n_codes > 1]
         pairs = [(a, b) for a in some_levels for b in some_levels if a < b]
-        asked = _asked(sum(made[a].n_codes * made[b].n_codes for a, b in pairs), len(values))
-        never = ((a, b, _never(codes[a], codes[b], asked)) for a, b in pairs)
+        kind = {(a, b): (not made[a].quantiles) + (not made[b].quantiles) for a, b in pairs}
+        tried = np.zeros(3)  # pairs of levels of two numbers, of a number and a category, of two
+        for a, b in pairs:
+            tried[kind[a, b]] += made[a].n_codes * made[b].n_codes
+        asked = [_asked(pairs_of, len(values)) for pairs_of in tried]
+        never = ((a, b, _never(codes[a], codes[b], asked[kind[a, b]])) for a, b in pairs)
         return cls(columns=tuple(made), orders=orders, never=tuple(n for n in never if n[2]))
 
     @cached_property
@@ -303,7 +307,7 @@ def _sums(some: np.ndarray, numbers: list[int], grids: Mapping[int, int]) -> dic
     return found
 
 
-def _asked(pairs: int, n: int) -> float:
+def _asked(pairs: float, n: int) -> float:
     """The least number of expected rows of a pair of levels that is a rule if it never occurs.
 
     Chance leaves out a pair of which E rows of n are expected with probability exp(-E). New rows
