@@ -2,7 +2,8 @@
 
 FILES are .npz with x (n, d) and y (n,), 1 for outliers. AUROC and average precision (AP) are means
 over tables and seeds. Two protocols: outliers are among the fitted rows; or detectors are fitted to
-half of the normal rows, and score all others.
+half of the normal rows, and score all others. Other detectors are PyOD's, in the extra
+`yardsticks`, with its defaults.
 
 With `--classes` they are embeddings with classes y. Rows of half of the classes are normal, and a
 twentieth as many of the others are outliers. Other detectors see rows at length 1.
@@ -13,13 +14,20 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import warnings
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+from pyod.models.copod import COPOD
+from pyod.models.ecod import ECOD
+from pyod.models.hbos import HBOS
+from pyod.models.iforest import IForest
+from pyod.models.knn import KNN
+from pyod.models.lof import LOF
+from pyod.models.mcd import MCD
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
-from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from gedilearn import GEDI
@@ -32,44 +40,27 @@ WIDE = 64  # columns; tables have fewer
 RARE = 20  # normal rows for each outlier
 
 
-def ecod(train: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Minus the log of the smaller tail of each column, or of the tail on its skewed side."""
-    ordered, n = np.sort(train, axis=0), len(train)
-    left = [np.searchsorted(c, v, "right") for c, v in zip(ordered.T, x.T, strict=True)]
-    right = [n - np.searchsorted(c, v, "left") for c, v in zip(ordered.T, x.T, strict=True)]
-    tails = -np.log((np.stack([left, right]) + 1) / (n + 1))
-    skew = ((train - train.mean(0)) ** 3).mean(0) < 0
-    sided = np.where(skew[:, None], tails[0], tails[1])
-    return np.max([tails[0].sum(0), tails[1].sum(0), sided.sum(0)], axis=0)
-
-
-def neighbours(train: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The distance to the fifth neighbour, of a training row without itself."""
-    away = NearestNeighbors(n_neighbors=6).fit(train).kneighbors(x)[0]
-    return np.where(away[:, 0] == 0, away[:, 5], away[:, 4])
-
-
-def local_factor(train: np.ndarray, x: np.ndarray) -> np.ndarray:
-    if train is x:
-        return -LocalOutlierFactor().fit(x).negative_outlier_factor_
-    return -LocalOutlierFactor(novelty=True).fit(train).score_samples(x)
-
-
 def scores(train: np.ndarray, x: np.ndarray, seed: int) -> tuple[dict[str, np.ndarray], GEDI]:
     """The scores (n,) of rows x by each detector, and the fitted model."""
     model = GEDI(2, random_state=seed).fit(train)
-    forest = IsolationForest(random_state=seed).fit(train)
-    scaler = (Normalizer() if train.shape[1] > WIDE else StandardScaler()).fit(train)
-    z = scaler.transform(train)
-    each = z, z if train is x else scaler.transform(x)
-    return {
-        "outlier_score": model.outlier_score(x),
-        "-log p(x)": -model.score_samples(x),
-        "isolation forest": -forest.score_samples(x),
-        "nearest neighbours": neighbours(*each),
-        "LOF": local_factor(*each),
-        "ECOD": ecod(*each),
-    }, model
+    is_wide = train.shape[1] > WIDE
+    scaler = (Normalizer() if is_wide else StandardScaler()).fit(train)
+    z, fresh = scaler.transform(train), scaler.transform(x)
+    found = {"outlier_score": model.outlier_score(x), "-log p(x)": -model.score_samples(x)}
+    others = {
+        "isolation forest": IForest(random_state=seed),
+        "nearest neighbours": KNN(),
+        "LOF": LOF(),
+        "ECOD": ECOD(),
+        "COPOD": COPOD(),
+        "HBOS": HBOS(),
+    } | ({} if is_wide else {"MCD": MCD(random_state=seed)})
+    for name, detector in others.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of columns that are nearly collinear
+            detector.fit(z)
+        found[name] = detector.decision_scores_ if train is x else detector.decision_function(fresh)
+    return found, model
 
 
 def measure(x: np.ndarray, y: np.ndarray, seed: int, found: dict[str, list[float]]) -> None:
