@@ -78,17 +78,23 @@ class Subsamples(nn.Module):
             scores=torch.zeros(0),
             tail=torch.zeros(2),
         )
-        own = [made._levels(rows[t], _checksums(rows[t]), t) for t in drawn]
+        keys = made._keys
+        own = [made._levels(rows[t], keys[t], keys[t], t) for t in drawn]
         made.own = torch.stack(own).sort().values
         scores, z = made.measured(x[torch.from_numpy(evenly_spaced(n, MOST_SCORED))])
         made.scores, made.tail = scores.sort().values, torch.quantile(z, torch.tensor(TAIL))
         return made
 
-    def _levels(self, x: Tensor, keys: Tensor, t: int) -> Tensor:
+    @property
+    def _keys(self) -> Tensor:
+        """The checksums of the rows: (times, size)."""
+        return _checksums(self.rows.flatten(0, 1)).view(self.widths.shape)
+
+    def _levels(self, x: Tensor, keys: Tensor, at: Tensor, t: int) -> Tensor:
         """Log densities of the nearest kernel of subsample t, up to a constant.
 
-        One at the row itself, which has its checksum in `keys`, does not count; 0 is none.
-        (n, d), (n,) -> (n,).
+        One at the row itself, whose checksum in `keys` is in `at`, does not count; 0 is none.
+        (n, d), (n,), (size,) -> (n,).
         """
         used, widths = self.columns[t], self.widths[t]
         means, precisions = self.rows[t][:, used], 0.5 / widths.square()
@@ -99,7 +105,7 @@ class Subsamples(nn.Module):
         y = torch.cat([y, y.square().sum(1, keepdim=True), torch.ones_like(y[:, :1])], 1)
         terms = y @ factors
         known = keys.nonzero()[:, 0]
-        same = keys[known, None] == _checksums(self.rows[t])
+        same = keys[known, None] == at
         terms[known] = terms[known].masked_fill(same & (same.cumsum(1) == 1), -torch.inf)
         return terms.amax(1)
 
@@ -116,9 +122,10 @@ class Subsamples(nn.Module):
     def _measured(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = x.float().nan_to_num(FARTHEST).clamp(-FARTHEST, FARTHEST)
         keys, scores, total = _checksums(x), torch.zeros(len(x)), torch.zeros(len(x))
-        keys[~torch.isin(keys, _checksums(self.rows.flatten(0, 1)))] = 0
+        of_rows = self._keys
+        keys[~torch.isin(keys, of_rows)] = 0
         for t, own in enumerate(self.own):
-            levels = self._levels(x, keys, t)
+            levels = self._levels(x, keys, of_rows[t], t)
             p = (1 + torch.searchsorted(own, levels, right=True)) / (len(own) + 1)
             quarter, middle = own[len(own) // 4], own[len(own) // 2]
             z = (middle - levels) / (middle - quarter).clamp_min(LEAST_SPREAD)
